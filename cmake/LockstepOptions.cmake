@@ -1,0 +1,30 @@
+# Compile options shared by all targets, and the one way to declare a layer.
+
+add_library(lockstep_options INTERFACE)
+target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                                                 -Wno-missing-field-initializers)
+target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR}/include)
+option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_options INTERFACE -Werror)
+endif()
+
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for all targets, e.g. address,undefined or thread")
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+# lockstep_add_layer(<name> SOURCES a.cc b.cc [PUBLIC targets] [PRIVATE targets])
+# One static library lockstep_<name>; private headers live beside the sources in src/<name>/.
+function(lockstep_add_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  if(NOT ARG_SOURCES)
+    add_library(lockstep_${name} INTERFACE)
+    target_link_libraries(lockstep_${name} INTERFACE lockstep_options ${ARG_PUBLIC})
+    return()
+  endif()
+  add_library(lockstep_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(lockstep_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(lockstep_${name} PUBLIC lockstep_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+endfunction()

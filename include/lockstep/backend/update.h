@@ -1,0 +1,89 @@
+// The operations of the parameter update. They run over whole arenas after the reduction, so they are no part of the
+// graph; every state change of a step happens in them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// A run of consecutive elements that share one weight decay.
+struct UpdateSegment {
+  int64_t offset = 0, count = 0;  // elements in the trained arena
+  double weight_decay = 0;
+};
+
+enum class OptimizerKind : uint8_t {
+  sgd,         // g += wd w; m = momentum m + g; w -= lr m                         (torch.optim.SGD); slot momentum
+  rmsprop_tf,  // g += wd w; s += (1-decay)(g^2 - s); m = momentum m + lr g / sqrt(s + eps); w -= m
+               // (TensorFlow's RMSPropOptimizer: epsilon inside the root, s starts at 1); slots mean_square, momentum
+  adamw,       // w *= 1 - lr wd; a = b1 a + (1-b1) g; v = b2 v + (1-b2) g^2;
+               // w -= lr (a / c1) / (sqrt(v / c2) + eps), c = 1 - b^t (Loshchilov and Hutter 2019);
+               // slots exp_avg, exp_avg_sq
+};
+
+// Scalars of one step, in the parameters' element type, at these places of the `scalars` input.
+enum UpdateScalar : int {
+  kLearningRate = 0,
+  kGradientScale = 1,  // multiplies every gradient before anything else (1 / global sample count; clipping)
+  kBias1 = 2,          // adamw: c1
+  kBias2 = 3,          // adamw: c2
+  kAverageDecay = 4,   // decay of the moving average at this step
+  kSampleCount = 5,    // samples of the global batch
+  kUpdateScalars = 8
+};
+
+// inputs: gradients, scalars; outputs (read and written): parameters, slot0 (, slot1)
+struct ApplyOptimizer {
+  OptimizerKind kind = OptimizerKind::sgd;
+  double momentum = 0.9;
+  double decay = 0.9;                  // rmsprop_tf
+  double beta1 = 0.9, beta2 = 0.999;   // adamw
+  double epsilon = 1e-8;
+  std::vector<UpdateSegment> segments;
+};
+
+// average += (1 - decay) (value - average); inputs: values, scalars; outputs (read and written): averages
+struct ApplyAverage {
+  int64_t count = 0;
+};
+
+// Running statistics from the summed moments of BatchMoments, for each batch norm. With n = sample count of the global
+// batch, m = n * spatial values a channel: d = first / n, var = second / n - d^2,
+//   running_mean += momentum * d;  running_var += momentum * (max(var, 0) * m / (m - 1) - running_var)
+// where d is measured from running_mean as it was when BatchMoments ran.
+// inputs: moments (laid out like the statistics arena), scalars; outputs (read and written): statistics
+struct ApplyStatistics {
+  struct Entry {
+    int64_t mean_offset = 0, var_offset = 0;  // elements in the statistics arena
+    int64_t channels = 0;
+    int64_t spatial = 0;  // H * W of the batch norm's input
+  };
+  double momentum = 0.1;
+  std::vector<Entry> entries;
+};
+
+// inputs: values; outputs: f64[1], the sum of squares in double: NaN or infinite exactly when some value is not finite
+// (float32 squares cannot overflow a double).
+struct SumOfSquares {
+  int64_t count = 0;
+};
+
+struct UpdateOp {
+  DType dtype = DType::f32;
+  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares> op;
+};
+
+struct OptimizerSlots {
+  OptimizerKind kind;
+  std::string_view name;                    // train.optimizer name
+  std::vector<std::string_view> slots;      // data set names in checkpoints
+  std::vector<double> initial;              // start value of each slot
+};
+const OptimizerSlots& optimizer_slots(OptimizerKind kind);
+
+}  // namespace lockstep

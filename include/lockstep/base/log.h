@@ -1,0 +1,42 @@
+// Rank-aware log. Plain information is printed by rank 0 alone; warnings and errors by whichever rank has them,
+// prefixed with rank and host. Each line is one write(2), so lines of different ranks never mix. Thread-safe.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// Set once by main after MPI has started (plain integers, so that this layer does not know MPI).
+// Before that the process speaks as rank 0 of 1.
+void set_log_identity(int rank, int size, std::string host);
+int log_rank();
+
+// Also append every line, complete and flushed, to this file (rank 0's run log). Empty: stop.
+void set_log_file(const std::string& path);
+
+enum class LogLevel { info, warning, error };
+
+// Writes one line. info: standard output, rank 0 only; warning and error: standard error, any rank, with a
+// "rank R@host: " prefix when there are several ranks. A warning with the same text is printed once and then counted.
+void log_line(LogLevel level, std::string_view text);
+
+// "N times: text" for every warning that came more than once; called by main at the end.
+void log_repeated_warnings();
+
+template <class... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_error(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace lockstep

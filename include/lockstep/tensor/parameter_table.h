@@ -1,0 +1,74 @@
+// The names and shapes of a model's parameters and statistics: the schema of its checkpoint. It knows nothing of
+// memory offsets; those are given by ParameterLayout after the schedule is known.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+enum class ParameterKind : uint8_t {
+  weight,        // convolution or linear weights: initialized at random, decayed
+  bias,          // bias of a convolution or linear layer
+  norm_scale,    // batch norm gamma
+  norm_shift,    // batch norm beta
+  running_mean,  // statistics: in the checkpoint, not trained
+  running_var,
+};
+
+// How the model itself wants a parameter to start (see train.init).
+struct Initializer {
+  enum class Kind : uint8_t { constant, truncated_normal };
+  Kind kind = Kind::constant;
+  double value = 0;          // constant
+  double deviation = 0;      // truncated_normal: standard deviation before truncation
+  double bound = 2;          // truncated_normal: cut at +-bound * deviation
+};
+
+struct Parameter {
+  std::string name;  // torchvision's state_dict name, e.g. "Mixed_5b.branch1x1.conv.weight"
+  Shape shape;       // canonical: OIHW, [O,I] or [C]
+  ParameterKind kind = ParameterKind::weight;
+  Initializer init;
+  bool trained() const { return kind != ParameterKind::running_mean && kind != ParameterKind::running_var; }
+  bool is_norm_or_bias() const { return kind != ParameterKind::weight; }
+};
+
+using ParameterId = int32_t;
+
+class ParameterTable {
+ public:
+  // Throws on a name that is already there.
+  ParameterId add(Parameter parameter);
+  int32_t size() const { return static_cast<int32_t>(parameters_.size()); }
+  const Parameter& operator[](ParameterId id) const { return parameters_[static_cast<size_t>(id)]; }
+  std::span<const Parameter> all() const { return parameters_; }
+  ParameterId find(const std::string& name) const;  // -1 when there is none
+  int64_t trained_elements() const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, ParameterId> by_name_;
+};
+
+// Where every parameter lies in the flat arenas. Trained parameters share one numbering of elements (parameters,
+// gradients, optimizer slots, averages all use the same offsets); statistics have an arena of their own.
+struct ParameterLayout {
+  std::vector<int64_t> offset;      // by ParameterId, in elements, within its arena
+  int64_t trained_elements = 0;     // size of the trained arena, padding included
+  int64_t statistic_elements = 0;   // size of the statistics arena, padding included
+};
+
+// Lays trained parameters out in `order` (every trained id exactly once: the order in which gradients finish), each
+// starting at a multiple of kParameterAlignment elements. `groups` lists runs of ids that must lie side by side
+// without padding between them, as merged sibling convolutions need (a group takes the place of its first member).
+inline constexpr int64_t kParameterAlignment = 16;
+ParameterLayout lay_out_parameters(const ParameterTable& table, std::span<const ParameterId> order,
+                                   std::span<const std::vector<ParameterId>> groups = {});
+
+}  // namespace lockstep

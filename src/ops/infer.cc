@@ -1,0 +1,254 @@
+// Shape inference: one overload an operation.
+#include "lockstep/base/error.h"
+#include "lockstep/ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+using Descs = std::span<const TensorDesc>;
+using Result = std::vector<TensorDesc>;
+
+TensorDesc like(const TensorDesc& model, Shape shape) { return {shape, model.dtype, Format::plain()}; }
+TensorDesc like(const TensorDesc& model) { return like(model, model.shape); }
+TensorDesc saved_blob() { return {{0}, DType::u8, Format::plain()}; }
+
+void expect_inputs(Descs in, size_t count) {
+  require(in.size() == count, "expects {} inputs, has {}", count, in.size());
+}
+
+void expect_shape(const TensorDesc& desc, const Shape& shape, std::string_view what) {
+  if (!(desc.shape == shape)) {
+    fail(ExitCode::config, "{} has shape {}, expected {}", what, desc.shape.to_string(), shape.to_string());
+  }
+}
+
+void expect_rank(const TensorDesc& desc, int rank, std::string_view what) {
+  if (desc.shape.rank() != rank) {
+    fail(ExitCode::config, "{} has shape {}, expected {} dimensions", what, desc.shape.to_string(), rank);
+  }
+}
+
+int64_t window_output(int64_t size, int64_t kernel, int64_t stride, int64_t pad, char axis) {
+  if (size + 2 * pad < kernel) {
+    fail(ExitCode::config, "a window of {} does not fit into {} = {} (padding {}): the image is too small for the model",
+         kernel, axis, size, pad);
+  }
+  return (size + 2 * pad - kernel) / stride + 1;
+}
+
+Shape pooled(const Window& w, const Shape& x, int64_t channels) {
+  return {x.n(), channels, window_output(x.h(), w.kernel_h, w.stride_h, w.pad_h, 'H'),
+          window_output(x.w(), w.kernel_w, w.stride_w, w.pad_w, 'W')};
+}
+
+Shape conv_weights(const Window& w, int64_t out, int64_t in) { return {out, in, w.kernel_h, w.kernel_w}; }
+
+Result infer_op(const Conv2d& op, Descs in) {
+  expect_inputs(in, op.bias ? 3 : 2);
+  expect_rank(in[0], 4, "input");
+  expect_rank(in[1], 4, "weights");
+  const int64_t out = in[1].shape[0];
+  expect_shape(in[1], conv_weights(op.window, out, in[0].shape.c()), "weights");
+  if (op.bias) expect_shape(in[2], {out}, "bias");
+  return {like(in[0], pooled(op.window, in[0].shape, out))};
+}
+Result infer_op(const Conv2dGradInput& op, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[1], conv_weights(op.window, in[0].shape.c(), op.input.c()), "weights");
+  expect_shape(in[0], pooled(op.window, op.input, in[1].shape[0]), "output gradient");
+  return {like(in[0], op.input)};
+}
+Result infer_op(const Conv2dGradWeights& op, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[1], pooled(op.window, in[0].shape, in[1].shape.c()), "output gradient");
+  Result out{like(in[0], conv_weights(op.window, in[1].shape.c(), in[0].shape.c()))};
+  if (op.bias) out.push_back(like(in[0], {in[1].shape.c()}));
+  return out;
+}
+Result infer_op(const Linear&, Descs in) {
+  expect_inputs(in, 3);
+  expect_rank(in[0], 2, "input");
+  expect_shape(in[1], {in[1].shape[0], in[0].shape[1]}, "weights");
+  expect_shape(in[2], {in[1].shape[0]}, "bias");
+  return {like(in[0], {in[0].shape[0], in[1].shape[0]})};
+}
+Result infer_op(const LinearGradInput&, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[0], {in[0].shape[0], in[1].shape[0]}, "output gradient");
+  return {like(in[0], {in[0].shape[0], in[1].shape[1]})};
+}
+Result infer_op(const LinearGradWeights&, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[1], {in[0].shape[0], in[1].shape[1]}, "output gradient");
+  return {like(in[0], {in[1].shape[1], in[0].shape[1]}), like(in[0], {in[1].shape[1]})};
+}
+Result infer_op(const BatchNorm&, Descs in) {
+  expect_inputs(in, 3);
+  expect_rank(in[0], 4, "input");
+  const Shape channels{in[0].shape.c()};
+  expect_shape(in[1], channels, "scale");
+  expect_shape(in[2], channels, "shift");
+  if (in[0].shape.elements() == in[0].shape.c()) {
+    fail(ExitCode::config,
+         "one value per channel (input {}): batch statistics need more; raise train.batch_size or the image size",
+         in[0].shape.to_string());
+  }
+  return {like(in[0]), like(in[0], channels), like(in[0], channels), saved_blob()};
+}
+Result infer_op(const BatchNormGrad&, Descs in) {
+  expect_inputs(in, 6);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  const Shape channels{in[0].shape.c()};
+  for (size_t i : {2, 3, 4}) expect_shape(in[i], channels, "scale, mean or variance");
+  return {like(in[0]), like(in[0], channels), like(in[0], channels)};
+}
+Result infer_op(const BatchNormInference&, Descs in) {
+  expect_inputs(in, 5);
+  const Shape channels{in[0].shape.c()};
+  for (size_t i : {1, 2, 3, 4}) expect_shape(in[i], channels, "scale, shift, mean or variance");
+  return {like(in[0])};
+}
+Result infer_op(const BatchMoments& op, Descs in) {
+  expect_inputs(in, 3);
+  require(op.samples > 0, "batch moments of {} samples", op.samples);
+  expect_shape(in[1], in[0].shape, "variance");
+  expect_shape(in[2], in[0].shape, "running mean");
+  return {like(in[0]), like(in[0])};
+}
+Result infer_op(const Relu&, Descs in) {
+  expect_inputs(in, 1);
+  return {like(in[0])};
+}
+Result infer_op(const ReluGrad&, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  return {like(in[0])};
+}
+Result infer_op(const Add&, Descs in) {
+  require(in.size() >= 2, "expects two inputs or more, has {}", in.size());
+  for (const TensorDesc& d : in) expect_shape(d, in[0].shape, "summand");
+  return {like(in[0])};
+}
+Result infer_op(const Dropout& op, Descs in) {
+  expect_inputs(in, 2);
+  require(op.rate >= 0 && op.rate < 1, "dropout rate {} is outside [0, 1)", op.rate);
+  expect_shape(in[1], {4}, "step");
+  return {like(in[0])};
+}
+Result infer_op(const MaxPool& op, Descs in) {
+  expect_inputs(in, 1);
+  return {like(in[0], pooled(op.window, in[0].shape, in[0].shape.c())), saved_blob()};
+}
+Result infer_op(const MaxPoolGrad& op, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[0], pooled(op.window, op.input, op.input.c()), "output gradient");
+  return {like(in[0], op.input)};
+}
+Result infer_op(const AvgPool& op, Descs in) {
+  expect_inputs(in, 1);
+  return {like(in[0], pooled(op.window, in[0].shape, in[0].shape.c()))};
+}
+Result infer_op(const AvgPoolGrad& op, Descs in) {
+  expect_inputs(in, 1);
+  expect_shape(in[0], pooled(op.window, op.input, op.input.c()), "output gradient");
+  return {like(in[0], op.input)};
+}
+Result infer_op(const LocalResponseNorm& op, Descs in) {
+  expect_inputs(in, 1);
+  require(op.size % 2 == 1, "an even window of {} channels", op.size);
+  return {like(in[0])};
+}
+Result infer_op(const LocalResponseNormGrad&, Descs in) {
+  expect_inputs(in, 2);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  return {like(in[0])};
+}
+Result infer_op(const Concat&, Descs in) {
+  require(!in.empty(), "concatenates nothing");
+  int64_t channels = 0;
+  for (const TensorDesc& d : in) {
+    const Shape& s = d.shape;
+    expect_shape(d, {in[0].shape.n(), s.c(), in[0].shape.h(), in[0].shape.w()}, "member");
+    channels += s.c();
+  }
+  return {like(in[0], {in[0].shape.n(), channels, in[0].shape.h(), in[0].shape.w()})};
+}
+Result infer_op(const Slice& op, Descs in) {
+  expect_inputs(in, 1);
+  const Shape& s = in[0].shape;
+  require(op.begin >= 0 && op.count > 0 && op.begin + op.count <= s.c(), "channels {}+{} of {}", op.begin, op.count,
+          s.to_string());
+  return {like(in[0], {s.n(), op.count, s.h(), s.w()})};
+}
+Result infer_op(const Reshape& op, Descs in) {
+  expect_inputs(in, 1);
+  require(op.shape.elements() == in[0].shape.elements(), "{} cannot become {}", in[0].shape.to_string(),
+          op.shape.to_string());
+  return {like(in[0], op.shape)};
+}
+Result infer_op(const Reorder&, Descs in) {
+  expect_inputs(in, 1);
+  return {like(in[0])};
+}
+Result infer_op(const SoftmaxCrossEntropy&, Descs in) {
+  expect_inputs(in, 3);
+  expect_rank(in[0], 2, "logits");
+  expect_shape(in[1], {in[0].shape[0]}, "labels");
+  expect_shape(in[2], {in[0].shape[0]}, "weights");
+  return {like(in[0]), like(in[0], {}), {{2}, DType::i32, Format::plain()}};
+}
+Result infer_op(const SoftmaxCrossEntropyGrad&, Descs in) {
+  expect_inputs(in, 3);
+  return {like(in[0])};
+}
+
+constexpr std::string_view kNames[] = {
+    "Conv2d",  "Conv2dGradInput", "Conv2dGradWeights", "Linear", "LinearGradInput",   "LinearGradWeights",
+    "BatchNorm", "BatchNormGrad", "BatchNormInference", "BatchMoments", "Relu",       "ReluGrad",
+    "Add",     "Dropout",         "MaxPool",           "MaxPoolGrad", "AvgPool",      "AvgPoolGrad",
+    "LocalResponseNorm", "LocalResponseNormGrad", "Concat", "Slice", "Reshape",       "Reorder",
+    "SoftmaxCrossEntropy", "SoftmaxCrossEntropyGrad"};
+static_assert(std::size(kNames) == std::variant_size_v<Op>);
+
+}  // namespace
+
+std::string_view op_name(const Op& op) { return kNames[op.index()]; }
+
+std::vector<TensorDesc> infer(const Op& op, std::span<const TensorDesc> inputs) {
+  try {
+    return std::visit([&](const auto& o) { return infer_op(o, inputs); }, op);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{}: {}", op_name(op), e.what()), e.where());
+  }
+}
+
+int in_place_input(const Op& op) {
+  return std::visit(Overload{[](const Relu&) { return 0; }, [](const ReluGrad&) { return 1; },
+                             [](const Add&) { return 0; }, [](const Dropout&) { return 0; },
+                             [](const BatchNormGrad&) { return 1; }, [](const BatchNormInference&) { return 0; },
+                             [](const SoftmaxCrossEntropyGrad&) { return 0; }, [](const auto&) { return -1; }},
+                    op);
+}
+
+int saved_output(const Op& op) {
+  return std::visit(Overload{[](const BatchNorm&) { return 3; }, [](const MaxPool&) { return 1; },
+                             [](const auto&) { return -1; }},
+                    op);
+}
+
+int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) {
+  auto conv = [](const Shape& y, const Shape& weights) {
+    return y.elements() * weights[1] * weights[2] * weights[3];
+  };
+  return std::visit(
+      Overload{[&](const Conv2d&) { return conv(outputs[0].shape, inputs[1].shape); },
+               [&](const Conv2dGradInput&) { return conv(inputs[0].shape, inputs[1].shape); },
+               [&](const Conv2dGradWeights&) { return conv(inputs[1].shape, outputs[0].shape); },
+               [&](const Linear&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
+               [&](const LinearGradInput&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
+               [&](const LinearGradWeights&) { return outputs[0].shape.elements() * inputs[0].shape[0]; },
+               [](const auto&) { return int64_t{0}; }},
+      op);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#include "lockstep/tensor/tensor.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+size_t dtype_bytes(DType type) {
+  switch (type) {
+    case DType::f32: return 4;
+    case DType::f64: return 8;
+    case DType::i32: return 4;
+    case DType::u8: return 1;
+  }
+  fail(ExitCode::internal, "unknown element type {}", static_cast<int>(type));
+}
+
+std::string_view dtype_name(DType type) {
+  switch (type) {
+    case DType::f32: return "f32";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+    case DType::u8: return "u8";
+  }
+  return "?";
+}
+
+Shape::Shape(std::initializer_list<int64_t> dims) {
+  require(dims.size() <= kMaxRank, "a shape has at most {} dimensions, not {}", int{kMaxRank}, dims.size());
+  for (int64_t d : dims) dims_[static_cast<size_t>(rank_++)] = d;
+}
+
+int64_t Shape::elements() const {
+  int64_t product = 1;
+  for (int64_t d : *this) product *= d;
+  return product;
+}
+
+std::string Shape::to_string() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) text += fmt::format("{}{}", i ? "," : "", (*this)[i]);
+  return text + "]";
+}
+
+std::string Format::to_string() const {
+  switch (kind) {
+    case Kind::plain: return "plain";
+    case Kind::channels_last: return "channels_last";
+    case Kind::blocked: return fmt::format("blocked{}", id);
+    case Kind::opaque: return fmt::format("opaque#{}", id);
+  }
+  return "?";
+}
+
+std::string TensorDesc::to_string() const {
+  return fmt::format("{}{} {}", dtype_name(dtype), shape.to_string(), format.to_string());
+}
+
+size_t packed_bytes(const TensorDesc& desc) {
+  require(desc.format.kind != Format::Kind::opaque, "the size of {} is known to its backend only", desc.to_string());
+  int64_t elements = desc.shape.elements();
+  if (desc.format.kind == Format::Kind::blocked) {
+    const int64_t block = desc.format.id;
+    elements = desc.shape.n() * ((desc.shape.c() + block - 1) / block * block) * desc.shape.h() * desc.shape.w();
+  }
+  return static_cast<size_t>(elements) * dtype_bytes(desc.dtype);
+}
+
+}  // namespace lockstep
