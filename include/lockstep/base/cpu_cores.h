@@ -1,0 +1,61 @@
+// How many cores this process may use, and how they are divided between computing and loading.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+// What the kernel lets this process use. mpirun binds a rank to one core, containers and batch systems set quotas:
+// the number of cores in the machine says nothing about either.
+struct CpuCores {
+  int mask = 1;                 // cores in the affinity mask
+  uint64_t mask_digest = 0;     // equal for two ranks of one host exactly when they may run on the same cores
+  std::optional<double> quota;  // cores' worth of time the control group grants; none: unlimited
+};
+
+// Asks the kernel. To be called before OpenMP starts, which may bind the calling thread (OMP_PROC_BIND).
+CpuCores cpu_cores();
+
+// How many ranks of this host draw on the same cores. Ranks bound to different cores share none of them, but still
+// one control group.
+struct CoreSharing {
+  int local_ranks = 1;      // ranks on this host
+  int same_mask_ranks = 1;  // those among them with this rank's mask_digest
+};
+
+// Cores for one rank, at least 1: the smaller of its share of the mask and its share of the quota (rounded up).
+int usable_cores(const CpuCores& cores, const CoreSharing& sharing = {});
+
+// 0 means "not said" in both requests.
+struct ThreadRequest {
+  int cores = 1;            // as usable_cores() says
+  int compute = 0;          // device.threads
+  int workers = 0;          // data.workers
+  int omp_num_threads = 0;  // the environment's OMP_NUM_THREADS, as parse_omp_num_threads() reads it
+};
+struct ThreadBudget {
+  int compute = 1;  // threads of the compute backend
+  int workers = 1;  // threads of the data loader
+};
+
+// What is asked for is given, even where it exceeds the cores; OMP_NUM_THREADS counts for computing. Otherwise all
+// cores compute, and one loader thread per four cores (1 to 8) shares them: decoding is bursty and mostly waits.
+ThreadBudget thread_budget(const ThreadRequest& request);
+
+// The first level of an OMP_NUM_THREADS value such as "4" or "4,2"; 0 for nullptr or anything else.
+int parse_omp_num_threads(const char* value);
+
+// Control group version 2, `cpu.max`: "200000 100000" is 2 cores, "max 100000" is unlimited.
+std::optional<double> parse_cpu_max(std::string_view text);
+
+// Version 1, `cpu.cfs_quota_us` (-1: unlimited) and `cpu.cfs_period_us`.
+std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
+
+// The tightest quota of the process's group and the groups around it. `membership` is /proc/self/cgroup, `root` where
+// the control groups are mounted; files that are missing or unreadable limit nothing.
+std::optional<double> control_group_quota(const std::filesystem::path& membership, const std::filesystem::path& root);
+
+}  // namespace lockstep

@@ -1,0 +1,142 @@
+#include "lockstep/base/cpu_cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> read_text(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::optional<long> parse_long(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\n");
+  if (begin == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(begin);
+  long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> quota_in(const fs::path& folder) {
+  if (const auto cpu_max = read_text(folder / "cpu.max")) return parse_cpu_max(*cpu_max);
+  const auto quota = read_text(folder / "cpu.cfs_quota_us");
+  const auto period = read_text(folder / "cpu.cfs_period_us");
+  if (quota && period) return parse_cfs_quota(*quota, *period);
+  return std::nullopt;
+}
+
+std::optional<double> tighter(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+// The quota of `mount`/`group` and of every group above it. Inside a container the path of the outer system may not
+// exist below the mount; the groups above it are then all there is.
+std::optional<double> quota_along(const fs::path& mount, const fs::path& group) {
+  std::optional<double> quota = quota_in(mount);
+  fs::path folder = mount;
+  for (const fs::path& part : group.relative_path()) {
+    folder /= part;
+    quota = tighter(quota, quota_in(folder));
+  }
+  return quota;
+}
+
+struct FreeCpuSet {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+
+}  // namespace
+
+CpuCores cpu_cores() {
+  CpuCores cores;
+  // The kernel answers EINVAL while the set is smaller than its own, which no header tells.
+  for (int capacity = 1024; capacity <= (1 << 20); capacity *= 2) {
+    const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(capacity));
+    const size_t bytes = CPU_ALLOC_SIZE(capacity);
+    if (set == nullptr || sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    cores.mask = std::max(1, CPU_COUNT_S(bytes, set.get()));
+    cores.mask_digest = 14695981039346656037u;  // FNV-1a over the core numbers
+    for (int core = 0; core < capacity; ++core) {
+      if (CPU_ISSET_S(core, bytes, set.get()))
+        cores.mask_digest = (cores.mask_digest ^ static_cast<uint64_t>(core)) * 1099511628211u;
+    }
+    break;
+  }
+  cores.quota = control_group_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+  return cores;
+}
+
+int usable_cores(const CpuCores& cores, const CoreSharing& sharing) {
+  int usable = cores.mask / std::max(1, sharing.same_mask_ranks);
+  if (cores.quota) {
+    const int granted = static_cast<int>(std::ceil(std::min(*cores.quota, 1e6)));
+    usable = std::min(usable, granted / std::max(1, sharing.local_ranks));
+  }
+  return std::max(1, usable);
+}
+
+ThreadBudget thread_budget(const ThreadRequest& request) {
+  ThreadBudget budget;
+  budget.compute = request.compute > 0           ? request.compute
+                   : request.omp_num_threads > 0 ? request.omp_num_threads
+                                                 : std::max(1, request.cores);
+  budget.workers = request.workers > 0 ? request.workers : std::clamp((request.cores + 3) / 4, 1, 8);
+  return budget;
+}
+
+int parse_omp_num_threads(const char* value) {
+  if (value == nullptr) return 0;
+  const long threads = parse_long(value).value_or(0);
+  return threads > 0 && threads <= (1 << 20) ? static_cast<int>(threads) : 0;
+}
+
+std::optional<double> parse_cpu_max(std::string_view text) {
+  const size_t space = text.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  return parse_cfs_quota(text.substr(0, space), text.substr(space));
+}
+
+std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us) {
+  const auto quota = parse_long(quota_us);  // "max" is no number, -1 is no quota
+  const auto period = parse_long(period_us);
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+std::optional<double> control_group_quota(const fs::path& membership, const fs::path& root) {
+  std::ifstream lines(membership);
+  std::optional<double> quota;
+  // cgroups(7): "hierarchy:controllers:path"; version 2 has hierarchy 0 and names no controllers.
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const fs::path group = line.substr(second + 1);
+    if (controllers.empty()) {
+      quota = tighter(quota, quota_along(root, group));
+    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
+      quota = tighter(quota, quota_along(root / "cpu", group));
+    }
+  }
+  return quota;
+}
+
+}  // namespace lockstep
