@@ -1,5 +1,11 @@
 # Compile options shared by all targets, and the one way to declare a layer.
 
+find_program(LOCKSTEP_CCACHE ccache)
+mark_as_advanced(LOCKSTEP_CCACHE)
+if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+endif()
+
 add_library(lockstep_options INTERFACE)
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                                                  -Wno-missing-field-initializers)

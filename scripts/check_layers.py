@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Proves the layer rules of the source tree from its #include lines.
+
+    check_layers.py [ROOT] [--lengths]
+
+Fails on: an include that goes to a peer or upward; a private header of another layer; a vendor header under include/;
+a header without `#pragma once`; a source that no CMakeLists.txt lists; a glob in CMake. `--lengths` also lists files
+and functions beyond the house limits (a report, never a failure).
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+# A file may include its own layer and any of a lower level, never a peer, never upward.
+LEVELS = {
+    "base": 0,
+    "tensor": 1, "io": 1,
+    "ops": 2,
+    "backend": 3,
+    "graph": 4, "dist": 4, "data": 4, "checkpoint": 4,
+    "train": 5, "models": 5,
+    "app": 6,
+}
+# Model authors write against the graph builder alone.
+ONLY = {"models": {"models", "graph", "ops", "tensor", "base"}}
+
+VENDOR = re.compile(
+    r"^(mpi|hdf5|H5\w*|dnnl\w*|cuda\w*|cublas\w*|cudnn\w*|nccl\w*|jpeglib|turbojpeg|png)\.(h|hpp)$"
+    r"|^(oneapi|toml\+\+|nlohmann|CLI|google|catch2)/")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SOURCE_SUFFIXES = {".cc", ".cu"}
+LIMITS = {".h": 200, ".cc": 400, ".cu": 400}
+FUNCTION_LIMIT = 60
+
+
+def layer_of(path):
+    """The layer a file (relative to the root) belongs to, or None."""
+    parts = path.parts
+    if parts[0] == "models":
+        return "models"
+    if parts[0] == "src":
+        return parts[1]
+    if parts[:2] == ("include", "lockstep"):
+        return parts[2]
+    return None
+
+
+def target_of(name):
+    """(layer, whether it is that layer's private header) of an include name, or None for a vendor or system header."""
+    parts = pathlib.PurePosixPath(name).parts
+    if parts[0] == "lockstep" and len(parts) > 2:
+        return parts[1], False
+    if len(parts) > 1 and parts[0] in LEVELS:
+        return parts[0], True
+    return None
+
+
+def check_include(path, layer, name):
+    """The complaint about one include of a file of `layer`, or None."""
+    if path.parts[0] == "include" and VENDOR.match(name):
+        return f"vendor header <{name}> under include/"
+    target = target_of(name)
+    if target is None:
+        return None
+    target_layer, private = target
+    if target_layer not in LEVELS:
+        return f'"{name}" is of no known layer'
+    if target_layer == layer:
+        if private and path.parts[0] == "include":
+            return f'public header includes the private "{name}"'
+        return None
+    if private:
+        return f'"{name}" is a private header of layer {target_layer}'
+    if LEVELS[target_layer] >= LEVELS[layer]:
+        relation = "its peer" if LEVELS[target_layer] == LEVELS[layer] else "upward to"
+        return f'layer {layer} includes {relation} {target_layer}: "{name}"'
+    if target_layer not in ONLY.get(layer, LEVELS):
+        return f'layer {layer} may not include {target_layer}: "{name}"'
+    return None
+
+
+def check_file(root, path):
+    """All complaints about the includes of one file, as (line number, text)."""
+    layer = layer_of(path)
+    if layer not in LEVELS:
+        return [(1, f"folder of no known layer: {layer}")]
+    text = (root / path).read_text(encoding="utf-8")
+    complaints = []
+    if path.suffix == ".h" and "#pragma once" not in text:
+        complaints.append((1, "header without #pragma once"))
+    for number, line in enumerate(text.splitlines(), 1):
+        found = INCLUDE.match(line)
+        if found and (complaint := check_include(path, layer, found[2])):
+            complaints.append((number, complaint))
+    return complaints
+
+
+def unlisted_sources(root):
+    """Sources that no CMakeLists.txt in their folder or above it names by a path relative to itself."""
+    unlisted = []
+    for path in files_under(root, ["src", "models", "test"], SOURCE_SUFFIXES):
+        for folder in path.parents:
+            lists = root / folder / "CMakeLists.txt"
+            name = re.escape(path.relative_to(folder).as_posix())
+            if lists.exists() and re.search(rf"(^|[\s(\"]){name}($|[\s)\"])", lists.read_text(), re.MULTILINE):
+                break
+        else:
+            unlisted.append(path)
+    return unlisted
+
+
+def globs(root):
+    """CMake files that collect sources by pattern."""
+    lists = [path for path in files_under(root, ["."], {".txt", ".cmake"})
+             if path.suffix == ".cmake" or path.name == "CMakeLists.txt"]
+    return [path for path in lists if re.search(r"^\s*file\s*\(\s*GLOB", (root / path).read_text(), re.MULTILINE)]
+
+
+def files_under(root, folders, suffixes):
+    """Files below the folders of the root, relative to it and sorted; build trees and hidden folders at the top left out."""
+    found = set()
+    for folder in folders:
+        for path in (root / folder).rglob("*"):
+            relative = path.relative_to(root)
+            if path.suffix in suffixes and not relative.parts[0].startswith((".", "build")):
+                found.add(relative)
+    return sorted(found)
+
+
+def long_pieces(root):
+    """Lines that report files and functions beyond the limits."""
+    report = []
+    for path in files_under(root, ["include", "src", "models"], set(LIMITS)):
+        lines = (root / path).read_text(encoding="utf-8").splitlines()
+        if len(lines) > LIMITS[path.suffix]:
+            report.append(f"{path}: {len(lines)} lines, the limit is {LIMITS[path.suffix]}")
+        start = None
+        for number, line in enumerate(lines, 1):
+            # clang-format puts a function's head and closing brace at the same column, 0 at namespace level.
+            if re.match(r"[A-Za-z_].*\(.*", line) and not line.endswith(";"):
+                start = number
+            elif line == "}" and start is not None:
+                if number - start + 1 > FUNCTION_LIMIT:
+                    report.append(f"{path}:{start}: function of {number - start + 1} lines, the limit is {FUNCTION_LIMIT}")
+                start = None
+    return report
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--lengths", action="store_true", help="also report files and functions beyond the limits")
+    arguments = parser.parse_args()
+    root = arguments.root
+
+    files = files_under(root, ["include/lockstep", "src", "models"], {".h", ".inc"} | SOURCE_SUFFIXES)
+    complaints = [f"{path}:{number}: {text}" for path in files for number, text in check_file(root, path)]
+    complaints += [f"{path}: listed in no CMakeLists.txt" for path in unlisted_sources(root)]
+    complaints += [f"{path}: collects sources by file(GLOB)" for path in globs(root)]
+    for complaint in complaints:
+        print(complaint)
+    if arguments.lengths:
+        for line in long_pieces(root):
+            print(f"note: {line}")
+    print(f"{len(files)} files, {len(complaints)} complaints")
+    return 1 if complaints or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

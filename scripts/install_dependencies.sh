@@ -1,0 +1,41 @@
+#!/bin/bash
+# Installs everything that building, running and testing Lockstep needs, from Debian's own archive (12 or 13).
+# Runs as root or through sudo, asks nothing, and may be run again. Arguments are further packages to install.
+set -euo pipefail
+
+packages=(
+  # tools
+  g++ cmake ninja-build ccache pkg-config git
+  # libraries: message passing, checkpoints, CPU kernels
+  libopenmpi-dev openmpi-bin libhdf5-dev libdnnl-dev
+  # data formats
+  libjpeg62-turbo-dev libpng-dev libprotobuf-dev protobuf-compiler
+  # command line, configuration, metrics, text
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
+  # tests: the framework, independent readers of checkpoints, fault injection
+  catch2 hdf5-tools python3 python3-h5py python3-numpy strace
+  "$@"
+)
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install_dependencies.sh: run as root, or install sudo" >&2; exit 1; }
+  as_root=(sudo)
+fi
+
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 "$@" </dev/null
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ "${#missing[@]}" -eq 0 ]; then
+  echo "install_dependencies.sh: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+apt_get -q update
+apt_get -q install -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,84 @@
+"""check_layers.py finds what it is there to find: each case plants one fault in a clean tree."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_layers.py"
+CLEAN = {
+    "include/lockstep/base/error.h": "#pragma once\n#include <string>\n",
+    "include/lockstep/graph/graph.h": '#pragma once\n#include "lockstep/base/error.h"\n',
+    "include/lockstep/dist/communicator.h": '#pragma once\n#include "lockstep/base/error.h"\n',
+    "src/base/error.cc": '#include "lockstep/base/error.h"\n',
+    "src/base/CMakeLists.txt": "lockstep_add_layer(base SOURCES error.cc)\n",
+    "src/graph/pass.h": "#pragma once\n",
+    "src/graph/graph.cc": '#include "graph/pass.h"\n#include "lockstep/graph/graph.h"\n',
+    "src/graph/CMakeLists.txt": "lockstep_add_layer(graph SOURCES graph.cc)\n",
+}
+
+
+class CheckLayers(unittest.TestCase):
+    def run_on(self, **planted):
+        """Exit code and output for the clean tree with files (path: text) added or replaced."""
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in {**CLEAN, **planted["files"]}.items():
+                file = pathlib.Path(folder) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            run = subprocess.run([sys.executable, SCRIPT, folder, "--lengths"], capture_output=True, text=True)
+            return run.returncode, run.stdout
+
+    def expect(self, complaint, files):
+        code, output = self.run_on(files=files)
+        self.assertEqual(code, 1, output)
+        self.assertIn(complaint, output)
+        self.assertIn("1 complaints", output)
+
+    def test_clean_tree_passes(self):
+        code, output = self.run_on(files={})
+        self.assertEqual(code, 0, output)
+
+    def test_upward(self):
+        self.expect("src/base/error.cc:1: layer base includes upward to graph",
+                    {"src/base/error.cc": '#include "lockstep/graph/graph.h"\n'})
+
+    def test_peer(self):
+        self.expect("src/graph/graph.cc:2: layer graph includes its peer dist",
+                    {"src/graph/graph.cc": '\n#include "lockstep/dist/communicator.h"\n'})
+
+    def test_private_header_of_a_lower_layer(self):
+        self.expect('include/lockstep/train/trainer.h:2: "graph/pass.h" is a private header of layer graph',
+                    {"include/lockstep/train/trainer.h": '#pragma once\n#include "graph/pass.h"\n'})
+
+    def test_models_see_only_the_graph_builder(self):
+        self.expect("layer models may not include dist",
+                    {"models/net.cc": '#include "lockstep/dist/communicator.h"\n', "models/CMakeLists.txt": "net.cc"})
+
+    def test_vendor_header_in_an_interface(self):
+        self.expect("vendor header <mpi.h> under include/",
+                    {"include/lockstep/dist/communicator.h": "#pragma once\n#include <mpi.h>\n"})
+
+    def test_header_without_guard(self):
+        self.expect("header without #pragma once", {"include/lockstep/base/error.h": "\n"})
+
+    def test_unlisted_source(self):
+        self.expect("src/base/log.cc: listed in no CMakeLists.txt", {"src/base/log.cc": "\n"})
+
+    def test_name_that_only_ends_like_a_listed_one_is_unlisted(self):
+        self.expect("src/base/or.cc: listed in no CMakeLists.txt", {"src/base/or.cc": "\n"})
+
+    def test_glob(self):
+        self.expect("collects sources by file(GLOB)",
+                    {"src/graph/CMakeLists.txt": "file(GLOB all *.cc)\nlockstep_add_layer(graph SOURCES graph.cc)\n"})
+
+    def test_long_function_is_reported_and_no_failure(self):
+        body = "int f() {\n" + "  g();\n" * 70 + "}\n"
+        code, output = self.run_on(files={"src/base/error.cc": body})
+        self.assertEqual(code, 0, output)
+        self.assertIn("src/base/error.cc:1: function of 72 lines", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
