@@ -30,8 +30,9 @@ void expect_rank(const TensorDesc& desc, int rank, std::string_view what) {
 
 int64_t window_output(int64_t size, int64_t kernel, int64_t stride, int64_t pad, char axis) {
   if (size + 2 * pad < kernel) {
-    fail(ExitCode::config, "a window of {} does not fit into {} = {} (padding {}): the image is too small for the model",
-         kernel, axis, size, pad);
+    fail(ExitCode::config,
+         "a window of {} does not fit into {} = {} (padding {}): the image is too small for the model", kernel, axis,
+         size, pad);
   }
   return (size + 2 * pad - kernel) / stride + 1;
 }
@@ -202,12 +203,32 @@ Result infer_op(const SoftmaxCrossEntropyGrad&, Descs in) {
   return {like(in[0])};
 }
 
-constexpr std::string_view kNames[] = {
-    "Conv2d",  "Conv2dGradInput", "Conv2dGradWeights", "Linear", "LinearGradInput",   "LinearGradWeights",
-    "BatchNorm", "BatchNormGrad", "BatchNormInference", "BatchMoments", "Relu",       "ReluGrad",
-    "Add",     "Dropout",         "MaxPool",           "MaxPoolGrad", "AvgPool",      "AvgPoolGrad",
-    "LocalResponseNorm", "LocalResponseNormGrad", "Concat", "Slice", "Reshape",       "Reorder",
-    "SoftmaxCrossEntropy", "SoftmaxCrossEntropyGrad"};
+constexpr std::string_view kNames[] = {"Conv2d",
+                                       "Conv2dGradInput",
+                                       "Conv2dGradWeights",
+                                       "Linear",
+                                       "LinearGradInput",
+                                       "LinearGradWeights",
+                                       "BatchNorm",
+                                       "BatchNormGrad",
+                                       "BatchNormInference",
+                                       "BatchMoments",
+                                       "Relu",
+                                       "ReluGrad",
+                                       "Add",
+                                       "Dropout",
+                                       "MaxPool",
+                                       "MaxPoolGrad",
+                                       "AvgPool",
+                                       "AvgPoolGrad",
+                                       "LocalResponseNorm",
+                                       "LocalResponseNormGrad",
+                                       "Concat",
+                                       "Slice",
+                                       "Reshape",
+                                       "Reorder",
+                                       "SoftmaxCrossEntropy",
+                                       "SoftmaxCrossEntropyGrad"};
 static_assert(std::size(kNames) == std::variant_size_v<Op>);
 
 }  // namespace
@@ -231,24 +252,21 @@ int in_place_input(const Op& op) {
 }
 
 int saved_output(const Op& op) {
-  return std::visit(Overload{[](const BatchNorm&) { return 3; }, [](const MaxPool&) { return 1; },
-                             [](const auto&) { return -1; }},
-                    op);
+  return std::visit(
+      Overload{[](const BatchNorm&) { return 3; }, [](const MaxPool&) { return 1; }, [](const auto&) { return -1; }},
+      op);
 }
 
 int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) {
-  auto conv = [](const Shape& y, const Shape& weights) {
-    return y.elements() * weights[1] * weights[2] * weights[3];
-  };
-  return std::visit(
-      Overload{[&](const Conv2d&) { return conv(outputs[0].shape, inputs[1].shape); },
-               [&](const Conv2dGradInput&) { return conv(inputs[0].shape, inputs[1].shape); },
-               [&](const Conv2dGradWeights&) { return conv(inputs[1].shape, outputs[0].shape); },
-               [&](const Linear&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
-               [&](const LinearGradInput&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
-               [&](const LinearGradWeights&) { return outputs[0].shape.elements() * inputs[0].shape[0]; },
-               [](const auto&) { return int64_t{0}; }},
-      op);
+  auto conv = [](const Shape& y, const Shape& weights) { return y.elements() * weights[1] * weights[2] * weights[3]; };
+  return std::visit(Overload{[&](const Conv2d&) { return conv(outputs[0].shape, inputs[1].shape); },
+                             [&](const Conv2dGradInput&) { return conv(inputs[0].shape, inputs[1].shape); },
+                             [&](const Conv2dGradWeights&) { return conv(inputs[1].shape, outputs[0].shape); },
+                             [&](const Linear&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
+                             [&](const LinearGradInput&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
+                             [&](const LinearGradWeights&) { return outputs[0].shape.elements() * inputs[0].shape[0]; },
+                             [](const auto&) { return int64_t{0}; }},
+                    op);
 }
 
 }  // namespace lockstep

@@ -5,7 +5,9 @@
 namespace lockstep {
 namespace {
 
-int64_t round_up(int64_t value) { return (value + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment; }
+int64_t round_up(int64_t value) {
+  return (value + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+}
 
 }  // namespace
 

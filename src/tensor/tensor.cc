@@ -6,20 +6,28 @@ namespace lockstep {
 
 size_t dtype_bytes(DType type) {
   switch (type) {
-    case DType::f32: return 4;
-    case DType::f64: return 8;
-    case DType::i32: return 4;
-    case DType::u8: return 1;
+    case DType::f32:
+      return 4;
+    case DType::f64:
+      return 8;
+    case DType::i32:
+      return 4;
+    case DType::u8:
+      return 1;
   }
   fail(ExitCode::internal, "unknown element type {}", static_cast<int>(type));
 }
 
 std::string_view dtype_name(DType type) {
   switch (type) {
-    case DType::f32: return "f32";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::u8:
+      return "u8";
   }
   return "?";
 }
@@ -43,10 +51,14 @@ std::string Shape::to_string() const {
 
 std::string Format::to_string() const {
   switch (kind) {
-    case Kind::plain: return "plain";
-    case Kind::channels_last: return "channels_last";
-    case Kind::blocked: return fmt::format("blocked{}", id);
-    case Kind::opaque: return fmt::format("opaque#{}", id);
+    case Kind::plain:
+      return "plain";
+    case Kind::channels_last:
+      return "channels_last";
+    case Kind::blocked:
+      return fmt::format("blocked{}", id);
+    case Kind::opaque:
+      return fmt::format("opaque#{}", id);
   }
   return "?";
 }

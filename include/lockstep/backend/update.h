@@ -41,8 +41,8 @@ enum UpdateScalar : int {
 struct ApplyOptimizer {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;
-  double decay = 0.9;                  // rmsprop_tf
-  double beta1 = 0.9, beta2 = 0.999;   // adamw
+  double decay = 0.9;                 // rmsprop_tf
+  double beta1 = 0.9, beta2 = 0.999;  // adamw
   double epsilon = 1e-8;
   std::vector<UpdateSegment> segments;
 };
@@ -80,9 +80,9 @@ struct UpdateOp {
 
 struct OptimizerSlots {
   OptimizerKind kind;
-  std::string_view name;                    // train.optimizer name
-  std::vector<std::string_view> slots;      // data set names in checkpoints
-  std::vector<double> initial;              // start value of each slot
+  std::string_view name;                // train.optimizer name
+  std::vector<std::string_view> slots;  // data set names in checkpoints
+  std::vector<double> initial;          // start value of each slot
 };
 const OptimizerSlots& optimizer_slots(OptimizerKind kind);
 

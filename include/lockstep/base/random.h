@@ -49,9 +49,7 @@ class RandomStream {
   constexpr double unit() { return random_unit_double(key_, counter_++); }
   constexpr double uniform(double low, double high) { return low + (high - low) * unit(); }
   // Uniform in [0, bound), bound > 0 (multiply-shift; the bias is below 2^-32 for the bounds used here).
-  constexpr uint64_t below(uint64_t bound) {
-    return static_cast<uint64_t>((static_cast<Wide>(bits()) * bound) >> 64);
-  }
+  constexpr uint64_t below(uint64_t bound) { return static_cast<uint64_t>((static_cast<Wide>(bits()) * bound) >> 64); }
   double normal();  // mean 0, deviation 1 (Box-Muller)
 
  private:

@@ -56,7 +56,7 @@ struct BatchNormInference {  // x, scale, shift, running_mean, running_var -> y
 };
 // What the ranks sum so that every one can compute the moments of the global batch. With d = mean - running_mean
 // (the shift keeps float32 sums accurate) and N the samples of this rank: first = N d, second = N (var + d^2).
-struct BatchMoments {  // mean, var, running_mean -> first [C], second [C]
+struct BatchMoments {   // mean, var, running_mean -> first [C], second [C]
   int64_t samples = 0;  // N
 };
 

@@ -17,6 +17,7 @@ enum class ParameterKind : uint8_t {
   bias,          // bias of a convolution or linear layer
   norm_scale,    // batch norm gamma
   norm_shift,    // batch norm beta
+  fixed_scale,   // batch norm gamma that stays 1: not trained, in the checkpoint so that its names are complete
   running_mean,  // statistics: in the checkpoint, not trained
   running_var,
 };
@@ -25,9 +26,9 @@ enum class ParameterKind : uint8_t {
 struct Initializer {
   enum class Kind : uint8_t { constant, truncated_normal };
   Kind kind = Kind::constant;
-  double value = 0;          // constant
-  double deviation = 0;      // truncated_normal: standard deviation before truncation
-  double bound = 2;          // truncated_normal: cut at +-bound * deviation
+  double value = 0;      // constant
+  double deviation = 0;  // truncated_normal: standard deviation before truncation
+  double bound = 2;      // truncated_normal: cut at +-bound * deviation
 };
 
 struct Parameter {
@@ -35,7 +36,7 @@ struct Parameter {
   Shape shape;       // canonical: OIHW, [O,I] or [C]
   ParameterKind kind = ParameterKind::weight;
   Initializer init;
-  bool trained() const { return kind != ParameterKind::running_mean && kind != ParameterKind::running_var; }
+  bool trained() const { return kind <= ParameterKind::norm_shift; }
   bool is_norm_or_bias() const { return kind != ParameterKind::weight; }
 };
 
@@ -59,9 +60,9 @@ class ParameterTable {
 // Where every parameter lies in the flat arenas. Trained parameters share one numbering of elements (parameters,
 // gradients, optimizer slots, averages all use the same offsets); statistics have an arena of their own.
 struct ParameterLayout {
-  std::vector<int64_t> offset;      // by ParameterId, in elements, within its arena
-  int64_t trained_elements = 0;     // size of the trained arena, padding included
-  int64_t statistic_elements = 0;   // size of the statistics arena, padding included
+  std::vector<int64_t> offset;     // by ParameterId, in elements, within its arena
+  int64_t trained_elements = 0;    // size of the trained arena, padding included
+  int64_t statistic_elements = 0;  // size of the statistics arena, padding included
 };
 
 // Lays trained parameters out in `order` (every trained id exactly once: the order in which gradients finish), each

@@ -1,0 +1,37 @@
+// The arenas of one rank: everything a training run remembers from step to step, and the scratch memory beside it.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/backend/update.h"
+#include "lockstep/tensor/parameter_table.h"
+
+namespace lockstep {
+
+// The gradient arena holds, in this order: gradients, batch-norm moments, the step header; so that the last bucket of
+// the reduction carries all three.
+inline constexpr int64_t kStepHeaderElements = 16;
+
+struct ModelState {
+  Buffer parameters, statistics, gradients;
+  std::vector<Buffer> slots;                      // one an optimizer slot, laid out like the parameters
+  Buffer average_parameters, average_statistics;  // empty when averaging is off
+  Buffer activations;                             // shared by all executables of the rank, which never run at once
+
+  int64_t trained_elements = 0, statistic_elements = 0;
+  int64_t gradient_elements() const { return trained_elements + statistic_elements + kStepHeaderElements; }
+};
+
+struct ModelStateOptions {
+  OptimizerKind optimizer = OptimizerKind::sgd;
+  bool average = false;
+  DType dtype = DType::f32;
+  size_t activation_bytes = 0;
+};
+
+// Allocates everything once. Optimizer slots get their start values; parameters are zero.
+ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
+                            const ModelStateOptions& options);
+
+}  // namespace lockstep

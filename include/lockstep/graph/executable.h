@@ -1,0 +1,82 @@
+// A compiled graph: a flat list of "run this kernel on these addresses". Knows nothing of models.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/graph/graph.h"
+#include "lockstep/graph/memory_plan.h"
+#include "lockstep/graph/schedule.h"
+
+namespace lockstep {
+
+// The memory an executable runs on, by base address; owned by the caller and alive while it runs.
+struct Arenas {
+  void* parameters = nullptr;                           // layout().trained_elements elements
+  void* statistics = nullptr;                           // layout().statistic_elements
+  void* gradients = nullptr;                            // trained_elements, then statistic_elements of moments
+  void* activations = nullptr;                          // plan().activation_bytes
+  std::array<const void*, kExternalInputs> external{};  // by ExternalInput
+};
+
+struct CompileOptions {
+  bool rewrites = true;
+  bool training = true;  // add gradients
+  // Where parameters lie; null: in the order in which their gradients finish (or table order without training).
+  const ParameterLayout* layout = nullptr;
+};
+
+// After schedule position `position` has run, all gradients below element `end` of the gradient arena are final.
+struct GradientMark {
+  int32_t position = 0;
+  int64_t end = 0;
+};
+
+// Immutable after compile(); one thread at a time may run it. The backend must outlive it.
+class Executable {
+ public:
+  // The pipeline: rewrite, add_gradients, choose_formats, make_schedule, compile kernels, plan_memory, verify_plan.
+  static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
+
+  void forward(Stream& stream, const Arenas& arenas) const;
+  // Runs the backward part; `after(position)` is called as soon as the node at that position has been enqueued.
+  void backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t position)>& after) const;
+
+  // The memory of a value; null when the schedule never uses it.
+  void* address(ValueId value, const Arenas& arenas) const;
+
+  const Graph& graph() const { return graph_; }
+  const Schedule& schedule() const { return schedule_; }
+  const ParameterLayout& layout() const { return layout_; }
+  const MemoryPlan& plan() const { return plan_; }
+  const Kernel& kernel(size_t position) const { return *steps_[position].kernel; }
+  std::vector<GradientMark> gradient_marks() const;
+  // Names of the rewrites that applied, with the number of places.
+  const std::vector<std::pair<std::string, int>>& applied_rewrites() const { return applied_; }
+
+ private:
+  struct Step {
+    std::unique_ptr<Kernel> kernel;
+    std::vector<Placement> inputs, outputs;
+    Placement workspace;
+  };
+  Executable() = default;
+  void compile_kernels(const Backend& backend);
+  void run(const Step& step, Stream& stream, const Arenas& arenas) const;
+
+  Graph graph_;
+  Schedule schedule_;
+  ParameterLayout layout_;
+  MemoryPlan plan_;
+  std::vector<Step> steps_;  // by schedule position
+  std::vector<std::pair<std::string, int>> applied_;
+};
+
+// The layout of `table` inside arenas laid out for `from`, which must have all its parameters by name and shape: how
+// an evaluation graph, which has no auxiliary head, reads the arenas of the training graph.
+ParameterLayout adopt_layout(const ParameterTable& table, const ParameterTable& from, const ParameterLayout& layout);
+
+}  // namespace lockstep

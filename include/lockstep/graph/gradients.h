@@ -1,0 +1,13 @@
+// Reverse-mode differentiation as a graph transform: gradients are ordinary nodes.
+#pragma once
+
+#include "lockstep/graph/graph.h"
+
+namespace lockstep {
+
+// Appends the backward nodes of all loss heads, last layer first, and marks the gradient of every trained parameter
+// (Value::gradient_of). Gradients are of sum over heads of head weight * summed loss: the division by the number of
+// samples belongs to the update. Throws Error(internal) when a trained parameter does not influence any loss.
+void add_gradients(Graph& graph);
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+// A model as data: values and the nodes that make them, in topological order by construction.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/ops/ops.h"
+#include "lockstep/tensor/parameter_table.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+
+// What the graph is fed with each step; the caller binds a pointer to each (Arenas::external).
+enum class ExternalInput : uint8_t {
+  images,   // [N,3,H,W], plain
+  labels,   // i32[N]
+  weights,  // [N]: 1, or 0 for padding
+  step,     // i32[4]: see Dropout
+};
+inline constexpr int kExternalInputs = 4;
+
+enum class ValueRole : uint8_t {
+  computed,   // made by a node
+  parameter,  // lies in the parameter arena
+  statistic,  // lies in the statistics arena
+  external,   // bound by the caller
+};
+
+struct Value {
+  std::string name;
+  TensorDesc desc;
+  ValueRole role = ValueRole::computed;
+  ExternalInput external = ExternalInput::images;  // role external
+  ParameterId parameter = -1;                      // roles parameter and statistic
+  ParameterId gradient_of = -1;  // computed: is the gradient of this parameter and lies in the gradient arena
+  ParameterId moment_of = -1;    // computed: is the summed moment of this statistic and lies in the gradient arena
+  NodeId producer = -1;          // computed
+  bool kept = false;             // read by the caller after the run: its memory is never given away
+};
+
+enum class Phase : uint8_t { forward, backward };
+
+struct Node {
+  std::string name;
+  Op op;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Phase phase = Phase::forward;
+};
+
+// One head of the model: what is trained is the sum over heads of weight * loss.
+struct LossHead {
+  std::string name;
+  double weight = 1;
+  ValueId logits = -1, loss = -1, correct = -1, probabilities = -1;
+};
+
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  ParameterTable parameters;
+  // Runs of parameters that must lie side by side in memory (see lay_out_parameters).
+  std::vector<std::vector<ParameterId>> adjacent_parameters;
+  std::vector<LossHead> losses;  // the first is the main head
+
+  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  Node& node(NodeId id) { return nodes[static_cast<size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
+
+  ValueId add_value(Value value);
+  // Appends a node, infers its outputs and names them after it. Errors name the node. Returns its outputs.
+  std::vector<ValueId> add_node(std::string name, Op op, std::vector<ValueId> inputs, Phase phase = Phase::forward);
+
+  std::vector<TensorDesc> descs(const std::vector<ValueId>& ids) const;
+};
+
+// For every value the nodes that read it, in order.
+std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
+
+// Drops the nodes marked in `dead` and renumbers producers; values stay (unread ones cost nothing).
+void remove_nodes(Graph& graph, const std::vector<bool>& dead);
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// Where every value lies. Values that may share memory form alias classes (a reshape and its input; the result of an
+// operation that works in place); each class has one address in an arena for the time from its first write to its
+// last read.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/graph/graph.h"
+#include "lockstep/graph/schedule.h"
+
+namespace lockstep {
+
+enum class Arena : uint8_t { none, parameters, statistics, gradients, activations, external };
+
+struct Placement {
+  Arena arena = Arena::none;  // none: the value is never used
+  int64_t offset_bytes = 0;   // external: which input
+};
+
+struct MemoryPlan {
+  std::vector<Placement> values;      // by ValueId
+  std::vector<int32_t> alias_class;   // by ValueId: the representative of its class
+  std::vector<Placement> workspaces;  // by schedule position
+  int64_t activation_bytes = 0;       // peak of everything that is not parameters, statistics or gradients
+};
+
+struct PlanInput {
+  const Graph& graph;
+  const Schedule& schedule;
+  const ParameterLayout& layout;
+  std::span<const size_t> storage_bytes;    // by ValueId
+  std::span<const size_t> workspace_bytes;  // by schedule position
+};
+
+// Greedy by size, lowest address that is free for the whole life of the class. All addresses are 64-byte aligned.
+MemoryPlan plan_memory(const PlanInput& input);
+
+// Proves that no two classes that live at the same time overlap and that all lie inside the arena. Throws
+// Error(internal) naming both values.
+void verify_plan(const PlanInput& input, const MemoryPlan& plan);
+
+}  // namespace lockstep

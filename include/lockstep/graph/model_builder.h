@@ -1,0 +1,76 @@
+// What model authors write with: layers by name, parameters with torchvision's names, losses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/graph/graph.h"
+
+namespace lockstep {
+
+// What a model function is told. `training` adds batch statistics, dropout and the auxiliary head.
+struct ModelOptions {
+  int64_t batch_size = 1;  // of this rank
+  int64_t image_size = 299;
+  int64_t classes = 1000;
+  bool training = true;
+  double aux_weight = 0;
+  double dropout = 0;
+  double label_smoothing = 0;
+  double bn_epsilon = 1e-3;
+  bool bn_scale = true;
+  DType dtype = DType::f32;
+};
+
+// Draws one graph. Used by one thread; finish() hands the graph over.
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(const ModelOptions& options);
+
+  const ModelOptions& options() const { return options_; }
+  ValueId images() const { return images_; }
+  const Shape& shape(ValueId value) const { return graph_.value(value).desc.shape; }
+
+  struct Conv {
+    int64_t channels = 0;
+    Window window;
+    bool bias = false;
+    double deviation = 0.1;  // of the truncated normal that its weights start from
+  };
+  // Parameters <name>.weight (, <name>.bias).
+  ValueId conv(ValueId x, const std::string& name, const Conv& conv);
+  // Parameters <name>.weight (trained where bn_scale, else fixed at 1), .bias, .running_mean, .running_var.
+  ValueId batch_norm(ValueId x, const std::string& name);
+  // torchvision's BasicConv2d: <name>.conv, <name>.bn, ReLU.
+  ValueId conv_norm_relu(ValueId x, const std::string& name, const Conv& conv);
+  ValueId relu(ValueId x, const std::string& name);
+  ValueId max_pool(ValueId x, const std::string& name, const Window& window);
+  ValueId avg_pool(ValueId x, const std::string& name, const Window& window);
+  ValueId global_avg_pool(ValueId x, const std::string& name);
+  ValueId local_response_norm(ValueId x, const std::string& name, const LocalResponseNorm& op);
+  ValueId concat(const std::vector<ValueId>& members, const std::string& name);
+  ValueId flatten(ValueId x, const std::string& name);  // [N,C,H,W] -> [N,C*H*W]
+  ValueId dropout(ValueId x, const std::string& name);  // options().dropout; nothing when 0 or not training
+  struct Dense {
+    int64_t outputs = 0;
+    double deviation = 0.1;
+    double bias = 0;
+  };
+  // Parameters <name>.weight, <name>.bias.
+  ValueId linear(ValueId x, const std::string& name, const Dense& dense);
+  // Adds softmax cross-entropy of these logits, with the given weight, to what is trained. Heads in order of
+  // importance: the first is the one that evaluation reports.
+  void loss(ValueId logits, const std::string& name, double weight);
+
+  Graph finish() &&;
+
+ private:
+  ValueId parameter(const std::string& name, Shape shape, ParameterKind kind, Initializer init);
+  ValueId one(const std::string& name, Op op, std::vector<ValueId> inputs);
+
+  ModelOptions options_;
+  Graph graph_;
+  ValueId images_, labels_, weights_, step_;
+};
+
+}  // namespace lockstep

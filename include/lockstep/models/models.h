@@ -1,0 +1,24 @@
+// The table of models: name, the function that draws it, and what it needs to know before it does.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "lockstep/graph/model_builder.h"
+
+namespace lockstep {
+
+struct Model {
+  std::string_view name;  // model.name
+  void (*build)(ModelBuilder&);
+};
+
+std::span<const Model> models();
+
+// Draws the model. Throws Error(config) on an unknown name, or when the image is too small for its structure.
+Graph build_model(std::string_view name, const ModelOptions& options);
+
+void build_inception_v3(ModelBuilder& b);
+void build_cifar10_cnn(ModelBuilder& b);
+
+}  // namespace lockstep

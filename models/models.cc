@@ -1,0 +1,28 @@
+#include "lockstep/models/models.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+std::span<const Model> models() {
+  static constexpr Model kTable[] = {
+      {"inception_v3", build_inception_v3},
+      {"cifar10_cnn", build_cifar10_cnn},
+  };
+  return kTable;
+}
+
+Graph build_model(std::string_view name, const ModelOptions& options) {
+  std::string known;
+  for (const Model& model : models()) {
+    if (model.name == name) {
+      ModelBuilder builder(options);
+      model.build(builder);
+      return std::move(builder).finish();
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", model.name);
+  }
+  fail(ExitCode::config, "model.name = \"{}\" is not a model; there are {}", name, known);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#include "lockstep/backend/model_state.h"
+
+namespace lockstep {
+namespace {
+
+template <class T>
+void fill(const Backend& backend, Stream& stream, const Buffer& buffer, double value) {
+  const std::vector<T> values(buffer.bytes() / sizeof(T), static_cast<T>(value));
+  backend.copy(stream, buffer.data(), values.data(), buffer.bytes());
+  stream.wait();
+}
+
+}  // namespace
+
+ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
+                            const ModelStateOptions& options) {
+  const size_t element = dtype_bytes(options.dtype);
+  const auto trained_bytes = static_cast<size_t>(layout.trained_elements) * element;
+  const auto statistic_bytes = static_cast<size_t>(layout.statistic_elements) * element;
+  ModelState state;
+  state.trained_elements = layout.trained_elements;
+  state.statistic_elements = layout.statistic_elements;
+  state.parameters = backend.allocate(trained_bytes);
+  state.statistics = backend.allocate(statistic_bytes);
+  state.gradients = backend.allocate(static_cast<size_t>(state.gradient_elements()) * element);
+  for (double initial : optimizer_slots(options.optimizer).initial) {
+    state.slots.push_back(backend.allocate(trained_bytes));
+    if (initial == 0) continue;  // allocations are zeroed
+    options.dtype == DType::f64 ? fill<double>(backend, stream, state.slots.back(), initial)
+                                : fill<float>(backend, stream, state.slots.back(), initial);
+  }
+  if (options.average) {
+    state.average_parameters = backend.allocate(trained_bytes);
+    state.average_statistics = backend.allocate(statistic_bytes);
+  }
+  state.activations = backend.allocate(options.activation_bytes);
+  return state;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,156 @@
+#include "lockstep/graph/executable.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/graph/formats.h"
+#include "lockstep/graph/gradients.h"
+#include "lockstep/graph/rewrite.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMaxOperands = 16;
+
+std::vector<ParameterId> trained_in_table_order(const ParameterTable& table) {
+  std::vector<ParameterId> order;
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    if (table[id].trained()) order.push_back(id);
+  }
+  return order;
+}
+
+void* resolve(const Placement& at, const Arenas& arenas) {
+  auto in = [&](void* base) -> void* { return static_cast<char*>(base) + at.offset_bytes; };
+  switch (at.arena) {
+    case Arena::none:
+      return nullptr;
+    case Arena::parameters:
+      return in(arenas.parameters);
+    case Arena::statistics:
+      return in(arenas.statistics);
+    case Arena::gradients:
+      return in(arenas.gradients);
+    case Arena::activations:
+      return in(arenas.activations);
+    // Kernels never write to external inputs: the schedule has them as inputs only.
+    case Arena::external:
+      return const_cast<void*>(arenas.external[static_cast<size_t>(at.offset_bytes)]);
+  }
+  return nullptr;
+}
+
+std::vector<size_t> storage_of_values(const Graph& graph, const Backend& backend) {
+  std::vector<size_t> bytes;
+  bytes.reserve(graph.values.size());
+  for (const Value& v : graph.values) bytes.push_back(backend.storage_bytes(v.desc));
+  return bytes;
+}
+
+}  // namespace
+
+Executable Executable::compile(Graph graph, const Backend& backend, const CompileOptions& options) {
+  Executable e;
+  e.graph_ = std::move(graph);
+  if (options.rewrites) {
+    for (const Rewrite& rewrite : rewrites()) e.applied_.emplace_back(rewrite.name, rewrite.apply(e.graph_));
+  }
+  if (options.training) add_gradients(e.graph_);
+  choose_formats(e.graph_, backend);
+  e.schedule_ = make_schedule(e.graph_);
+  const ParameterTable& table = e.graph_.parameters;
+  if (options.layout) {
+    e.layout_ = *options.layout;
+  } else {
+    e.layout_ = lay_out_parameters(table, options.training ? e.schedule_.gradient_order : trained_in_table_order(table),
+                                   e.graph_.adjacent_parameters);
+  }
+  e.compile_kernels(backend);
+
+  const std::vector<size_t> storage = storage_of_values(e.graph_, backend);
+  std::vector<size_t> workspaces;
+  for (const Step& step : e.steps_) workspaces.push_back(step.kernel->workspace_bytes());
+  const PlanInput input{e.graph_, e.schedule_, e.layout_, storage, workspaces};
+  e.plan_ = plan_memory(input);
+  verify_plan(input, e.plan_);  // milliseconds, against silently wrong weights
+
+  auto place = [&](const std::vector<ValueId>& ids) {
+    std::vector<Placement> result;
+    for (ValueId id : ids) result.push_back(e.plan_.values[static_cast<size_t>(id)]);
+    return result;
+  };
+  for (size_t p = 0; p < e.steps_.size(); ++p) {
+    const Node& node = e.graph_.node(e.schedule_.order[p]);
+    e.steps_[p].inputs = place(node.inputs);
+    e.steps_[p].outputs = place(node.outputs);
+    e.steps_[p].workspace = e.plan_.workspaces[p];
+  }
+  return e;
+}
+
+void Executable::compile_kernels(const Backend& backend) {
+  for (NodeId id : schedule_.order) {
+    const Node& node = graph_.node(id);
+    require(node.inputs.size() <= kMaxOperands && node.outputs.size() <= kMaxOperands, "{} has too many operands",
+            node.name);
+    try {
+      steps_.push_back({.kernel = backend.compile(node.op, graph_.descs(node.inputs), graph_.descs(node.outputs))});
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", node.name, error.what()), error.where());
+    }
+  }
+}
+
+void Executable::run(const Step& step, Stream& stream, const Arenas& arenas) const {
+  std::array<void*, kMaxOperands> in, out;
+  for (size_t i = 0; i < step.inputs.size(); ++i) in[i] = resolve(step.inputs[i], arenas);
+  for (size_t i = 0; i < step.outputs.size(); ++i) out[i] = resolve(step.outputs[i], arenas);
+  step.kernel->run(
+      {stream, {in.data(), step.inputs.size()}, {out.data(), step.outputs.size()}, resolve(step.workspace, arenas)});
+}
+
+void Executable::forward(Stream& stream, const Arenas& arenas) const {
+  for (int32_t p = 0; p < schedule_.forward_end; ++p) run(steps_[static_cast<size_t>(p)], stream, arenas);
+}
+
+void Executable::backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t)>& after) const {
+  const auto end = static_cast<int32_t>(steps_.size());
+  for (int32_t p = schedule_.forward_end; p < end; ++p) {
+    run(steps_[static_cast<size_t>(p)], stream, arenas);
+    if (after) after(p);
+  }
+}
+
+void* Executable::address(ValueId value, const Arenas& arenas) const {
+  return resolve(plan_.values[static_cast<size_t>(value)], arenas);
+}
+
+std::vector<GradientMark> Executable::gradient_marks() const {
+  std::vector<size_t> by_offset(schedule_.gradient_order.size());
+  std::iota(by_offset.begin(), by_offset.end(), size_t{0});
+  auto offset = [&](size_t i) { return layout_.offset[static_cast<size_t>(schedule_.gradient_order[i])]; };
+  std::sort(by_offset.begin(), by_offset.end(), [&](size_t a, size_t b) { return offset(a) < offset(b); });
+  std::vector<GradientMark> marks;
+  int32_t ready = 0;
+  for (size_t i = 0; i < by_offset.size(); ++i) {
+    ready = std::max(ready, schedule_.gradient_ready[by_offset[i]]);
+    const int64_t end = i + 1 < by_offset.size() ? offset(by_offset[i + 1]) : layout_.trained_elements;
+    marks.push_back({ready, end});
+  }
+  return marks;
+}
+
+ParameterLayout adopt_layout(const ParameterTable& table, const ParameterTable& from, const ParameterLayout& layout) {
+  ParameterLayout adopted;
+  adopted.trained_elements = layout.trained_elements;
+  adopted.statistic_elements = layout.statistic_elements;
+  for (const Parameter& p : table.all()) {
+    const ParameterId id = from.find(p.name);
+    require(id >= 0 && from[id].shape == p.shape, "\"{}\" is no parameter of the other graph", p.name);
+    adopted.offset.push_back(layout.offset[static_cast<size_t>(id)]);
+  }
+  return adopted;
+}
+
+}  // namespace lockstep

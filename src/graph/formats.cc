@@ -1,0 +1,90 @@
+#include "lockstep/graph/formats.h"
+
+#include <map>
+#include <tuple>
+
+namespace lockstep {
+namespace {
+
+bool must_end_plain(const Value& v) { return v.gradient_of >= 0 || v.moment_of >= 0 || v.kept; }
+
+class FormatChooser {
+ public:
+  FormatChooser(Graph& graph, const Backend& backend) : graph_(graph), backend_(backend) {}
+
+  void run() {
+    std::vector<Node> old = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : old) place(std::move(node));
+  }
+
+ private:
+  // The value as it is read by `phase`, in `format`: itself, or a reordered copy that later readers share. A packed
+  // copy of a parameter is not kept from forward to backward: making it again is cheaper than holding it.
+  ValueId in_format(ValueId id, Format format, Phase phase) {
+    if (graph_.value(id).desc.format == format) return id;
+    const bool transient = graph_.value(id).role == ValueRole::parameter;
+    const auto key = std::tuple(id, static_cast<int>(format.kind), format.id, transient ? phase : Phase::forward);
+    if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
+    const ValueId copy = append_reorder(id, graph_.value(id).name + ".reordered", format, phase);
+    copies_.emplace(key, copy);
+    return copy;
+  }
+
+  ValueId append_reorder(ValueId from, std::string name, Format format, Phase phase) {
+    const ValueId to = graph_.add_node(std::move(name), Reorder{}, {from}, phase).front();
+    graph_.value(to).desc.format = format;
+    return to;
+  }
+
+  void place(Node node) {
+    auto inputs = graph_.descs(node.inputs);
+    auto outputs = graph_.descs(node.outputs);
+    const FormatChoice choice = backend_.choose_formats(node.op, inputs, outputs);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      node.inputs[i] = in_format(node.inputs[i], choice.inputs[i], node.phase);
+      inputs[i].format = choice.inputs[i];
+    }
+    if (const int saved = saved_output(node.op); saved >= 0) {
+      const auto bytes = static_cast<int64_t>(backend_.saved_bytes(node.op, inputs));
+      graph_.value(node.outputs[static_cast<size_t>(saved)]).desc.shape = {bytes};
+    }
+    std::vector<std::pair<ValueId, ValueId>> unpack;  // from the backend's format, to the plain value
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId id = node.outputs[i];
+      if (!(choice.outputs[i] == Format::plain()) && must_end_plain(graph_.value(id))) {
+        Value packed{.name = graph_.value(id).name + ".packed", .desc = graph_.value(id).desc};
+        packed.desc.format = choice.outputs[i];
+        node.outputs[i] = graph_.add_value(std::move(packed));
+        unpack.emplace_back(node.outputs[i], id);
+      } else {
+        graph_.value(id).desc.format = choice.outputs[i];
+      }
+    }
+    append(std::move(node));
+    for (const auto& [from, to] : unpack) {
+      const Phase phase = graph_.nodes.back().phase;
+      append({.name = graph_.value(to).name + ".unpack",
+              .op = Reorder{},
+              .inputs = {from},
+              .outputs = {to},
+              .phase = phase});
+    }
+  }
+
+  void append(Node node) {
+    const auto id = static_cast<NodeId>(graph_.nodes.size());
+    for (ValueId output : node.outputs) graph_.value(output).producer = id;
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  Graph& graph_;
+  const Backend& backend_;
+  std::map<std::tuple<ValueId, int, int32_t, Phase>, ValueId> copies_;
+};
+
+}  // namespace
+
+void choose_formats(Graph& graph, const Backend& backend) { FormatChooser(graph, backend).run(); }
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#include "lockstep/graph/gradients.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// The pass over the forward nodes, last to first. A value's gradient is complete when all its readers have been
+// visited; contributions of several readers are added.
+class Differentiator {
+ public:
+  explicit Differentiator(Graph& graph) : graph_(graph), parts_(graph.values.size()), wanted_(graph.values.size()) {
+    for (size_t v = 0; v < graph.values.size(); ++v) wanted_[v] = graph.values[v].role == ValueRole::parameter;
+    for (const Node& node : graph.nodes) {
+      bool any = false;
+      for (ValueId input : node.inputs) any = any || wanted(input);
+      for (ValueId output : node.outputs) wanted_[static_cast<size_t>(output)] = any;
+    }
+  }
+
+  void run() {
+    const auto forward_nodes = static_cast<NodeId>(graph_.nodes.size());
+    for (NodeId n = forward_nodes - 1; n >= 0; --n) {
+      current_ = graph_.node(n);  // a copy: appending nodes moves the originals
+      if (wanted(current_.outputs[0])) std::visit([&](const auto& op) { rule(op); }, current_.op);
+    }
+    mark_parameters();
+  }
+
+ private:
+  bool wanted(ValueId v) const { return wanted_[static_cast<size_t>(v)]; }
+  bool wants_input(size_t i) const { return wanted(current_.inputs[i]); }
+  ValueId in(size_t i) const { return current_.inputs[i]; }
+  ValueId out(size_t i) const { return current_.outputs[i]; }
+  const Shape& shape_in(size_t i) const { return graph_.value(in(i)).desc.shape; }
+
+  std::vector<ValueId> emit(std::string_view suffix, Op op, std::vector<ValueId> inputs) {
+    auto outputs =
+        graph_.add_node(fmt::format("{}.{}", current_.name, suffix), std::move(op), std::move(inputs), Phase::backward);
+    parts_.resize(graph_.values.size());
+    return outputs;
+  }
+
+  // The gradient of the current node's first output; -1 when nothing that is trained depends on it.
+  ValueId dy() {
+    std::vector<ValueId> parts = parts_[static_cast<size_t>(out(0))];  // a copy: emit() grows parts_
+    if (parts.empty()) return -1;
+    if (parts.size() == 1) return parts[0];
+    const ValueId sum = emit("grad_sum", Add{}, parts).front();
+    parts_[static_cast<size_t>(out(0))] = {sum};
+    return sum;
+  }
+
+  void give(size_t input, ValueId gradient) {
+    if (wants_input(input)) parts_[static_cast<size_t>(in(input))].push_back(gradient);
+  }
+
+  // One-input operations whose gradient is one node made from dy (and whatever `inputs` adds before it).
+  void unary(Op op, std::vector<ValueId> inputs) { give(0, emit("grad", std::move(op), std::move(inputs)).front()); }
+
+  void rule(const Conv2d& op) {
+    const ValueId d = dy();
+    const auto weights = emit("grad_weights", Conv2dGradWeights{op.window, op.bias}, {in(0), d});
+    give(1, weights[0]);
+    if (op.bias) give(2, weights[1]);
+    if (wants_input(0)) give(0, emit("grad_input", Conv2dGradInput{op.window, shape_in(0)}, {d, in(1)}).front());
+  }
+  void rule(const Linear&) {
+    const ValueId d = dy();
+    const auto weights = emit("grad_weights", LinearGradWeights{}, {in(0), d});
+    give(1, weights[0]);
+    give(2, weights[1]);
+    if (wants_input(0)) give(0, emit("grad_input", LinearGradInput{}, {d, in(1)}).front());
+  }
+  void rule(const BatchNorm& op) {
+    const auto d = emit("grad", BatchNormGrad{op.epsilon, op.relu}, {in(0), dy(), in(1), out(1), out(2), out(3)});
+    give(0, d[0]);
+    give(1, d[1]);
+    give(2, d[2]);
+  }
+  void rule(const Relu&) { unary(ReluGrad{}, {out(0), dy()}); }
+  void rule(const Add&) {
+    const ValueId d = dy();
+    for (size_t i = 0; i < current_.inputs.size(); ++i) give(i, d);
+  }
+  void rule(const Dropout& op) { unary(op, {dy(), in(1)}); }
+  void rule(const MaxPool& op) { unary(MaxPoolGrad{op.window, shape_in(0)}, {dy(), out(1)}); }
+  void rule(const AvgPool& op) { unary(AvgPoolGrad{op.window, op.count_include_pad, shape_in(0)}, {dy()}); }
+  void rule(const LocalResponseNorm& op) {
+    unary(LocalResponseNormGrad{op.size, op.alpha, op.beta, op.k}, {in(0), dy()});
+  }
+  void rule(const Concat&) {
+    const ValueId d = dy();
+    int64_t begin = 0;
+    for (size_t i = 0; i < current_.inputs.size(); ++i) {
+      const int64_t count = shape_in(i).c();
+      if (wants_input(i)) give(i, emit(fmt::format("grad{}", i), Slice{begin, count}, {d}).front());
+      begin += count;
+    }
+  }
+  void rule(const Reshape&) { unary(Reshape{shape_in(0)}, {dy()}); }
+  void rule(const SoftmaxCrossEntropy& op) {
+    unary(SoftmaxCrossEntropyGrad{op.label_smoothing, head_weight()}, {out(0), in(1), in(2)});
+  }
+  // No gradient flows through the moments; evaluation-only and backward operations are never differentiated.
+  void rule(const BatchMoments&) {}
+  template <class NotDifferentiable>
+  void rule(const NotDifferentiable&) {
+    fail(ExitCode::internal, "{}: {} has no gradient", current_.name, op_name(current_.op));
+  }
+
+  double head_weight() const {
+    for (const LossHead& head : graph_.losses) {
+      if (head.probabilities == out(0)) return head.weight;
+    }
+    fail(ExitCode::internal, "{} is no loss head", current_.name);
+  }
+
+  void mark_parameters() {
+    for (ValueId v = 0; v < static_cast<ValueId>(parts_.size()); ++v) {
+      if (graph_.value(v).role != ValueRole::parameter) continue;
+      const auto& parts = parts_[static_cast<size_t>(v)];
+      const std::string& name = graph_.value(v).name;
+      require(!parts.empty(), "parameter \"{}\" does not influence any loss", name);
+      require(parts.size() == 1, "parameter \"{}\" is used by {} nodes; shared parameters are not supported", name,
+              parts.size());
+      graph_.value(parts[0]).gradient_of = graph_.value(v).parameter;
+    }
+  }
+
+  Graph& graph_;
+  std::vector<std::vector<ValueId>> parts_;  // by value: the contributions to its gradient so far
+  std::vector<bool> wanted_;                 // by value: depends on a trained parameter
+  Node current_;
+};
+
+}  // namespace
+
+void add_gradients(Graph& graph) { Differentiator(graph).run(); }
+
+}  // namespace lockstep

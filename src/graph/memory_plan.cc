@@ -1,0 +1,216 @@
+#include "lockstep/graph/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
+
+int64_t round_up(size_t bytes) { return (static_cast<int64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A stretch of the activation arena that is taken from position `first` to `last`, both included.
+struct Block {
+  int32_t value = -1;      // representative of the class; -1: workspace
+  int32_t workspace = -1;  // schedule position
+  int32_t first = 0, last = 0;
+  int64_t bytes = 0, offset = 0;
+  bool lives_with(const Block& other) const { return first <= other.last && other.first <= last; }
+  bool overlaps(const Block& other) const {
+    return offset < other.offset + other.bytes && other.offset < offset + bytes;
+  }
+};
+
+class Classes {
+ public:
+  explicit Classes(const PlanInput& in) : in_(in), parent_(in.graph.values.size()), last_(parent_.size(), -1) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    for (size_t p = 0; p < in.schedule.order.size(); ++p) {
+      const Node& node = in.graph.node(in.schedule.order[p]);
+      for (ValueId v : node.inputs) last_[static_cast<size_t>(v)] = static_cast<int32_t>(p);
+      for (ValueId v : node.outputs) last_[static_cast<size_t>(v)] = static_cast<int32_t>(p);
+    }
+    for (size_t v = 0; v < parent_.size(); ++v) {
+      if (in.graph.values[v].kept) last_[v] = kForever;
+    }
+    merge_all();
+  }
+
+  int32_t find(ValueId v) const {
+    while (parent_[static_cast<size_t>(v)] != v) v = parent_[static_cast<size_t>(v)];
+    return v;
+  }
+  int32_t last_use(ValueId v) const { return last_[static_cast<size_t>(find(v))]; }
+
+ private:
+  bool in_activations(ValueId v) const {
+    const Value& value = in_.graph.value(v);
+    return value.role == ValueRole::computed && value.gradient_of < 0 && value.moment_of < 0;
+  }
+
+  void merge(ValueId into, ValueId v) {
+    const int32_t root = find(into);
+    last_[static_cast<size_t>(root)] = std::max(last_[static_cast<size_t>(root)], last_[static_cast<size_t>(v)]);
+    parent_[static_cast<size_t>(v)] = root;
+  }
+
+  void merge_all() {
+    for (size_t p = 0; p < in_.schedule.order.size(); ++p) {
+      const Node& node = in_.graph.node(in_.schedule.order[p]);
+      const ValueId out = node.outputs[0];
+      if (!in_activations(out)) continue;
+      if (std::holds_alternative<Reshape>(node.op)) {
+        merge(node.inputs[0], out);  // a view, whatever it is a view of
+        continue;
+      }
+      const int k = in_place_input(node.op);
+      if (k >= 0 && may_overwrite(node, node.inputs[static_cast<size_t>(k)], static_cast<int32_t>(p))) {
+        merge(node.inputs[static_cast<size_t>(k)], out);
+      }
+    }
+  }
+
+  // Nobody reads the input's memory after this node, the node reads it through one operand only, and it fits.
+  bool may_overwrite(const Node& node, ValueId input, int32_t position) const {
+    const ValueId root = find(input), out = node.outputs[0];
+    if (!in_activations(root) || last_use(input) > position) return false;
+    int uses = 0;
+    for (ValueId v : node.inputs) uses += find(v) == root;
+    const Value& from = in_.graph.value(input);
+    const Value& to = in_.graph.value(out);
+    return uses == 1 && from.desc == to.desc &&
+           in_.storage_bytes[static_cast<size_t>(input)] == in_.storage_bytes[static_cast<size_t>(out)];
+  }
+
+  const PlanInput& in_;
+  std::vector<int32_t> parent_;
+  std::vector<int32_t> last_;  // by value, then by representative: last position that touches the class
+};
+
+Placement fixed_placement(const PlanInput& in, const Value& v) {
+  auto at = [&](Arena arena, int64_t element) {
+    return Placement{arena, element * static_cast<int64_t>(dtype_bytes(v.desc.dtype))};
+  };
+  auto offset = [&](ParameterId id) { return in.layout.offset[static_cast<size_t>(id)]; };
+  if (v.role == ValueRole::parameter) return at(Arena::parameters, offset(v.parameter));
+  if (v.role == ValueRole::statistic) return at(Arena::statistics, offset(v.parameter));
+  if (v.role == ValueRole::external) return {Arena::external, static_cast<int64_t>(v.external)};
+  if (v.gradient_of >= 0) return at(Arena::gradients, offset(v.gradient_of));
+  if (v.moment_of >= 0) return at(Arena::gradients, in.layout.trained_elements + offset(v.moment_of));
+  return {};
+}
+
+std::vector<Block> collect_blocks(const PlanInput& in, const Classes& classes) {
+  std::vector<Block> blocks;
+  std::vector<bool> seen(in.graph.values.size(), false);
+  for (size_t p = 0; p < in.schedule.order.size(); ++p) {
+    const auto position = static_cast<int32_t>(p);
+    for (ValueId v : in.graph.node(in.schedule.order[p]).outputs) {
+      const int32_t root = classes.find(v);
+      if (seen[static_cast<size_t>(root)] || fixed_placement(in, in.graph.value(root)).arena != Arena::none) continue;
+      seen[static_cast<size_t>(root)] = true;  // the first output of a class to be written starts its life
+      blocks.push_back({.value = root,
+                        .first = position,
+                        .last = classes.last_use(root),
+                        .bytes = round_up(in.storage_bytes[static_cast<size_t>(root)])});
+    }
+    if (in.workspace_bytes[p] > 0) {
+      blocks.push_back(
+          {.workspace = position, .first = position, .last = position, .bytes = round_up(in.workspace_bytes[p])});
+    }
+  }
+  return blocks;
+}
+
+// Lowest offset at which `block` overlaps none of `placed` (all of which live at the same time as it).
+int64_t lowest_gap(std::vector<const Block*>& placed, int64_t bytes) {
+  std::sort(placed.begin(), placed.end(), [](const Block* a, const Block* b) { return a->offset < b->offset; });
+  int64_t offset = 0;
+  for (const Block* other : placed) {
+    if (other->offset >= offset + bytes) break;
+    offset = std::max(offset, other->offset + other->bytes);
+  }
+  return offset;
+}
+
+void place_blocks(std::vector<Block>& blocks) {
+  std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    std::vector<const Block*> neighbours;
+    for (size_t j = 0; j < i; ++j) {
+      if (blocks[i].lives_with(blocks[j])) neighbours.push_back(&blocks[j]);
+    }
+    blocks[i].offset = lowest_gap(neighbours, blocks[i].bytes);
+  }
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const PlanInput& in) {
+  const Classes classes(in);
+  std::vector<Block> blocks = collect_blocks(in, classes);
+  place_blocks(blocks);
+
+  MemoryPlan plan;
+  plan.values.resize(in.graph.values.size());
+  plan.workspaces.resize(in.schedule.order.size());
+  std::vector<Placement> of_class(in.graph.values.size());
+  for (const Block& b : blocks) {
+    const Placement at{Arena::activations, b.offset};
+    (b.value >= 0 ? of_class[static_cast<size_t>(b.value)] : plan.workspaces[static_cast<size_t>(b.workspace)]) = at;
+    plan.activation_bytes = std::max(plan.activation_bytes, b.offset + b.bytes);
+  }
+  for (ValueId v = 0; v < static_cast<ValueId>(in.graph.values.size()); ++v) {
+    const int32_t root = classes.find(v);
+    const Placement fixed = fixed_placement(in, in.graph.value(root));
+    plan.alias_class.push_back(root);
+    plan.values[static_cast<size_t>(v)] = fixed.arena != Arena::none ? fixed : of_class[static_cast<size_t>(root)];
+  }
+  return plan;
+}
+
+void verify_plan(const PlanInput& in, const MemoryPlan& plan) {
+  // Lifetimes anew, from the nodes alone: from the first write to the last touch of any member of the class.
+  std::vector<Block> life(in.graph.values.size());
+  std::vector<Block> blocks;
+  auto touch = [&](ValueId v, size_t position) {
+    if (plan.values[static_cast<size_t>(v)].arena != Arena::activations) return;
+    Block& b = life[static_cast<size_t>(plan.alias_class[static_cast<size_t>(v)])];
+    if (b.value < 0) b.first = static_cast<int32_t>(position);
+    b.value = v;
+    b.offset = plan.values[static_cast<size_t>(v)].offset_bytes;
+    b.bytes = std::max(b.bytes, static_cast<int64_t>(in.storage_bytes[static_cast<size_t>(v)]));
+    b.last = in.graph.value(v).kept ? kForever : std::max(b.last, static_cast<int32_t>(position));
+  };
+  for (size_t p = 0; p < in.schedule.order.size(); ++p) {
+    const Node& node = in.graph.node(in.schedule.order[p]);
+    for (ValueId v : node.inputs) touch(v, p);
+    for (ValueId v : node.outputs) touch(v, p);
+    const auto position = static_cast<int32_t>(p);
+    if (in.workspace_bytes[p] == 0) continue;
+    blocks.push_back({.workspace = position,
+                      .first = position,
+                      .last = position,
+                      .bytes = static_cast<int64_t>(in.workspace_bytes[p]),
+                      .offset = plan.workspaces[p].offset_bytes});
+  }
+  std::copy_if(life.begin(), life.end(), std::back_inserter(blocks), [](const Block& b) { return b.value >= 0; });
+  auto name = [&](const Block& b) {
+    return b.value >= 0 ? in.graph.value(b.value).name : fmt::format("the workspace of step {}", b.workspace);
+  };
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    require(blocks[i].offset >= 0 && blocks[i].offset + blocks[i].bytes <= plan.activation_bytes,
+            "{} lies outside the arena", name(blocks[i]));
+    for (size_t j = 0; j < i; ++j) {
+      require(!blocks[i].lives_with(blocks[j]) || !blocks[i].overlaps(blocks[j]), "{} and {} overlap", name(blocks[i]),
+              name(blocks[j]));
+    }
+  }
+}
+
+}  // namespace lockstep
