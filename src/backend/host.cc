@@ -1,0 +1,36 @@
+#include "backend/host.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace {
+
+void unmap(void* data, size_t bytes) noexcept {
+  if (munmap(data, bytes) != 0) log_warning("cannot give {} bytes of memory back: {}", bytes, errno_text(errno));
+}
+
+}  // namespace
+
+Buffer HostBackend::allocate(size_t bytes) const {
+  if (bytes == 0) return {};
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    fail(ExitCode::internal, "out of memory: cannot allocate {} bytes ({}); lower train.batch_size or use more nodes",
+         bytes, errno_text(errno));
+  }
+  return {data, bytes, unmap};
+}
+
+void HostBackend::copy(Stream&, void* to, const void* from, size_t bytes) const {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+std::unique_ptr<Stream> HostBackend::make_stream() const { return std::make_unique<HostStream>(); }
+
+}  // namespace lockstep

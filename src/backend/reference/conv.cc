@@ -1,0 +1,147 @@
+// Convolution and its two gradients, as sums over kernel taps of runs along W.
+#include <algorithm>
+
+#include "backend/reference/loops.h"
+
+namespace lockstep::reference {
+namespace {
+
+// One spatial axis: output o reads input o * stride + k - pad with kernel tap k.
+struct Axis {
+  int64_t input, output, kernel, stride, pad;
+
+  int64_t first(int64_t k) const { return k < pad ? (pad - k + stride - 1) / stride : 0; }
+  int64_t end(int64_t k) const { return std::min(output, (input - 1 + pad - k + stride) / stride); }
+  int64_t read(int64_t o, int64_t k) const { return o * stride + k - pad; }
+};
+
+struct Geometry {
+  Axis h, w;
+  int64_t channels_in, channels_out, batch;
+
+  Geometry(const Window& window, const Shape& x, const Shape& y)
+      : h{x.h(), y.h(), window.kernel_h, window.stride_h, window.pad_h},
+        w{x.w(), y.w(), window.kernel_w, window.stride_w, window.pad_w},
+        channels_in(x.c()),
+        channels_out(y.c()),
+        batch(x.n()) {
+    // A 1x1 kernel sees the plane as one long row, which the loops along W like.
+    if (window == Window{}) {
+      w.input = w.output = x.h() * x.w();
+      h.input = h.output = 1;
+    }
+  }
+  int64_t taps() const { return h.kernel * w.kernel; }
+  int64_t x_plane() const { return h.input * w.input; }
+  int64_t y_plane() const { return h.output * w.output; }
+};
+
+// `count` outputs from element y of their plane on; output j reads element x + j * stride of the input plane with tap.
+struct Run {
+  int64_t tap, y, x, count, stride;
+};
+
+// Visits every pair of an output and an input that a kernel plane joins; what lies in the padding is left out.
+template <class Visit>
+void for_each_run(const Geometry& g, Visit&& visit) {
+  for (int64_t kh = 0; kh < g.h.kernel; ++kh) {
+    for (int64_t kw = 0; kw < g.w.kernel; ++kw) {
+      const int64_t first = g.w.first(kw), count = g.w.end(kw) - first;
+      if (count <= 0) continue;
+      for (int64_t oh = g.h.first(kh); oh < g.h.end(kh); ++oh) {
+        visit(Run{.tap = kh * g.w.kernel + kw,
+                  .y = oh * g.w.output + first,
+                  .x = g.h.read(oh, kh) * g.w.input + g.w.read(first, kw),
+                  .count = count,
+                  .stride = g.w.stride});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void loops(const Conv2d& op, const Call<T>& call) {
+  const Geometry g(op.window, call.in_shape(0), call.out_shape(0));
+  const T* weights = call.input(1);
+#pragma omp parallel for collapse(2) num_threads(call.threads)
+  for (int64_t n = 0; n < g.batch; ++n) {
+    for (int64_t o = 0; o < g.channels_out; ++o) {
+      double* sums = call.scratch();
+      std::fill_n(sums, g.y_plane(), op.bias ? double{call.input(2)[o]} : 0.0);
+      for (int64_t i = 0; i < g.channels_in; ++i) {
+        const T* x = call.input(0) + (n * g.channels_in + i) * g.x_plane();
+        const T* kernel = weights + (o * g.channels_in + i) * g.taps();
+        for_each_run(g, [&](const Run& run) {
+          const double weight = kernel[run.tap];
+          for (int64_t j = 0; j < run.count; ++j) sums[run.y + j] += weight * x[run.x + j * run.stride];
+        });
+      }
+      T* y = call.output(0) + (n * g.channels_out + o) * g.y_plane();
+      for (int64_t j = 0; j < g.y_plane(); ++j) y[j] = static_cast<T>(sums[j]);
+    }
+  }
+}
+
+template <class T>
+void loops(const Conv2dGradInput& op, const Call<T>& call) {
+  const Geometry g(op.window, call.out_shape(0), call.in_shape(0));
+  const T* weights = call.input(1);
+#pragma omp parallel for collapse(2) num_threads(call.threads)
+  for (int64_t n = 0; n < g.batch; ++n) {
+    for (int64_t i = 0; i < g.channels_in; ++i) {
+      double* sums = call.scratch();
+      std::fill_n(sums, g.x_plane(), 0.0);
+      for (int64_t o = 0; o < g.channels_out; ++o) {
+        const T* dy = call.input(0) + (n * g.channels_out + o) * g.y_plane();
+        const T* kernel = weights + (o * g.channels_in + i) * g.taps();
+        for_each_run(g, [&](const Run& run) {
+          const double weight = kernel[run.tap];
+          for (int64_t j = 0; j < run.count; ++j) sums[run.x + j * run.stride] += weight * dy[run.y + j];
+        });
+      }
+      T* dx = call.output(0) + (n * g.channels_in + i) * g.x_plane();
+      for (int64_t j = 0; j < g.x_plane(); ++j) dx[j] = static_cast<T>(sums[j]);
+    }
+  }
+}
+
+template <class T>
+void loops(const Conv2dGradWeights& op, const Call<T>& call) {
+  const Geometry g(op.window, call.in_shape(0), call.in_shape(1));
+#pragma omp parallel for collapse(2) num_threads(call.threads)
+  for (int64_t o = 0; o < g.channels_out; ++o) {
+    for (int64_t i = 0; i < g.channels_in; ++i) {
+      double* sums = call.scratch();
+      std::fill_n(sums, g.taps(), 0.0);
+      for (int64_t n = 0; n < g.batch; ++n) {
+        const T* x = call.input(0) + (n * g.channels_in + i) * g.x_plane();
+        const T* dy = call.input(1) + (n * g.channels_out + o) * g.y_plane();
+        for_each_run(g, [&](const Run& run) {
+          double sum = 0;
+#pragma omp simd reduction(+ : sum)
+          for (int64_t j = 0; j < run.count; ++j) sum += double{dy[run.y + j]} * x[run.x + j * run.stride];
+          sums[run.tap] += sum;
+        });
+      }
+      T* dweights = call.output(0) + (o * g.channels_in + i) * g.taps();
+      for (int64_t tap = 0; tap < g.taps(); ++tap) dweights[tap] = static_cast<T>(sums[tap]);
+    }
+  }
+  if (!op.bias) return;
+  for (int64_t o = 0; o < g.channels_out; ++o) {
+    double sum = 0;
+    for (int64_t n = 0; n < g.batch; ++n) {
+      const T* dy = call.input(1) + (n * g.channels_out + o) * g.y_plane();
+      for (int64_t j = 0; j < g.y_plane(); ++j) sum += dy[j];
+    }
+    call.output(1)[o] = static_cast<T>(sum);
+  }
+}
+
+LOCKSTEP_REFERENCE_LOOPS(Conv2d);
+LOCKSTEP_REFERENCE_LOOPS(Conv2dGradInput);
+LOCKSTEP_REFERENCE_LOOPS(Conv2dGradWeights);
+
+}  // namespace lockstep::reference

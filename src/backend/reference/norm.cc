@@ -1,0 +1,114 @@
+// Batch normalization (Ioffe and Szegedy 2015): training, gradient, inference, and the moments that ranks sum.
+#include <cmath>
+
+#include "backend/reference/loops.h"
+
+namespace lockstep::reference {
+namespace {
+
+// The elements of one channel: `batch` planes of `plane` elements.
+struct Channel {
+  int64_t batch, plane, stride, offset;
+
+  Channel(const Shape& shape, int64_t c)
+      : batch(shape.n()), plane(shape.h() * shape.w()), stride(shape.c() * plane), offset(c * plane) {}
+  double count() const { return static_cast<double>(batch * plane); }
+
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (int64_t n = 0; n < batch; ++n) {
+      for (int64_t j = 0; j < plane; ++j) visit(n * stride + offset + j);
+    }
+  }
+};
+
+// Lets a NaN through, so that a diverged run is noticed.
+double rectified(double value) { return value <= 0 ? 0 : value; }
+
+}  // namespace
+
+template <class T>
+void loops(const BatchNorm& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2);
+  T* y = call.output(0);
+  uint8_t* saved = call.template output<uint8_t>(3);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const Channel channel(shape, c);
+    double sum = 0, squares = 0;
+    channel.for_each([&](int64_t i) { sum += x[i]; });
+    const double mean = sum / channel.count();
+    channel.for_each([&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+    const double var = squares / channel.count();
+    const double factor = scale[c] / std::sqrt(var + op.epsilon);
+    channel.for_each([&](int64_t i) {
+      const double value = (x[i] - mean) * factor + shift[c];
+      y[i] = static_cast<T>(op.relu ? rectified(value) : value);
+      if (op.relu) saved[i] = value > 0;
+    });
+    call.output(1)[c] = static_cast<T>(mean);
+    call.output(2)[c] = static_cast<T>(var);
+  }
+}
+
+// dx may be the memory of dy.
+template <class T>
+void loops(const BatchNormGrad& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2);
+  const uint8_t* saved = call.template input<uint8_t>(5);
+  T* dx = call.output(0);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const Channel channel(shape, c);
+    const double mean = call.input(3)[c];
+    const double inverse_deviation = 1 / std::sqrt(call.input(4)[c] + op.epsilon);
+    auto gradient = [&](int64_t i) { return op.relu && !saved[i] ? 0.0 : double{dy[i]}; };
+    auto normalized = [&](int64_t i) { return (x[i] - mean) * inverse_deviation; };
+    double dscale = 0, dshift = 0;
+    channel.for_each([&](int64_t i) {
+      dshift += gradient(i);
+      dscale += gradient(i) * normalized(i);
+    });
+    const double factor = scale[c] * inverse_deviation;
+    channel.for_each([&](int64_t i) {
+      dx[i] = static_cast<T>(factor * (gradient(i) - (dshift + normalized(i) * dscale) / channel.count()));
+    });
+    call.output(1)[c] = static_cast<T>(dscale);
+    call.output(2)[c] = static_cast<T>(dshift);
+  }
+}
+
+template <class T>
+void loops(const BatchNormInference& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2), *mean = call.input(3),
+          *var = call.input(4);
+  T* y = call.output(0);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const double factor = scale[c] / std::sqrt(var[c] + op.epsilon);
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double value = (x[i] - double{mean[c]}) * factor + shift[c];
+      y[i] = static_cast<T>(op.relu ? rectified(value) : value);
+    });
+  }
+}
+
+template <class T>
+void loops(const BatchMoments& op, const Call<T>& call) {
+  const auto samples = static_cast<double>(op.samples);
+  for (int64_t c = 0; c < call.in_shape(0).elements(); ++c) {
+    const double d = double{call.input(0)[c]} - call.input(2)[c];
+    call.output(0)[c] = static_cast<T>(samples * d);
+    call.output(1)[c] = static_cast<T>(samples * (call.input(1)[c] + d * d));
+  }
+}
+
+LOCKSTEP_REFERENCE_LOOPS(BatchNorm);
+LOCKSTEP_REFERENCE_LOOPS(BatchNormGrad);
+LOCKSTEP_REFERENCE_LOOPS(BatchNormInference);
+LOCKSTEP_REFERENCE_LOOPS(BatchMoments);
+
+}  // namespace lockstep::reference

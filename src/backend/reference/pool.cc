@@ -1,0 +1,110 @@
+// Max and average pooling and their gradients, one plane at a time.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/reference/loops.h"
+
+namespace lockstep::reference {
+namespace {
+
+// The part of the window of one output that lies inside the image.
+struct Patch {
+  int64_t h_begin, h_end, w_begin, w_end;
+
+  Patch(const Window& window, const Shape& image, int64_t oh, int64_t ow) {
+    const int64_t h = oh * window.stride_h - window.pad_h, w = ow * window.stride_w - window.pad_w;
+    h_begin = std::max<int64_t>(h, 0);
+    h_end = std::min(h + window.kernel_h, image.h());
+    w_begin = std::max<int64_t>(w, 0);
+    w_end = std::min(w + window.kernel_w, image.w());
+  }
+  int64_t elements() const { return std::max<int64_t>(h_end - h_begin, 0) * std::max<int64_t>(w_end - w_begin, 0); }
+
+  // visit(place in the image plane), in row-major order.
+  template <class Visit>
+  void for_each(int64_t width, Visit&& visit) const {
+    for (int64_t h = h_begin; h < h_end; ++h) {
+      for (int64_t w = w_begin; w < w_end; ++w) visit(h * width + w);
+    }
+  }
+};
+
+// visit(plane of the image, plane of the outputs, number of the output in it, its patch); one thread does a plane.
+template <class Visit>
+void for_each_output(const Window& window, const Shape& image, const Shape& out, int threads, Visit&& visit) {
+#pragma omp parallel for num_threads(threads)
+  for (int64_t plane = 0; plane < image.n() * image.c(); ++plane) {
+    for (int64_t oh = 0; oh < out.h(); ++oh) {
+      for (int64_t ow = 0; ow < out.w(); ++ow) {
+        visit(plane * image.h() * image.w(), plane * out.h() * out.w() + oh * out.w() + ow,
+              Patch(window, image, oh, ow));
+      }
+    }
+  }
+}
+
+template <class Avg>
+double divisor(const Avg& op, const Patch& patch) {
+  return static_cast<double>(op.count_include_pad ? op.window.kernel_h * op.window.kernel_w : patch.elements());
+}
+
+constexpr int32_t kNothing = -1;  // saved for a window that lies in the padding altogether
+
+}  // namespace
+
+// The first maximum in row-major order wins, and a NaN wins over all, as in PyTorch.
+template <class T>
+void loops(const MaxPool& op, const Call<T>& call) {
+  const int64_t width = call.in_shape(0).w();
+  for_each_output(op.window, call.in_shape(0), call.out_shape(0), call.threads,
+                  [&](int64_t plane, int64_t o, const Patch& patch) {
+                    const T* x = call.input(0) + plane;
+                    T best = -std::numeric_limits<T>::infinity();
+                    int32_t place = kNothing;
+                    patch.for_each(width, [&](int64_t i) {
+                      if (place != kNothing && !(x[i] > best) && !std::isnan(x[i])) return;
+                      best = x[i];
+                      place = static_cast<int32_t>(i);
+                    });
+                    call.output(0)[o] = best;
+                    call.template output<int32_t>(1)[o] = place;
+                  });
+}
+
+template <class T>
+void loops(const MaxPoolGrad& op, const Call<T>& call) {
+  std::fill_n(call.output(0), op.input.elements(), T{0});
+  for_each_output(op.window, op.input, call.in_shape(0), call.threads, [&](int64_t plane, int64_t o, const Patch&) {
+    const int32_t place = call.template input<int32_t>(1)[o];
+    if (place != kNothing) call.output(0)[plane + place] += call.input(0)[o];
+  });
+}
+
+template <class T>
+void loops(const AvgPool& op, const Call<T>& call) {
+  const int64_t width = call.in_shape(0).w();
+  for_each_output(op.window, call.in_shape(0), call.out_shape(0), call.threads,
+                  [&](int64_t plane, int64_t o, const Patch& patch) {
+                    double sum = 0;
+                    patch.for_each(width, [&](int64_t i) { sum += call.input(0)[plane + i]; });
+                    call.output(0)[o] = static_cast<T>(sum / divisor(op, patch));
+                  });
+}
+
+template <class T>
+void loops(const AvgPoolGrad& op, const Call<T>& call) {
+  std::fill_n(call.output(0), op.input.elements(), T{0});
+  for_each_output(op.window, op.input, call.in_shape(0), call.threads,
+                  [&](int64_t plane, int64_t o, const Patch& patch) {
+                    const T share = static_cast<T>(call.input(0)[o] / divisor(op, patch));
+                    patch.for_each(op.input.w(), [&](int64_t i) { call.output(0)[plane + i] += share; });
+                  });
+}
+
+LOCKSTEP_REFERENCE_LOOPS(MaxPool);
+LOCKSTEP_REFERENCE_LOOPS(MaxPoolGrad);
+LOCKSTEP_REFERENCE_LOOPS(AvgPool);
+LOCKSTEP_REFERENCE_LOOPS(AvgPoolGrad);
+
+}  // namespace lockstep::reference

@@ -1,0 +1,13 @@
+// The reference backend: plain loops over plain tensors in float32 or float64, all sums in double. It is what every
+// other backend is tested against, and the backend of exact arithmetic tests in float64.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/backend/backend.h"
+
+namespace lockstep {
+
+std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
+
+}  // namespace lockstep

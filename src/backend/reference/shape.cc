@@ -1,0 +1,53 @@
+// Operations that only place elements.
+#include <algorithm>
+
+#include "backend/reference/loops.h"
+
+namespace lockstep::reference {
+namespace {
+
+// A sample's elements from channel `c` on.
+int64_t channel_offset(const Shape& shape, int64_t n, int64_t c) { return (n * shape.c() + c) * shape.h() * shape.w(); }
+
+}  // namespace
+
+template <class T>
+void loops(const Concat&, const Call<T>& call) {
+  const Shape& out = call.out_shape(0);
+  int64_t channel = 0;
+  for (size_t k = 0; k < call.in.size(); ++k) {
+    const Shape& in = call.in_shape(k);
+    for (int64_t n = 0; n < in.n(); ++n) {
+      std::copy_n(call.input(k) + channel_offset(in, n, 0), in.c() * in.h() * in.w(),
+                  call.output(0) + channel_offset(out, n, channel));
+    }
+    channel += in.c();
+  }
+}
+
+template <class T>
+void loops(const Slice& op, const Call<T>& call) {
+  const Shape &in = call.in_shape(0), &out = call.out_shape(0);
+  for (int64_t n = 0; n < in.n(); ++n) {
+    std::copy_n(call.input(0) + channel_offset(in, n, op.begin), out.c() * out.h() * out.w(),
+                call.output(0) + channel_offset(out, n, 0));
+  }
+}
+
+// The output may be the memory of the input.
+template <class T>
+void loops(const Reshape&, const Call<T>& call) {
+  if (call.input(0) != call.output(0)) std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
+}
+
+template <class T>
+void loops(const Reorder&, const Call<T>& call) {
+  std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
+}
+
+LOCKSTEP_REFERENCE_LOOPS(Concat);
+LOCKSTEP_REFERENCE_LOOPS(Slice);
+LOCKSTEP_REFERENCE_LOOPS(Reshape);
+LOCKSTEP_REFERENCE_LOOPS(Reorder);
+
+}  // namespace lockstep::reference

@@ -1,0 +1,19 @@
+// The optimizers' rows: name, state and start values.
+#include "lockstep/backend/update.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+const OptimizerSlots& optimizer_slots(OptimizerKind kind) {
+  static const OptimizerSlots kRows[] = {
+      {OptimizerKind::sgd, "sgd", {"momentum"}, {0}},
+      {OptimizerKind::rmsprop_tf, "rmsprop_tf", {"mean_square", "momentum"}, {1, 0}},
+      {OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, {0, 0}},
+  };
+  for (const OptimizerSlots& row : kRows) {
+    if (row.kind == kind) return row;
+  }
+  fail(ExitCode::internal, "no optimizer has the number {}", static_cast<int>(kind));
+}
+
+}  // namespace lockstep
