@@ -1,0 +1,83 @@
+// Files with plain POSIX calls: whole reads, positioned reads, and writes that either happen entirely or not at all.
+// Every function throws Error with the exit code the caller passes as `blame`; messages name the path and the
+// system's reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/unique_handle.h"
+
+namespace lockstep {
+
+struct FileDescriptorTraits {
+  using type = int;
+  static type invalid() { return -1; }
+  static void destroy(type descriptor) noexcept;  // ignores errors: whoever wrote has called close_checked
+};
+using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
+
+FileDescriptor open_for_reading(const std::string& path, ExitCode blame);
+
+int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame);
+
+// Reads exactly to.size() bytes from `offset`, in pieces; a file that ends earlier is an error. Thread-safe.
+struct ReadAt {
+  const std::string& path;  // for messages
+  int64_t offset = 0;
+  ExitCode blame = ExitCode::internal;
+};
+void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt& where);
+
+std::vector<std::byte> read_file(const std::string& path, ExitCode blame);
+std::string read_text_file(const std::string& path, ExitCode blame);
+
+// Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
+void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);
+
+struct AtomicWrite {
+  ExitCode blame = ExitCode::internal;
+  bool verify = false;  // read the temporary back and compare it before it gets its name
+};
+
+// Publishes `bytes` under `path`: a fresh temporary beside it (path + ".tmp", or ".tmp.N" when that is taken), write,
+// fsync, rename over `path`, fsync of the folder. Readers see the old file or the whole new one. On failure the
+// temporary is removed, what was at `path` is untouched, and a full disk is reported with needed and free bytes.
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options);
+void write_text_atomically(const std::string& path, std::string_view text, ExitCode blame);
+
+// True for the names that write_file_atomically gives to its temporaries.
+bool is_temporary_name(std::string_view name);
+
+// Points the symbolic link `link` at `target` (used as given, so a relative target stays relative), by rename.
+struct SymlinkPaths {
+  std::string link;
+  std::string target;
+};
+void replace_symlink(const SymlinkPaths& paths, ExitCode blame);
+
+void fsync_directory(const std::string& path, ExitCode blame);
+
+// Bytes an unprivileged process may still write on the file system of `path`; -1 when it cannot be told.
+int64_t free_bytes(const std::string& path) noexcept;
+
+// mkdir -p.
+void make_directories(const std::string& path, ExitCode blame);
+
+// Names in a folder, sorted bytewise, without "." and "..".
+std::vector<std::string> list_directory(const std::string& path, ExitCode blame);
+
+bool path_exists(const std::string& path) noexcept;
+
+// Removes a file or link; false when it could not (errno tells why). Absent counts as removed.
+bool remove_file(const std::string& path) noexcept;
+
+// "a/b/c.h5" -> "a/b"; "c.h5" -> ".".
+std::string parent_directory(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+// HDF5 files as values: open from disk or memory, build in memory, groups, data sets, attributes. Every call takes the
+// one process-wide lock for as long as it runs and no longer, and long transfers take it anew for each piece, so one
+// thread's save never stalls another's read. The library never writes to disk itself: with its own file driver a full
+// disk gives a file that closes without error and reads back as zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/unique_handle.h"
+
+namespace lockstep {
+
+struct Hdf5IdTraits {
+  using type = int64_t;  // hid_t
+  static type invalid() { return -1; }
+  static void destroy(type id) noexcept;
+};
+using Hdf5Id = UniqueHandle<Hdf5IdTraits>;
+
+// How elements are stored. The named types are native (IEEE 754, this machine's byte order), so their bytes can be
+// used as they lie in the file; other_float and other_integer are converted on reading.
+enum class Hdf5Type : uint8_t { f32, f64, u8, i32, i64, other_float, other_integer, string, other };
+
+struct Hdf5DatasetInfo {
+  Hdf5Type type = Hdf5Type::other;
+  std::vector<int64_t> dims;  // empty for a scalar
+  int64_t file_offset = -1;   // of the first byte when the elements lie in the file in one piece; else -1
+  size_t element_bytes = 0;
+  bool has_checksum = false;  // Fletcher32 over every chunk
+  int64_t elements() const;
+};
+
+// A file image: memory that holds a whole HDF5 file.
+class Hdf5Image {
+ public:
+  Hdf5Image() = default;
+  Hdf5Image(void* allocated, size_t bytes) : data_(static_cast<std::byte*>(allocated)), bytes_(bytes) {}
+  std::span<std::byte> bytes() { return {data_.get(), bytes_}; }
+  std::span<const std::byte> bytes() const { return {data_.get(), bytes_}; }
+  void shrink_to(size_t bytes) { bytes_ = bytes; }  // forgets what lies beyond
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const noexcept;
+  };
+  std::unique_ptr<std::byte[], Free> data_;  // from malloc, since HDF5 grows it by realloc
+  size_t bytes_ = 0;
+};
+
+// An open data set; keeps its file open. One thread at a time may use an object; different ones are independent.
+class Hdf5Dataset {
+ public:
+  Hdf5Dataset(Hdf5Dataset&&) noexcept = default;
+
+  const Hdf5DatasetInfo& info() const { return info_; }
+
+  // The whole data set, converted to T (float, double, int64_t, int32_t, uint8_t); `to` holds exactly elements().
+  template <class T>
+  void read(std::span<T> to) const;
+  template <class T>
+  std::vector<T> read() const;
+  // Rows [first, first + to.size() / row elements) of the first dimension.
+  template <class T>
+  void read_rows(int64_t first, std::span<T> to) const;
+  // A scalar or one-dimensional data set of strings, of fixed or variable length.
+  std::vector<std::string> read_strings() const;
+
+ private:
+  friend class Hdf5File;
+  struct Place {
+    std::string where;  // "file: /path", for messages
+    ExitCode blame;
+    std::shared_ptr<void> memory;  // of an image
+  };
+  Hdf5Dataset(Hdf5Id id, Place place);
+
+  Place place_;
+  Hdf5Id id_;
+  Hdf5DatasetInfo info_;
+};
+
+// An open file. Paths inside it are absolute ("/model/fc.weight"). Errors are thrown as Error(blame) and name the
+// file, the path inside it and what the library says. One thread at a time may use an object; different files are
+// independent.
+class Hdf5File {
+ public:
+  // Read-only, without the library's file locks, which fail on network file systems.
+  static Hdf5File open(const std::string& path, ExitCode blame);
+  // Reads a file that lies in memory, without a copy. `image` must outlive the result; it is not changed.
+  static Hdf5File open_image(std::span<const std::byte> image, const std::string& name, ExitCode blame);
+
+  struct CreateOptions {
+    size_t user_block_bytes = 0;  // 0 or a power of two from 512 on: left to the caller, at the start of the image
+    ExitCode blame = ExitCode::internal;
+  };
+  // A new file in memory; finish() hands it out. Written with HDF5 1.10's format, the oldest in which all metadata
+  // carries checksums.
+  static Hdf5File create_in_memory(const std::string& name, const CreateOptions& options);
+  // Closes a file made by create_in_memory, of which no data set may be open, and hands out its memory.
+  Hdf5Image finish() &&;
+
+  Hdf5File(Hdf5File&&) noexcept;
+  Hdf5File& operator=(Hdf5File&&) noexcept;
+  ~Hdf5File();
+
+  const std::string& name() const { return name_; }
+  bool exists(const std::string& path) const;
+
+  enum class Kind : uint8_t { group, dataset, other };
+  struct Entry {
+    std::string name;
+    Kind kind;
+  };
+  std::vector<Entry> list(const std::string& group) const;  // sorted by name
+
+  void create_group(const std::string& path);  // with all groups above it; present ones are kept
+
+  Hdf5Dataset dataset(const std::string& path) const;
+  template <class T>
+  std::vector<T> read(const std::string& path) const {
+    return dataset(path).read<T>();
+  }
+  // Creates a chunked data set with Fletcher32 checksums (T as for reading). `dims` are positive, a single value has
+  // {1}. Groups above it are made.
+  template <class T>
+  void write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values);
+
+  // Attributes of the group or data set at `object`.
+  std::vector<std::string> list_attributes(const std::string& object) const;
+  std::optional<int64_t> integer_attribute(const std::string& object, const std::string& name) const;
+  std::optional<double> float_attribute(const std::string& object, const std::string& name) const;
+  std::optional<std::string> string_attribute(const std::string& object, const std::string& name) const;
+  void write_attribute(const std::string& object, const std::string& name, int64_t value);
+  void write_attribute(const std::string& object, const std::string& name, double value);
+  void write_attribute(const std::string& object, const std::string& name, const std::string& value);
+
+ private:
+  struct Memory;
+  Hdf5File(Hdf5Id id, std::string name, ExitCode blame);
+  Hdf5Id open_object(const std::string& path) const;
+
+  std::shared_ptr<Memory> memory_;  // of an image; freed after the file is closed
+  Hdf5Id id_;
+  std::string name_;
+  ExitCode blame_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,249 @@
+#include "lockstep/io/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace lockstep {
+namespace {
+
+// Bounds the time one system call holds an inode lock and keeps progress visible to tools that watch the process.
+constexpr size_t kPieceBytes = size_t{8} << 20;
+
+constexpr std::string_view kTemporaryMark = ".tmp";
+
+[[noreturn]] void fail_errno(const std::string& path, std::string_view action, ExitCode blame, int error) {
+  fail(blame, "{}: cannot {}: {}", path, action, errno_text(error));
+}
+
+// What went wrong while writing `needed` bytes. Called after the temporary is gone, so `free` is what a retry has.
+[[noreturn]] void fail_write(const std::string& path, std::string_view action, size_t needed, ExitCode blame,
+                             int error) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    fail(blame, "{}: cannot {}: {}; {} bytes needed, {} bytes free on this file system", path, action,
+         errno_text(error), needed, free_bytes(parent_directory(path)));
+  }
+  fail_errno(path, action, blame, error);
+}
+
+// 0 or the errno of the failing call.
+int try_write(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kPieceBytes));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+// Bytes read before the end of the file; -1 with errno on failure.
+int64_t try_pread(int descriptor, std::span<std::byte> to, int64_t offset) {
+  size_t done = 0;
+  while (done < to.size()) {
+    const size_t piece = std::min(to.size() - done, kPieceBytes);
+    const ssize_t got = ::pread(descriptor, to.data() + done, piece, offset + static_cast<int64_t>(done));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return -1;
+    }
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return static_cast<int64_t>(done);
+}
+
+bool same_content(int descriptor, std::span<const std::byte> expected) {
+  // The kernel would otherwise answer from the very pages it was given.
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  std::vector<std::byte> piece(std::min(expected.size(), kPieceBytes));
+  for (size_t done = 0; done < expected.size(); done += piece.size()) {
+    const size_t length = std::min(piece.size(), expected.size() - done);
+    const std::span<std::byte> part(piece.data(), length);
+    if (try_pread(descriptor, part, static_cast<int64_t>(done)) != static_cast<int64_t>(length)) return false;
+    if (std::memcmp(part.data(), expected.data() + done, length) != 0) return false;
+  }
+  std::byte beyond{};
+  return try_pread(descriptor, {&beyond, 1}, static_cast<int64_t>(expected.size())) == 0;
+}
+
+// A temporary file beside `path`, removed unless published.
+class Temporary {
+ public:
+  Temporary(const std::string& path, ExitCode blame) {
+    for (int n = 0;; ++n) {
+      name_ = path + std::string(kTemporaryMark);
+      if (n > 0) name_ += fmt::format(".{}", n);
+      file_.reset(::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+      if (file_) return;
+      const int error = errno;
+      const std::string name = std::exchange(name_, {});
+      if (error != EEXIST || n == 1000) fail_write(name, "create", 0, blame, error);
+    }
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() { discard(); }
+
+  void discard() noexcept {
+    file_.reset();
+    if (!name_.empty()) remove_file(name_);
+    name_.clear();
+  }
+  int descriptor() const { return file_.get(); }
+  const std::string& name() const { return name_; }
+
+  int try_close() { return ::close(file_.release()) == 0 || errno == EINTR ? 0 : errno; }
+  int try_publish(const std::string& path) {
+    if (::rename(name_.c_str(), path.c_str()) != 0) return errno;
+    name_.clear();
+    return 0;
+  }
+
+ private:
+  std::string name_;
+  FileDescriptor file_;
+};
+
+}  // namespace
+
+void FileDescriptorTraits::destroy(type descriptor) noexcept { ::close(descriptor); }
+
+FileDescriptor open_for_reading(const std::string& path, ExitCode blame) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) fail_errno(path, "open", blame, errno);
+  return file;
+}
+
+int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_errno(path, "stat", blame, errno);
+  if (S_ISDIR(status.st_mode)) fail_errno(path, "read", blame, EISDIR);
+  return status.st_size;
+}
+
+void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt& where) {
+  const int64_t got = try_pread(file.get(), to, where.offset);
+  if (got < 0) fail_errno(where.path, "read", where.blame, errno);
+  if (got != static_cast<int64_t>(to.size())) {
+    fail(where.blame, "{}: ends at byte {}, {} bytes expected at offset {}", where.path, where.offset + got, to.size(),
+         where.offset);
+  }
+}
+
+std::vector<std::byte> read_file(const std::string& path, ExitCode blame) {
+  const FileDescriptor file = open_for_reading(path, blame);
+  std::vector<std::byte> bytes(static_cast<size_t>(file_size(file, path, blame)));
+  pread_all(file, bytes, {.path = path, .offset = 0, .blame = blame});
+  return bytes;
+}
+
+std::string read_text_file(const std::string& path, ExitCode blame) {
+  const FileDescriptor file = open_for_reading(path, blame);
+  std::string text(static_cast<size_t>(file_size(file, path, blame)), '\0');
+  pread_all(file, std::as_writable_bytes(std::span(text)), {.path = path, .offset = 0, .blame = blame});
+  return text;
+}
+
+void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame) {
+  if (const int error = try_write(file.get(), bytes)) fail_write(path, "write", bytes.size(), blame, error);
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options) {
+  Temporary temporary(path, options.blame);
+  const auto check = [&](int error, std::string_view action) {
+    if (error == 0) return;
+    temporary.discard();
+    fail_write(path, action, bytes.size(), options.blame, error);
+  };
+  check(try_write(temporary.descriptor(), bytes), "write");
+  check(::fsync(temporary.descriptor()) == 0 ? 0 : errno, "flush to disk");
+  if (options.verify && !same_content(temporary.descriptor(), bytes)) {
+    temporary.discard();
+    fail(options.blame, "{}: what was written reads back differently; the disk or its driver is faulty", path);
+  }
+  check(temporary.try_close(), "close");  // NFS reports a full disk here
+  check(temporary.try_publish(path), "rename the finished file into place");
+  fsync_directory(parent_directory(path), options.blame);
+}
+
+void write_text_atomically(const std::string& path, std::string_view text, ExitCode blame) {
+  write_file_atomically(path, std::as_bytes(std::span(text)), {.blame = blame});
+}
+
+bool is_temporary_name(std::string_view name) {
+  const size_t mark = name.rfind(kTemporaryMark);
+  if (mark == std::string_view::npos) return false;
+  const std::string_view rest = name.substr(mark + kTemporaryMark.size());
+  if (rest.empty()) return true;
+  return rest.size() > 1 && rest[0] == '.' && rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+
+void replace_symlink(const SymlinkPaths& paths, ExitCode blame) {
+  const std::string temporary = paths.link + std::string(kTemporaryMark);
+  remove_file(temporary);
+  if (::symlink(paths.target.c_str(), temporary.c_str()) != 0) fail_errno(paths.link, "create the link", blame, errno);
+  if (::rename(temporary.c_str(), paths.link.c_str()) != 0) {
+    const int error = errno;
+    remove_file(temporary);
+    fail_errno(paths.link, "replace the link", blame, error);
+  }
+}
+
+void fsync_directory(const std::string& path, ExitCode blame) {
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) fail_errno(path, "open the folder", blame, errno);
+  // Some network file systems order renames themselves and refuse to sync folders.
+  if (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    fail_errno(path, "flush the folder to disk", blame, errno);
+  }
+}
+
+int64_t free_bytes(const std::string& path) noexcept {
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) return -1;
+  return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+}
+
+void make_directories(const std::string& path, ExitCode blame) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) fail_errno(path, "create the folder", blame, error.value());
+}
+
+std::vector<std::string> list_directory(const std::string& path, ExitCode blame) {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) fail_errno(path, "list the folder", blame, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool path_exists(const std::string& path) noexcept {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+bool remove_file(const std::string& path) noexcept { return ::unlink(path.c_str()) == 0 || errno == ENOENT; }
+
+std::string parent_directory(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace lockstep

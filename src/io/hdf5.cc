@@ -1,0 +1,262 @@
+#include "lockstep/io/hdf5.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "io/hdf5_internal.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace hdf5 {
+
+Lock::Lock() {
+  static std::recursive_mutex* mutex = new std::recursive_mutex;  // outlives handles that close late
+  held_ = std::unique_lock(*mutex);
+  static const bool once = H5dont_atexit() >= 0;
+  static_cast<void>(once);
+  thread_local const bool quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
+  static_cast<void>(quiet);
+}
+
+void fail_call(const Context& context, std::string_view what) {
+  std::string reasons;
+  const auto collect = [](unsigned, const H5E_error2_t* entry, void* to) -> herr_t {
+    auto& text = *static_cast<std::string*>(to);
+    if (entry->desc && text.find(entry->desc) == std::string::npos) text += fmt::format(": {}", entry->desc);
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect, &reasons);
+  H5Eclear2(H5E_DEFAULT);
+  fail(context.blame, "{}: cannot {}{}", context.where, what, reasons);
+}
+
+int64_t count_elements(std::span<const int64_t> dims) {
+  int64_t count = 1;
+  for (const int64_t extent : dims) count *= extent;
+  return count;
+}
+
+int64_t rows_per_piece(std::span<const int64_t> dims, size_t element_bytes) {
+  constexpr int64_t kPieceBytes = int64_t{4} << 20;
+  if (dims.empty() || dims[0] == 0) return 1;
+  const int64_t row_bytes = count_elements(dims.subspan(1)) * static_cast<int64_t>(element_bytes);
+  return std::clamp<int64_t>(kPieceBytes / std::max<int64_t>(row_bytes, 1), 1, dims[0]);
+}
+
+}  // namespace hdf5
+
+using hdf5::check;
+using hdf5::check_id;
+using hdf5::Context;
+using hdf5::Lock;
+
+void Hdf5IdTraits::destroy(type id) noexcept {
+  const Lock lock;
+  if (H5Idec_ref(id) < 0) {
+    H5Eclear2(H5E_DEFAULT);
+    log_warning("HDF5: a handle could not be closed");
+  }
+}
+
+void Hdf5Image::Free::operator()(std::byte* data) const noexcept { std::free(data); }
+
+// The memory behind an image, as the core driver's image callbacks see it: a borrowed image is handed to the library
+// as is, a new one is the library's until it closes the file, when free() receives it back.
+struct Hdf5File::Memory {
+  void* data = nullptr;
+  size_t bytes = 0;
+  bool borrowed = false;
+
+  ~Memory() {
+    if (!borrowed) std::free(data);
+  }
+
+  static void* allocate(size_t bytes, H5FD_file_image_op_t, void* self) {
+    auto& memory = *static_cast<Memory*>(self);
+    return memory.borrowed && bytes == memory.bytes ? memory.data : nullptr;
+  }
+  static void* copy(void* to, const void* from, size_t bytes, H5FD_file_image_op_t, void*) {
+    return to == from ? to : std::memcpy(to, from, bytes);
+  }
+  static void* resize(void* data, size_t bytes, H5FD_file_image_op_t, void* self) {
+    auto& memory = *static_cast<Memory*>(self);
+    if (memory.borrowed) return nullptr;
+    void* grown = std::realloc(data, bytes);
+    if (grown) memory.bytes = bytes;
+    return grown;
+  }
+  static herr_t release(void* data, H5FD_file_image_op_t operation, void* self) {
+    auto& memory = *static_cast<Memory*>(self);
+    if (!memory.borrowed && operation == H5FD_FILE_IMAGE_OP_FILE_CLOSE) memory.data = data;
+    return 0;
+  }
+  static void* share(void* self) { return self; }
+  static herr_t unshare(void*) { return 0; }
+
+  H5FD_file_image_callbacks_t callbacks() {
+    return {.image_malloc = allocate,
+            .image_memcpy = copy,
+            .image_realloc = resize,
+            .image_free = release,
+            .udata_copy = share,
+            .udata_free = unshare,
+            .udata = this};
+  }
+};
+
+namespace {
+
+// The core driver takes two files of one name for the same file, so each gets a name of its own.
+std::string unique_name(const std::string& name) {
+  static std::atomic<uint64_t> count{0};
+  return fmt::format("{}#{}", name, ++count);
+}
+
+constexpr size_t kGrowthBytes = size_t{16} << 20;
+
+// Where the format's superblock, which follows the user block, says that the file ends. The buffer itself is longer,
+// since it grows by kGrowthBytes.
+size_t stored_end(std::span<const std::byte> image, size_t user_block_bytes) {
+  constexpr std::array<unsigned char, 8> kSignature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
+  constexpr size_t kVersionAt = 8;
+  constexpr size_t kEndAddressAt = 28;
+  require(image.size() >= user_block_bytes + kEndAddressAt + 8, "HDF5 image of {} bytes", image.size());
+  const std::byte* block = image.data() + user_block_bytes;
+  require(std::memcmp(block, kSignature.data(), kSignature.size()) == 0, "HDF5 image without a signature");
+  require(static_cast<int>(block[kVersionAt]) >= 2, "HDF5 image of superblock version {}",
+          static_cast<int>(block[kVersionAt]));
+  uint64_t end = 0;
+  for (size_t i = 8; i-- > 0;) end = (end << 8) | static_cast<uint64_t>(block[kEndAddressAt + i]);
+  require(end > user_block_bytes && end <= image.size(), "HDF5 image ends at {} of {}", end, image.size());
+  return end;
+}
+
+}  // namespace
+
+Hdf5File::Hdf5File(Hdf5Id id, std::string name, ExitCode blame)
+    : id_(std::move(id)), name_(std::move(name)), blame_(blame) {}
+Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
+Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
+  id_ = std::move(other.id_);  // closed before its memory goes
+  memory_ = std::move(other.memory_);
+  name_ = std::move(other.name_);
+  blame_ = other.blame_;
+  return *this;
+}
+Hdf5File::~Hdf5File() = default;
+
+Hdf5File Hdf5File::open(const std::string& path, ExitCode blame) {
+  const Context context{path, blame};
+  const Lock lock;
+  const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
+  check(H5Pset_file_locking(access.get(), false, true), context, "turn file locking off");
+  return {check_id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), context, "open as HDF5"), path, blame};
+}
+
+Hdf5File Hdf5File::open_image(std::span<const std::byte> image, const std::string& name, ExitCode blame) {
+  const Context context{name, blame};
+  auto memory = std::make_shared<Memory>();
+  memory->data = const_cast<std::byte*>(image.data());  // the file is opened read-only
+  memory->bytes = image.size();
+  memory->borrowed = true;
+  H5FD_file_image_callbacks_t callbacks = memory->callbacks();
+  const Lock lock;
+  const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
+  check(H5Pset_fapl_core(access.get(), kGrowthBytes, false), context, "choose the memory driver");
+  check(H5Pset_file_image_callbacks(access.get(), &callbacks), context, "set the image callbacks");
+  check(H5Pset_file_image(access.get(), memory->data, memory->bytes), context, "set the image");
+  Hdf5File file(check_id(H5Fopen(unique_name(name).c_str(), H5F_ACC_RDONLY, access.get()), context, "open as HDF5"),
+                name, blame);
+  file.memory_ = std::move(memory);
+  return file;
+}
+
+Hdf5File Hdf5File::create_in_memory(const std::string& name, const CreateOptions& options) {
+  const Context context{name, options.blame};
+  auto memory = std::make_shared<Memory>();
+  H5FD_file_image_callbacks_t callbacks = memory->callbacks();
+  const Lock lock;
+  const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
+  check(H5Pset_fapl_core(access.get(), kGrowthBytes, false), context, "choose the memory driver");
+  check(H5Pset_file_image_callbacks(access.get(), &callbacks), context, "set the image callbacks");
+  check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), context, "set the format version");
+  const Hdf5Id creation = check_id(H5Pcreate(H5P_FILE_CREATE), context, "make a creation list");
+  check(H5Pset_userblock(creation.get(), options.user_block_bytes), context, "reserve the user block");
+  Hdf5File file(check_id(H5Fcreate(unique_name(name).c_str(), H5F_ACC_EXCL, creation.get(), access.get()), context,
+                         "create in memory"),
+                name, options.blame);
+  file.memory_ = std::move(memory);
+  return file;
+}
+
+Hdf5Image Hdf5File::finish() && {
+  require(memory_ && !memory_->borrowed, "{}: only a new file in memory can be finished", name_);
+  size_t user_block_bytes = 0;
+  {
+    const Context context{name_, blame_};
+    const Lock lock;
+    const Hdf5Id creation = check_id(H5Fget_create_plist(id_.get()), context, "get the creation list");
+    hsize_t size = 0;
+    check(H5Pget_userblock(creation.get(), &size), context, "get the user block's size");
+    user_block_bytes = static_cast<size_t>(size);
+    check(H5Fclose(id_.release()), context, "finish the file in memory");
+  }
+  require(memory_->data, "{}: finished while parts of it are open", name_);
+  Hdf5Image whole(std::exchange(memory_->data, nullptr), memory_->bytes);
+  std::memset(whole.bytes().data(), 0, user_block_bytes);
+  whole.shrink_to(stored_end(whole.bytes(), user_block_bytes));
+  return whole;
+}
+
+bool Hdf5File::exists(const std::string& path) const {
+  if (path == "/") return true;
+  const Lock lock;
+  // H5Lexists wants every group above to exist.
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string prefix = path.substr(0, slash);
+    if (check(H5Lexists(id_.get(), prefix.c_str(), H5P_DEFAULT), {name_, blame_}, "look up " + prefix) == 0)
+      return false;
+    if (slash == std::string::npos) return true;
+  }
+}
+
+Hdf5Id Hdf5File::open_object(const std::string& path) const {
+  return check_id(H5Oopen(id_.get(), path.c_str(), H5P_DEFAULT), {name_, blame_}, "open " + path);
+}
+
+std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
+  const Context context{name_, blame_};
+  const Lock lock;
+  const Hdf5Id object = open_object(group);
+  std::vector<Entry> entries;
+  const auto add = [](hid_t, const char* name, const H5L_info_t*, void* to) -> herr_t {
+    static_cast<std::vector<Entry>*>(to)->push_back({name, Kind::other});
+    return 0;
+  };
+  check(H5Literate(object.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &entries), context, "list " + group);
+  for (Entry& entry : entries) {
+    const Hdf5Id child(H5Oopen(object.get(), entry.name.c_str(), H5P_DEFAULT));
+    if (!child) {
+      H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
+      continue;
+    }
+    const H5I_type_t type = H5Iget_type(child.get());
+    entry.kind = type == H5I_GROUP ? Kind::group : type == H5I_DATASET ? Kind::dataset : Kind::other;
+  }
+  return entries;
+}
+
+void Hdf5File::create_group(const std::string& path) {
+  const Context context{name_, blame_};
+  const Lock lock;
+  if (exists(path)) return;
+  const Hdf5Id links = check_id(H5Pcreate(H5P_LINK_CREATE), context, "make a link list");
+  check(H5Pset_create_intermediate_group(links.get(), 1), context, "ask for the groups above");
+  check_id(H5Gcreate2(id_.get(), path.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), context, "create group " + path);
+}
+
+}  // namespace lockstep

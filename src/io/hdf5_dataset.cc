@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <array>
+
+#include "io/hdf5_internal.h"
+
+namespace lockstep {
+
+using hdf5::check;
+using hdf5::check_id;
+using hdf5::Context;
+using hdf5::Lock;
+
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t{1} << 20;
+
+Hdf5Type classify(hid_t type) {
+  switch (H5Tget_class(type)) {
+    case H5T_FLOAT:
+      if (H5Tequal(type, H5T_NATIVE_FLOAT) > 0) return Hdf5Type::f32;
+      if (H5Tequal(type, H5T_NATIVE_DOUBLE) > 0) return Hdf5Type::f64;
+      return Hdf5Type::other_float;
+    case H5T_INTEGER:
+      if (H5Tequal(type, H5T_NATIVE_UINT8) > 0) return Hdf5Type::u8;
+      if (H5Tequal(type, H5T_NATIVE_INT32) > 0) return Hdf5Type::i32;
+      if (H5Tequal(type, H5T_NATIVE_INT64) > 0) return Hdf5Type::i64;
+      return Hdf5Type::other_integer;
+    case H5T_STRING:
+      return Hdf5Type::string;
+    default:
+      return Hdf5Type::other;
+  }
+}
+
+bool is_numeric(Hdf5Type type) { return type != Hdf5Type::string && type != Hdf5Type::other; }
+
+std::vector<int64_t> extents(hid_t space, const Context& context) {
+  const int rank = check(H5Sget_simple_extent_ndims(space), context, "get the rank");
+  std::vector<hsize_t> dims(static_cast<size_t>(rank));
+  check(H5Sget_simple_extent_dims(space, dims.data(), nullptr), context, "get the extents");
+  return {dims.begin(), dims.end()};
+}
+
+// Where a transfer of some rows takes place in the file.
+struct Rows {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Selects rows of the first dimension in a copy of the file's space.
+Hdf5Id select_rows(hid_t dataset, const Rows& rows, std::span<const int64_t> dims, const Context& context) {
+  Hdf5Id space = check_id(H5Dget_space(dataset), context, "get the data space");
+  std::vector<hsize_t> start(dims.size(), 0);
+  std::vector<hsize_t> count(dims.begin(), dims.end());
+  start[0] = static_cast<hsize_t>(rows.first);
+  count[0] = static_cast<hsize_t>(rows.count);
+  check(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), context,
+        "select rows");
+  return space;
+}
+
+// Calls transfer(memory space, file space, element offset) for `rows`, a few MiB and one lock at a time.
+template <class Transfer>
+void for_each_piece(hid_t dataset, const Rows& rows, const Hdf5DatasetInfo& info, const Context& context,
+                    const Transfer& transfer) {
+  const int64_t row_elements = hdf5::count_elements(std::span(info.dims).subspan(1));
+  const int64_t step = hdf5::rows_per_piece(info.dims, info.element_bytes);
+  for (int64_t done = 0; done < rows.count;) {
+    const Rows piece{rows.first + done, std::min(step, rows.count - done)};
+    const Lock lock;
+    const Hdf5Id in_file = select_rows(dataset, piece, info.dims, context);
+    const auto elements = static_cast<hsize_t>(piece.count * row_elements);
+    const Hdf5Id in_memory = check_id(H5Screate_simple(1, &elements, nullptr), context, "make a data space");
+    transfer(in_memory.get(), in_file.get(), static_cast<size_t>(done * row_elements));
+    done += piece.count;
+  }
+}
+
+// Chunks of whole rows, about kChunkBytes each.
+std::vector<hsize_t> chunk_extents(std::span<const int64_t> dims, size_t element_bytes) {
+  std::vector<hsize_t> chunk(dims.begin(), dims.end());
+  const int64_t row_bytes = hdf5::count_elements(dims.subspan(1)) * static_cast<int64_t>(element_bytes);
+  chunk[0] = static_cast<hsize_t>(std::clamp<int64_t>(kChunkBytes / row_bytes, 1, dims[0]));
+  return chunk;
+}
+
+}  // namespace
+
+int64_t Hdf5DatasetInfo::elements() const { return hdf5::count_elements(dims); }
+
+Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place) : place_(std::move(place)), id_(std::move(id)) {
+  const Context context{place_.where, place_.blame};
+  const Hdf5Id type = check_id(H5Dget_type(id_.get()), context, "get the element type");
+  const Hdf5Id space = check_id(H5Dget_space(id_.get()), context, "get the data space");
+  info_.type = classify(type.get());
+  info_.element_bytes = H5Tget_size(type.get());
+  info_.dims = extents(space.get(), context);
+  const Hdf5Id creation = check_id(H5Dget_create_plist(id_.get()), context, "get the creation list");
+  if (H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0) {
+    const haddr_t offset = H5Dget_offset(id_.get());
+    if (offset != HADDR_UNDEF) info_.file_offset = static_cast<int64_t>(offset);
+  }
+  const int filters = check(H5Pget_nfilters(creation.get()), context, "count the filters");
+  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
+    std::array<unsigned, 1> values{};
+    size_t value_count = 0;
+    unsigned flags = 0;
+    info_.has_checksum |= H5Pget_filter2(creation.get(), i, &flags, &value_count, values.data(), 0, nullptr, nullptr) ==
+                          H5Z_FILTER_FLETCHER32;
+  }
+}
+
+Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
+  const Lock lock;
+  Hdf5Id id = check_id(H5Dopen2(id_.get(), path.c_str(), H5P_DEFAULT), {name_, blame_}, "open data set " + path);
+  return {std::move(id), {.where = fmt::format("{}: {}", name_, path), .blame = blame_, .memory = memory_}};
+}
+
+template <class T>
+void Hdf5Dataset::read(std::span<T> to) const {
+  require(static_cast<int64_t>(to.size()) == info_.elements(), "{}: {} elements read into {}", place_.where,
+          info_.elements(), to.size());
+  if (!info_.dims.empty()) return read_rows(0, to);
+  if (!is_numeric(info_.type)) fail(place_.blame, "{}: holds no numbers", place_.where);
+  const Lock lock;
+  check(H5Dread(id_.get(), hdf5::memory_type<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, to.data()),
+        {place_.where, place_.blame}, "read");
+}
+
+template <class T>
+std::vector<T> Hdf5Dataset::read() const {
+  std::vector<T> values(static_cast<size_t>(info_.elements()));
+  read(std::span(values));
+  return values;
+}
+
+template <class T>
+void Hdf5Dataset::read_rows(int64_t first, std::span<T> to) const {
+  if (!is_numeric(info_.type)) fail(place_.blame, "{}: holds no numbers", place_.where);
+  if (info_.dims.empty()) fail(place_.blame, "{}: is a single value, not rows", place_.where);
+  if (to.empty()) return;
+  const int64_t row_elements = hdf5::count_elements(std::span(info_.dims).subspan(1));
+  const Rows rows{first, static_cast<int64_t>(to.size()) / row_elements};
+  require(rows.first >= 0 && rows.first + rows.count <= info_.dims[0] &&
+              rows.count * row_elements == static_cast<int64_t>(to.size()),
+          "{}: {} elements from row {} of {}", place_.where, to.size(), first, info_.dims[0]);
+  const Context context{place_.where, place_.blame};
+  for_each_piece(id_.get(), rows, info_, context, [&](hid_t in_memory, hid_t in_file, size_t offset) {
+    check(H5Dread(id_.get(), hdf5::memory_type<T>(), in_memory, in_file, H5P_DEFAULT, to.data() + offset), context,
+          "read");
+  });
+}
+
+std::vector<std::string> Hdf5Dataset::read_strings() const {
+  if (info_.type != Hdf5Type::string) fail(place_.blame, "{}: holds no strings", place_.where);
+  const Context context{place_.where, place_.blame};
+  const Lock lock;
+  const Hdf5Id type = check_id(H5Dget_type(id_.get()), context, "get the element type");
+  const Hdf5Id space = check_id(H5Dget_space(id_.get()), context, "get the data space");
+  const hdf5::StringsOf source{type.get(), space.get(), info_.elements()};
+  return hdf5::read_strings(source, context, [&](hid_t memory, void* to) {
+    return H5Dread(id_.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
+  });
+}
+
+template <class T>
+void Hdf5File::write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values) {
+  require(!dims.empty() && hdf5::count_elements(dims) == static_cast<int64_t>(values.size()) && !values.empty(),
+          "{}: {} values for {}", name_, values.size(), path);
+  const std::string where = fmt::format("{}: {}", name_, path);
+  const Context context{where, blame_};
+  Hdf5Id dataset;
+  {
+    const Lock lock;
+    const std::vector<hsize_t> extent(dims.begin(), dims.end());
+    const std::vector<hsize_t> chunk = chunk_extents(dims, sizeof(T));
+    const int rank = static_cast<int>(dims.size());
+    const Hdf5Id space = check_id(H5Screate_simple(rank, extent.data(), nullptr), context, "make a data space");
+    const Hdf5Id creation = check_id(H5Pcreate(H5P_DATASET_CREATE), context, "make a creation list");
+    check(H5Pset_chunk(creation.get(), rank, chunk.data()), context, "set the chunks");
+    check(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), context, "skip the fill values");
+    check(H5Pset_fletcher32(creation.get()), context, "ask for checksums");
+    const Hdf5Id links = check_id(H5Pcreate(H5P_LINK_CREATE), context, "make a link list");
+    check(H5Pset_create_intermediate_group(links.get(), 1), context, "ask for the groups above");
+    dataset = check_id(H5Dcreate2(id_.get(), path.c_str(), hdf5::memory_type<T>(), space.get(), links.get(),
+                                  creation.get(), H5P_DEFAULT),
+                       context, "create the data set");
+  }
+  const Hdf5DatasetInfo info{.dims = {dims.begin(), dims.end()}, .element_bytes = sizeof(T)};
+  for_each_piece(dataset.get(), {0, dims[0]}, info, context, [&](hid_t in_memory, hid_t in_file, size_t offset) {
+    check(H5Dwrite(dataset.get(), hdf5::memory_type<T>(), in_memory, in_file, H5P_DEFAULT, values.data() + offset),
+          context, "write");
+  });
+  const Lock lock;
+  check(H5Dclose(dataset.release()), context, "close the data set");
+}
+
+#define LOCKSTEP_HDF5_ELEMENT(T)                                        \
+  template void Hdf5Dataset::read<T>(std::span<T>) const;               \
+  template std::vector<T> Hdf5Dataset::read<T>() const;                 \
+  template void Hdf5Dataset::read_rows<T>(int64_t, std::span<T>) const; \
+  template void Hdf5File::write<T>(const std::string&, std::span<const int64_t>, std::span<const T>);
+LOCKSTEP_HDF5_ELEMENT(float)
+LOCKSTEP_HDF5_ELEMENT(double)
+LOCKSTEP_HDF5_ELEMENT(int64_t)
+LOCKSTEP_HDF5_ELEMENT(int32_t)
+LOCKSTEP_HDF5_ELEMENT(uint8_t)
+#undef LOCKSTEP_HDF5_ELEMENT
+
+}  // namespace lockstep

@@ -1,0 +1,153 @@
+#include "lockstep/io/file.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::string link_target(const std::string& path) { return std::filesystem::read_symlink(path).string(); }
+
+// Lets no file of this process grow beyond `bytes`, as a quota does, until it goes out of scope.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+}  // namespace
+
+TEST_CASE("a file written atomically reads back, replaces the old one and leaves no temporary") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.bin";
+  write_file_atomically(path, bytes_of("old"), {.blame = ExitCode::checkpoint});
+  const std::string large(20'000'000, 'x');
+  write_file_atomically(path, bytes_of(large), {.blame = ExitCode::checkpoint, .verify = true});
+  CHECK(read_text_file(path, ExitCode::checkpoint) == large);
+  write_text_atomically(path, "", ExitCode::checkpoint);
+  CHECK(read_file(path, ExitCode::checkpoint).empty());
+  CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
+}
+
+TEST_CASE("an atomic write does not touch a temporary of somebody else") {
+  const ScratchFolder folder;
+  write_text_atomically(folder / "other", "theirs", ExitCode::internal);
+  std::filesystem::rename(folder / "other", folder / "a.tmp");
+  write_text_atomically(folder / "a", "mine", ExitCode::internal);
+  CHECK(read_text_file(folder / "a.tmp", ExitCode::internal) == "theirs");
+  CHECK(read_text_file(folder / "a", ExitCode::internal) == "mine");
+}
+
+TEST_CASE("a failed atomic write names path, reason, needed and free bytes, and keeps the old file") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.bin";
+  write_text_atomically(path, "old", ExitCode::checkpoint);
+  const std::string large(100'000, 'x');
+  std::optional<Error> error;
+  {
+    const FileSizeLimit limit(50'000);
+    error = error_of([&] { write_file_atomically(path, bytes_of(large), {.blame = ExitCode::checkpoint}); });
+  }
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring(path + ": cannot write: File too large; 100000 bytes needed, "));
+  CHECK_THAT(error->what(), ContainsSubstring(" bytes free"));
+  CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
+  CHECK(read_text_file(path, ExitCode::checkpoint) == "old");
+}
+
+TEST_CASE("file errors carry the caller's exit code and name the path and the reason") {
+  const ScratchFolder folder;
+  const std::string missing = folder / "missing/a";
+  const auto message_of = [&](auto call) {
+    const auto error = error_of(call);
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::data);
+    CHECK_THAT(error->what(), ContainsSubstring(missing));
+    return std::string(error->what());
+  };
+  CHECK(message_of([&] { read_file(missing, ExitCode::data); }) ==
+        missing + ": cannot open: No such file or directory");
+  CHECK(message_of([&] { write_text_atomically(missing, "x", ExitCode::data); }) ==
+        missing + ".tmp: cannot create: No such file or directory");
+  CHECK(message_of([&] { list_directory(missing, ExitCode::data); }) ==
+        missing + ": cannot list the folder: No such file or directory");
+  CHECK(message_of([&] { fsync_directory(missing, ExitCode::data); }) ==
+        missing + ": cannot open the folder: No such file or directory");
+  CHECK(free_bytes(missing) == -1);
+  CHECK(free_bytes(folder.path()) > 0);
+  CHECK(error_of([&] { read_file(folder.path(), ExitCode::data); }).value().what() ==
+        folder.path() + ": cannot read: Is a directory");
+}
+
+TEST_CASE("a positioned read beyond the end says where the file ends") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a";
+  write_text_atomically(path, "0123456789", ExitCode::data);
+  const FileDescriptor file = open_for_reading(path, ExitCode::data);
+  std::array<std::byte, 4> part{};
+  pread_all(file, part, {.path = path, .offset = 6, .blame = ExitCode::data});
+  CHECK(std::memcmp(part.data(), "6789", 4) == 0);
+  const auto error = error_of([&] { pread_all(file, part, {.path = path, .offset = 8, .blame = ExitCode::data}); });
+  REQUIRE(error);
+  CHECK(std::string(error->what()) == path + ": ends at byte 10, 4 bytes expected at offset 8");
+}
+
+TEST_CASE("make_directories makes all levels, keeps what is there and refuses a file in the way") {
+  const ScratchFolder folder;
+  make_directories(folder / "a/b/c", ExitCode::config);
+  make_directories(folder / "a/b/c", ExitCode::config);
+  CHECK(std::filesystem::is_directory(folder / "a/b/c"));
+  write_text_atomically(folder / "file", "x", ExitCode::config);
+  const auto error = error_of([&] { make_directories(folder / "file", ExitCode::config); });
+  REQUIRE(error);
+  CHECK(std::string(error->what()) == (folder / "file") + ": cannot create the folder: Not a directory");
+}
+
+TEST_CASE("a symbolic link is replaced in one step and stays relative") {
+  const ScratchFolder folder;
+  replace_symlink({.link = folder / "latest", .target = "one"}, ExitCode::checkpoint);
+  replace_symlink({.link = folder / "latest", .target = "two"}, ExitCode::checkpoint);
+  CHECK(link_target(folder / "latest") == "two");
+  CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"latest"});
+  CHECK(path_exists(folder / "latest"));  // although it leads nowhere
+  CHECK(remove_file(folder / "latest"));
+  CHECK(remove_file(folder / "latest"));
+  CHECK_FALSE(path_exists(folder / "latest"));
+}
+
+TEST_CASE("temporary names are told from others") {
+  CHECK(is_temporary_name("step-00000010.h5.tmp"));
+  CHECK(is_temporary_name("step-00000010.h5.tmp.12"));
+  CHECK_FALSE(is_temporary_name("step-00000010.h5"));
+  CHECK_FALSE(is_temporary_name("a.tmp.h5"));
+  CHECK_FALSE(is_temporary_name("a.tmpx"));
+}
+
+TEST_CASE("the parent of a bare name is the current folder") {
+  CHECK(parent_directory("a/b/c.h5") == "a/b");
+  CHECK(parent_directory("c.h5") == ".");
+  CHECK(parent_directory("/c.h5") == "/");
+}
