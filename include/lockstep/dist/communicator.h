@@ -1,0 +1,61 @@
+// The device side of communication: asynchronous sums and broadcasts of the ranks' arenas, in stream order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/backend/backend.h"
+
+namespace lockstep {
+
+// One finished operation. Times are monotonic_seconds().
+struct CommRecord {
+  std::string label;
+  int64_t bytes = 0;
+  double queued = 0;   // handed over by the step
+  double started = 0;  // given to the transport
+  double finished = 0;
+};
+
+// Called after each operation, possibly on a thread of the communicator: for traces and watchdogs. Must be quick.
+using CommObserver = std::function<void(const CommRecord&)>;
+
+// Totals since the communicator was made.
+struct CommStatistics {
+  int64_t operations = 0;
+  int64_t bytes = 0;
+  double active_seconds = 0;   // at least one operation in progress
+  double exposed_seconds = 0;  // join() waiting: the part that computing did not hide
+};
+
+// Every rank of the job makes the same calls in the same order, with equal lengths. An operation starts after all work
+// that is on the stream already and returns at once; the memory must be left alone until join(). Operations may finish
+// in any order. Labels ("step 12 bucket 3") appear in messages and traces.
+//
+// Owned by main; used by the thread that runs the step; destroyed before the streams, backend and process group it was
+// used with. Whatever goes wrong later is thrown by the next call, at the latest by join(); after that the
+// communicator is unusable and the job must be aborted.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // In place: each element becomes its sum over all ranks, with the same bits on every rank.
+  virtual void sum(Stream& stream, std::span<float> values, std::string_view label) = 0;
+  virtual void sum(Stream& stream, std::span<double> values, std::string_view label) = 0;
+  // In place: root's bytes to all.
+  virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) = 0;
+
+  // After it, work on the stream sees the results of all operations so far. Returns the seconds for which computing
+  // had to wait. Throws Error(stalled) naming the oldest unfinished operation when the limit has passed.
+  virtual double join(Stream& stream) = 0;
+
+  virtual CommStatistics statistics() const = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// Communicator over MPI for memory that the host can address.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/dist/communicator.h"
+
+namespace lockstep {
+
+class ProcessGroup;
+
+struct MpiCommunicatorOptions {
+  double abort_seconds = 600;                    // longest wait in join()
+  int64_t elements_per_call = int64_t{1} << 30;  // longer operations are split: MPI counts are int
+  CommObserver observer;                         // called on the communication thread
+};
+
+// One thread of its own drives all operations on a communicator of its own. It never blocks in MPI: operations are
+// non-blocking, started in the order of the calls, many at a time, and advanced by MPI_Test with a back-off between,
+// since Open MPI makes no progress while nobody calls it and the cores belong to computing. A single rank needs
+// neither thread nor MPI: its operations have no effect.
+class MpiCommunicator final : public Communicator {
+ public:
+  // Collective over the group, which must live longer.
+  explicit MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options = {});
+  // Abandons what is not finished, which is right only when the job is being aborted.
+  ~MpiCommunicator() override;
+
+  int rank() const override;
+  int size() const override;
+  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
+  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
+  double join(Stream& stream) override;
+  CommStatistics statistics() const override;
+
+ private:
+  class Driver;
+  int rank_;
+  int size_;
+  std::unique_ptr<Driver> driver_;  // none when there is one rank
+};
+
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+#include "lockstep/dist/mpi_communicator.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "dist/process_group_state.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/dist/process_group.h"
+
+namespace lockstep {
+namespace {
+
+// One call of the user, as it waits in the queue or is in progress.
+struct Operation {
+  enum class Kind { sum, broadcast };
+  Kind kind = Kind::sum;
+  std::byte* data = nullptr;
+  int64_t count = 0;  // elements
+  int64_t element_bytes = 1;
+  MPI_Datatype type = MPI_BYTE;
+  int root = 0;
+  size_t index = 0;  // since the last join
+  CommRecord record;
+  std::vector<MPI_Request> pieces;
+};
+
+// While join() waits, the cores are idle: ask again at once for a short while. Otherwise sleep between polls, longer
+// and longer, because computing needs the cores.
+class PollPause {
+ public:
+  void progressed() { idle_since_ = 0; }
+
+  // Sleeps with the lock released; a new operation or the end wakes it.
+  void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& wake, bool joining) {
+    const double now = monotonic_seconds();
+    if (idle_since_ == 0) {
+      idle_since_ = now;
+      sleep_ = kShortest;
+    }
+    if (joining && now - idle_since_ < kEagerSeconds) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      return;
+    }
+    wake.wait_for(lock, sleep_);
+    sleep_ = std::min(sleep_ * 2, kLongest);
+  }
+
+ private:
+  static constexpr double kEagerSeconds = 0.005;
+  static constexpr std::chrono::microseconds kShortest{20};
+  static constexpr std::chrono::microseconds kLongest{200};
+  double idle_since_ = 0;
+  std::chrono::microseconds sleep_ = kShortest;
+};
+
+}  // namespace
+
+// The communication thread and what it shares with the thread of the step.
+class MpiCommunicator::Driver {
+ public:
+  Driver(CommHandle comm, MpiCommunicatorOptions options)
+      : comm_(std::move(comm)), options_(std::move(options)), thread_([this] { run(); }) {}
+
+  ~Driver() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    if (queue_.empty() && flight_.empty()) return;
+    (void)comm_.release();  // operations are pending on it
+    if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
+  }
+
+  void enqueue(Operation operation) {
+    std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    operation.index = outstanding_.size();
+    operation.record.bytes = operation.count * operation.element_bytes;
+    operation.record.queued = monotonic_seconds();
+    outstanding_.push_back({.label = operation.record.label});
+    queue_.push_back(std::move(operation));
+    wake_.notify_all();
+  }
+
+  double join() {
+    const double begin = monotonic_seconds();
+    std::unique_lock lock(mutex_);
+    joining_ = true;
+    wake_.notify_all();
+    const bool settled = done_.wait_for(lock, std::chrono::duration<double>(options_.abort_seconds),
+                                        [&] { return error_ || finished_ == outstanding_.size(); });
+    joining_ = false;
+    if (error_) std::rethrow_exception(error_);
+    if (!settled) give_up();
+    outstanding_.clear();
+    finished_ = 0;
+    const double waited = monotonic_seconds() - begin;
+    statistics_.exposed_seconds += waited;
+    return waited;
+  }
+
+  CommStatistics statistics() const {
+    std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+
+ private:
+  struct Outstanding {
+    std::string label;
+    bool finished = false;
+  };
+
+  // Called with the lock held.
+  [[noreturn]] void give_up() {
+    const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
+    const std::string text = fmt::format(
+        "'{}' did not finish within {:g} s ({} of {} reductions are done): another rank has stopped or is too far "
+        "behind; look at the last log line of each rank, or raise watchdog.abort_seconds",
+        oldest->label, options_.abort_seconds, finished_, outstanding_.size());
+    error_ = std::make_exception_ptr(Error(ExitCode::stalled, text));
+    std::rethrow_exception(error_);
+  }
+
+  void run() noexcept {
+    try {
+      drive();
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      done_.notify_all();
+    }
+  }
+
+  void drive() {
+    PollPause pause;
+    std::unique_lock lock(mutex_);
+    while (!stop_) {
+      if (queue_.empty() && flight_.empty()) {
+        wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+        continue;
+      }
+      std::deque<Operation> fresh = std::exchange(queue_, {});
+      lock.unlock();
+      if (flight_.empty()) active_since_ = monotonic_seconds();
+      for (Operation& operation : fresh) {
+        flight_.push_back(std::move(operation));
+        start(flight_.back());
+      }
+      const std::vector<Operation> finished = take_finished();
+      if (options_.observer) {
+        for (const Operation& operation : finished) options_.observer(operation.record);
+      }
+      lock.lock();
+      account(finished);
+      if (!finished.empty()) {
+        pause.progressed();
+        done_.notify_all();
+      } else if (queue_.empty() && !stop_) {
+        pause.wait(lock, wake_, joining_);
+      }
+    }
+  }
+
+  void start(Operation& operation) {
+    operation.record.started = monotonic_seconds();
+    for (int64_t first = 0; first < operation.count; first += options_.elements_per_call) {
+      const int count = static_cast<int>(std::min(options_.elements_per_call, operation.count - first));
+      std::byte* data = operation.data + first * operation.element_bytes;
+      MPI_Request& request = operation.pieces.emplace_back(MPI_REQUEST_NULL);
+      const int status = operation.kind == Operation::Kind::sum
+                             ? MPI_Iallreduce(MPI_IN_PLACE, data, count, operation.type, MPI_SUM, comm_.get(), &request)
+                             : MPI_Ibcast(data, count, operation.type, operation.root, comm_.get(), &request);
+      check_mpi(status, operation.record.label);
+    }
+  }
+
+  // Lets MPI advance and removes from flight_ what is complete.
+  std::vector<Operation> take_finished() {
+    std::vector<Operation> finished;
+    for (auto operation = flight_.begin(); operation != flight_.end();) {
+      int done = 0;
+      check_mpi(
+          MPI_Testall(static_cast<int>(operation->pieces.size()), operation->pieces.data(), &done, MPI_STATUSES_IGNORE),
+          operation->record.label);
+      if (!done) {
+        ++operation;
+        continue;
+      }
+      operation->record.finished = monotonic_seconds();
+      finished.push_back(std::move(*operation));
+      operation = flight_.erase(operation);
+    }
+    return finished;
+  }
+
+  // Called with the lock held.
+  void account(const std::vector<Operation>& finished) {
+    for (const Operation& operation : finished) {
+      outstanding_[operation.index].finished = true;
+      ++finished_;
+      ++statistics_.operations;
+      statistics_.bytes += operation.record.bytes;
+    }
+    if (!finished.empty() && flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
+  }
+
+  CommHandle comm_;
+  const MpiCommunicatorOptions options_;
+
+  // Used by the communication thread alone, and by the destructor after it has ended.
+  std::deque<Operation> flight_;
+  double active_since_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;  // for the communication thread
+  std::condition_variable done_;  // for join()
+  std::deque<Operation> queue_;
+  std::vector<Outstanding> outstanding_;  // operations since the last join
+  size_t finished_ = 0;                   // of those
+  bool joining_ = false;
+  bool stop_ = false;
+  std::exception_ptr error_;
+  CommStatistics statistics_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options)
+    : rank_(group.rank()), size_(group.size()) {
+  require(options.elements_per_call > 0 && options.elements_per_call <= int64_t{1} << 30,
+          "a call of MPI cannot carry {} elements", options.elements_per_call);
+  if (size_ == 1) return;
+  group.barrier({.what = "the reduction's communicator"});
+  const ProcessGroupState& state = group.state();
+  driver_ = std::make_unique<Driver>(duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"),
+                                     std::move(options));
+}
+
+MpiCommunicator::~MpiCommunicator() = default;
+
+int MpiCommunicator::rank() const { return rank_; }
+int MpiCommunicator::size() const { return size_; }
+
+void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  driver_->enqueue({.data = std::as_writable_bytes(values).data(),
+                    .count = static_cast<int64_t>(values.size()),
+                    .element_bytes = sizeof(float),
+                    .type = MPI_FLOAT,
+                    .record = {.label = std::string(label)}});
+}
+
+void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  driver_->enqueue({.data = std::as_writable_bytes(values).data(),
+                    .count = static_cast<int64_t>(values.size()),
+                    .element_bytes = sizeof(double),
+                    .type = MPI_DOUBLE,
+                    .record = {.label = std::string(label)}});
+}
+
+void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  driver_->enqueue({.kind = Operation::Kind::broadcast,
+                    .data = bytes.data(),
+                    .count = static_cast<int64_t>(bytes.size()),
+                    .root = root,
+                    .record = {.label = std::string(label)}});
+}
+
+double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0.0; }
+
+CommStatistics MpiCommunicator::statistics() const { return driver_ ? driver_->statistics() : CommStatistics{}; }
+
+}  // namespace lockstep

@@ -1,0 +1,12 @@
+// A stream whose work is always done, as on a CPU.
+#pragma once
+
+#include "lockstep/backend/backend.h"
+
+namespace lockstep::testing {
+
+struct IdleStream final : Stream {
+  void wait() override {}
+};
+
+}  // namespace lockstep::testing

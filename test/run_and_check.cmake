@@ -1,0 +1,17 @@
+# cmake -DCOMMAND=<list> -DEXIT_CODE=<n> [-DPRINTS=<regex>] [-DPRINTS_ONCE=<text>] -P run_and_check.cmake
+# Runs the command; fails unless it ends with that exit code, its output matches, and contains the text exactly once.
+execute_process(COMMAND ${COMMAND} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+message("${output}")
+if(NOT code STREQUAL EXIT_CODE)
+  message(FATAL_ERROR "exit code ${code}, not ${EXIT_CODE}")
+endif()
+if(DEFINED PRINTS AND NOT output MATCHES "${PRINTS}")
+  message(FATAL_ERROR "the output does not match: ${PRINTS}")
+endif()
+if(DEFINED PRINTS_ONCE)
+  string(FIND "${output}" "${PRINTS_ONCE}" first)
+  string(FIND "${output}" "${PRINTS_ONCE}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "not printed exactly once: ${PRINTS_ONCE}")
+  endif()
+endif()
