@@ -1,0 +1,270 @@
+#include "train/config_keys.h"
+
+#include <type_traits>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+template <auto Section, auto Member>
+ConfigMember member() {
+  using T = std::remove_cvref_t<decltype(std::declval<const Config&>().*Section.*Member)>;
+  return {.type = static_cast<ConfigType>(ConfigValue(T{}).index()),
+          .get = [](const Config& config) { return ConfigValue(config.*Section.*Member); },
+          .set = [](Config& config, ConfigValue value) { config.*Section.*Member = std::get<T>(std::move(value)); }};
+}
+
+ConfigRange at_least(double low) { return {.low = low}; }
+ConfigRange above(double low) { return {.low = low, .low_open = true}; }
+ConfigRange between(double low, double high) { return {.low = low, .high = high}; }
+ConfigRange zero_to_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
+ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}; }
+
+// Section, name and member of a key cannot disagree: all three come from the same two words.
+#define LOCKSTEP_KEY(section_, name_) \
+  .section = #section_, .name = #name_, .member = member<&Config::section_, &decltype(Config::section_)::name_>()
+
+std::vector<ConfigKey> make_keys() {
+  return {
+      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn"}, .meaning = "The network.",
+       .also = {"model", "arch", "architecture"}},
+      {LOCKSTEP_KEY(model, classes), .range = between(2, 1e6),
+       .meaning = "Number of classes; labels are 0 to classes - 1.", .also = {"num_classes", "n_classes"}},
+      {LOCKSTEP_KEY(model, image_size), .unit = "pixels", .range = between(1, 8192),
+       .meaning = "Height and width of the network's input. inception_v3 needs at least 75.",
+       .also = {"input_size", "size", "crop_size"}},
+      {LOCKSTEP_KEY(model, aux_weight), .range = at_least(0),
+       .meaning =
+           "Weight of the auxiliary head's loss; 0 leaves the head out. Above 0 it needs an image_size of 299 or "
+           "more. Models without such a head ignore it.",
+       .also = {"aux_loss_weight", "aux"}},
+      {LOCKSTEP_KEY(model, dropout), .range = zero_to_below_one(),
+       .meaning = "Probability that an input of the last layer is dropped in training.",
+       .also = {"dropout_rate", "drop_rate"}},
+      {LOCKSTEP_KEY(model, init), .allowed = {"truncated_normal", "fan_in"},
+       .meaning = "Start values of the weights: truncated normal with the model's own deviations, or with deviations "
+                  "from each layer's number of inputs."},
+      {LOCKSTEP_KEY(model, bn_momentum), .range = above_zero_to_one(),
+       .meaning = "Weight of a step's statistics in batch normalization's running ones (1 minus TensorFlow's decay).",
+       .also = {"batch_norm_momentum"}},
+      {LOCKSTEP_KEY(model, bn_epsilon), .range = above(0), .meaning = "Added to the variance in batch normalization.",
+       .also = {"bn_eps", "batch_norm_epsilon"}},
+      {LOCKSTEP_KEY(model, bn_scale), .meaning = "Whether batch normalization has a trained scale (gamma)."},
+      {LOCKSTEP_KEY(model, transform_input), .allowed = {"false"},
+       .meaning = "Remaps normalized input the way torchvision does for its ported weights."},
+      {LOCKSTEP_KEY(model, hidden), .range = between(1, 1e6),
+       .meaning = "Widths of the hidden layers of wide_mlp; other models ignore it."},
+      {LOCKSTEP_KEY(model, vocabulary), .range = between(1, 2147483647),
+       .meaning = "Ids of wide_mlp are below this; other models ignore it."},
+
+      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "hdf5", "synthetic"},
+       .meaning = "How the data are stored. synthetic makes images up and reads nothing."},
+      {LOCKSTEP_KEY(data, train), .path = PathRole::input,
+       .meaning = "Training data: a path, a glob or a list of them.",
+       .also = {"data_dir", "train_dir", "path", "training"}},
+      {LOCKSTEP_KEY(data, validation), .path = PathRole::input,
+       .meaning = "Validation data, likewise. Empty: no evaluation.", .also = {"val", "valid", "eval", "test"}},
+      {LOCKSTEP_KEY(data, label_offset), .range = between(-1000000, 1000000),
+       .meaning = "Added to every stored label; ImageNet TFRecords hold 1 to 1000, so -1 gives 0 to 999."},
+      {LOCKSTEP_KEY(data, augment), .allowed = {"inception", "crop_flip", "none"},
+       .meaning = "Random changes of training images. Evaluation uses the crop that belongs to it."},
+      {LOCKSTEP_KEY(data, normalize), .allowed = {"inception", "torchvision", "none"},
+       .meaning = "Pixel values: inception maps them to [-1, 1], torchvision subtracts ImageNet's mean and divides by "
+                  "its deviation, none takes what is stored."},
+      {LOCKSTEP_KEY(data, shuffle), .meaning = "A new random order every epoch."},
+      {LOCKSTEP_KEY(data, shuffle_block), .unit = "records", .range = at_least(0),
+       .meaning = "0: full random order. N: blocks of N consecutive records, for slow storage.",
+       .also = {"shuffle_buffer"}},
+      {LOCKSTEP_KEY(data, workers), .unit = "threads", .range = between(0, 1024),
+       .meaning = "Threads a rank that read and decode. 0: from the cores this rank may use.",
+       .also = {"num_workers", "threads"}},
+      {LOCKSTEP_KEY(data, bad_records), .allowed = {"fail", "skip"},
+       .meaning = "What to do about a record that cannot be read: end the run, or replace it, count it and report it."},
+
+      {LOCKSTEP_KEY(train, batch_size), .unit = "samples", .range = between(1, 1e6),
+       .meaning = "Samples a rank and step.", .also = {"batch", "batchsize", "per_rank_batch"}},
+      {LOCKSTEP_KEY(train, global_batch), .unit = "samples", .range = between(0, 1e9),
+       .meaning = "Instead of batch_size: ranks x batch_size x accumulate. Must divide by ranks x accumulate. 0: use "
+                  "batch_size.",
+       .also = {"global_batch_size", "total_batch_size"}},
+      {LOCKSTEP_KEY(train, epochs), .range = between(0, 1e6),
+       .meaning = "Length of training in passes over the data; with steps, whichever comes first. 0: by steps alone.",
+       .also = {"num_epochs", "max_epochs", "n_epochs"}},
+      {LOCKSTEP_KEY(train, steps), .range = at_least(0), .meaning = "Length of training in steps. 0: by epochs alone.",
+       .also = {"max_steps", "num_steps", "num_batches"}},
+      {LOCKSTEP_KEY(train, label_smoothing), .range = zero_to_below_one(),
+       .meaning = "Share of each target that is spread over all classes."},
+      {LOCKSTEP_KEY(train, precision), .allowed = {"float32"}, .meaning = "Number format of the computation.",
+       .also = {"dtype", "amp", "fp16"}},
+      {LOCKSTEP_KEY(train, sync_batch_norm), .allowed = {"false"},
+       .meaning = "Normalizes over the global batch instead of each rank's.", .also = {"sync_bn"}},
+      {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1e6),
+       .meaning = "Batches whose gradients are added up before an update.",
+       .also = {"gradient_accumulation_steps", "accumulate_steps"}},
+      {LOCKSTEP_KEY(train, clip_norm), .range = at_least(0),
+       .meaning = "Largest norm of the whole gradient; longer ones are scaled down to it. 0: no clipping.",
+       .also = {"gradient_clip", "max_grad_norm", "grad_clip"}},
+      {LOCKSTEP_KEY(train, seed), .range = at_least(0),
+       .meaning = "Start values, order, augmentation and dropout are functions of it.",
+       .also = {"random_seed", "rng_seed"}},
+      {LOCKSTEP_KEY(train, deterministic),
+       .meaning = "Only methods whose result is the same bits in every run with the same ranks and threads."},
+      {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "Stop and save after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
+      {LOCKSTEP_KEY(train, not_finite), .allowed = {"stop"},
+       .meaning = "What to do when a loss or gradient is not finite."},
+      {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
+       .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
+
+      {LOCKSTEP_KEY(optimizer, name), .allowed = {"sgd", "rmsprop_tf", "adamw"},
+       .meaning = "sgd: with momentum, as PyTorch's. rmsprop_tf: as TensorFlow's, epsilon inside the root, mean square "
+                  "starting at 1. adamw: with decoupled weight decay.",
+       .also = {"optimizer", "optim"}},
+      {LOCKSTEP_KEY(optimizer, lr), .range = above(0), .meaning = "Learning rate before schedule and warm-up.",
+       .also = {"learning_rate", "base_lr", "init_learning_rate"}},
+      {LOCKSTEP_KEY(optimizer, scale_lr), .meaning = "Linear rule: multiplies lr by global batch / 256.",
+       .also = {"linear_scaling"}},
+      {LOCKSTEP_KEY(optimizer, momentum), .range = zero_to_below_one(), .meaning = "sgd and rmsprop_tf: momentum."},
+      {LOCKSTEP_KEY(optimizer, decay), .range = zero_to_below_one(), .meaning = "rmsprop_tf: decay of the mean square.",
+       .also = {"rmsprop_decay", "rho", "alpha"}},
+      {LOCKSTEP_KEY(optimizer, epsilon), .range = above(0),
+       .meaning = "rmsprop_tf and adamw: keeps the division finite. 1.0 suits rmsprop_tf, 1e-8 adamw.",
+       .also = {"eps"}},
+      {LOCKSTEP_KEY(optimizer, weight_decay), .range = at_least(0),
+       .meaning = "Weight decay: added to the gradient as weight_decay x weight (adamw: decoupled).",
+       .also = {"wd", "l2"}},
+      {LOCKSTEP_KEY(optimizer, decay_norm_and_bias),
+       .meaning = "Whether weight decay also acts on biases and batch normalization's parameters.",
+       .also = {"norm_weight_decay"}},
+
+      {LOCKSTEP_KEY(schedule, name), .allowed = {"constant", "exponential", "cosine"},
+       .meaning = "Learning rate over time: exponential multiplies by decay_rate every decay_epochs, in stairs; cosine "
+                  "falls to 0 at the last step.",
+       .also = {"lr_schedule", "scheduler", "lr_scheduler"}},
+      {LOCKSTEP_KEY(schedule, warmup_epochs), .unit = "epochs", .range = at_least(0),
+       .meaning = "The rate rises linearly over so many epochs first.", .also = {"warmup", "lr_warmup_epochs"}},
+      {LOCKSTEP_KEY(schedule, decay_rate), .range = above_zero_to_one(), .meaning = "exponential: factor of one stair.",
+       .also = {"gamma", "lr_decay", "learning_rate_decay_factor"}},
+      {LOCKSTEP_KEY(schedule, decay_epochs), .unit = "epochs", .range = above(0),
+       .meaning = "exponential: length of one stair.", .also = {"lr_step_size", "num_epochs_per_decay"}},
+
+      {LOCKSTEP_KEY(ema, decay), .range = zero_to_below_one(),
+       .meaning = "Decay of the moving average of parameters and statistics that evaluation uses; after n updates at "
+                  "most (1 + n) / (10 + n). 0: no average.",
+       .also = {"ema_decay"}},
+
+      {LOCKSTEP_KEY(checkpoint, directory), .path = PathRole::output,
+       .meaning = "Folder of checkpoints and logs; one run, one folder. Empty: runs/ and the model's name.",
+       .also = {"dir", "folder", "path", "output_dir", "train_dir"}},
+      {LOCKSTEP_KEY(checkpoint, every_steps), .unit = "steps", .range = at_least(0),
+       .meaning = "Steps between saves. 0: not by steps.", .also = {"save_every", "save_steps", "save_freq"}},
+      {LOCKSTEP_KEY(checkpoint, every_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "Time between saves. 0: not by time. The last step is saved in any case.",
+       .also = {"save_secs", "interval"}},
+      {LOCKSTEP_KEY(checkpoint, keep), .unit = "files", .range = between(1, 1e6),
+       .meaning = "How many of the newest checkpoints stay.", .also = {"max_to_keep", "keep_last"}},
+      {LOCKSTEP_KEY(checkpoint, keep_best), .meaning = "The one with the best validation accuracy stays as well."},
+      {LOCKSTEP_KEY(checkpoint, on_error), .allowed = {"warn", "fail"},
+       .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
+      {LOCKSTEP_KEY(checkpoint, overwrite),
+       .meaning = "Lets resume = \"never\" start in a folder that holds checkpoints."},
+      {LOCKSTEP_KEY(checkpoint, resume), .allowed = {"auto", "never", "must", "latest"}, .path = PathRole::input,
+       .meaning = "auto: from the newest checkpoint where there is one; never: a fresh run in a fresh folder; must or "
+                  "latest: only from a checkpoint; or the path of one."},
+      {LOCKSTEP_KEY(checkpoint, init_from), .path = PathRole::input,
+       .meaning = "Weights to start with: a checkpoint, or any HDF5 file whose data sets bear the parameters' names.",
+       .also = {"pretrained", "weights", "pretrained_weights"}},
+
+      {LOCKSTEP_KEY(eval, every_epochs), .unit = "epochs", .range = at_least(0),
+       .meaning = "Epochs between evaluations. 0: not by epochs. The end is evaluated in any case."},
+      {LOCKSTEP_KEY(eval, every_steps), .unit = "steps", .range = at_least(0),
+       .meaning = "Steps between evaluations; above 0 it takes the place of every_epochs.", .also = {"eval_steps"}},
+      {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
+       .meaning = "Samples a rank and pass. 0: as in training."},
+
+      {LOCKSTEP_KEY(device, kind), .allowed = {"auto", "cpu"}, .meaning = "Where to compute.",
+       .also = {"device", "type"}},
+      {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, 1024),
+       .meaning = "Compute threads a rank. 0: from the cores this rank may use.", .also = {"num_threads"}},
+      {LOCKSTEP_KEY(device, share), .allowed = {"false"}, .meaning = "Several ranks on one GPU."},
+      {LOCKSTEP_KEY(device, graph), .allowed = {"auto"},
+       .meaning = "Whether a GPU captures the step; the CPU never does."},
+
+      {LOCKSTEP_KEY(graph, rewrites),
+       .meaning =
+           "Whether the network is rewritten to a faster one that computes the same; the first thing to turn off "
+           "when numbers look odd."},
+
+      {LOCKSTEP_KEY(comm, transport), .allowed = {"auto", "mpi"},
+       .meaning = "What carries the gradients between ranks.", .also = {"backend"}},
+      {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "auto"},
+       .meaning = "How they are summed: in a ring, or as the MPI library sees fit."},
+      {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
+       .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
+       .also = {"bucket_cap_mb", "bucket_size"}},
+      {LOCKSTEP_KEY(comm, gradient_dtype), .allowed = {"float32"},
+       .meaning = "Number format of gradients on the wire."},
+
+      {LOCKSTEP_KEY(watchdog, warn_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "A step or phase that takes longer is reported, with the rank that is behind. 0: never."},
+      {LOCKSTEP_KEY(watchdog, abort_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "One that takes longer ends the run with exit code 6. 0: never.", .also = {"timeout"}},
+      {LOCKSTEP_KEY(watchdog, start_warn_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "warn_seconds for the start, until the data are scanned. 0: as warn_seconds."},
+      {LOCKSTEP_KEY(watchdog, start_abort_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "abort_seconds for the start. 0: as abort_seconds."},
+      {LOCKSTEP_KEY(watchdog, scan_warn_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "warn_seconds for the scan of the data. 0: as warn_seconds."},
+      {LOCKSTEP_KEY(watchdog, scan_abort_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "abort_seconds for the scan of the data. 0: as abort_seconds."},
+      {LOCKSTEP_KEY(watchdog, evaluate_warn_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "warn_seconds for an evaluation. 0: as warn_seconds."},
+      {LOCKSTEP_KEY(watchdog, evaluate_abort_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "abort_seconds for an evaluation. 0: as abort_seconds."},
+      {LOCKSTEP_KEY(watchdog, save_warn_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "warn_seconds for a save. 0: as warn_seconds."},
+      {LOCKSTEP_KEY(watchdog, save_abort_seconds), .unit = "seconds", .range = at_least(0),
+       .meaning = "abort_seconds for a save. 0: as abort_seconds."},
+
+      {LOCKSTEP_KEY(log, every_steps), .unit = "steps", .range = at_least(1), .meaning = "Steps between log lines.",
+       .also = {"display_every", "log_interval", "print_freq"}},
+      {LOCKSTEP_KEY(log, jsonl),
+       .meaning = "File of machine-readable log lines, in the checkpoint folder. Empty: none."},
+      {LOCKSTEP_KEY(log, tensorboard), .meaning = "Whether TensorBoard event files are written."},
+      {LOCKSTEP_KEY(log, progress), .allowed = {"auto", "lines"},
+       .meaning = "auto: a bar when mpirun's own output is a terminal, plain lines elsewhere. lines: always lines."},
+      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 1e6),
+       .meaning = "A Chrome trace of so many steps. 0: none."},
+  };
+}
+#undef LOCKSTEP_KEY
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  static const std::vector<ConfigKey> keys = make_keys();
+  return keys;
+}
+
+std::vector<std::string_view> config_sections() {
+  std::vector<std::string_view> sections;
+  for (const ConfigKey& key : config_keys()) {
+    if (sections.empty() || sections.back() != key.section) sections.push_back(key.section);
+  }
+  return sections;
+}
+
+const ConfigKey* find_config_key(std::string_view section, std::string_view name) {
+  for (const ConfigKey& key : config_keys()) {
+    if (key.section == section && key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+const ConfigKey* find_config_key(std::string_view full_name) {
+  const size_t dot = full_name.find('.');
+  if (dot == std::string_view::npos) return nullptr;
+  return find_config_key(full_name.substr(0, dot), full_name.substr(dot + 1));
+}
+
+}  // namespace lockstep

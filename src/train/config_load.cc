@@ -1,0 +1,123 @@
+#include "lockstep/train/config_load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "train/config_file.h"
+#include "train/config_keys.h"
+#include "train/config_suggest.h"
+#include "train/config_value.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kEnvironmentPrefix = "LOCKSTEP_";
+
+void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
+  const std::string folder = std::filesystem::path(sources.file_path).parent_path().string();
+  for (ConfigFileEntry& entry : parse_config_file(sources.file_text, sources.file_path)) {
+    const ConfigKey& key = *entry.key;
+    const std::string where = fmt::format("{}:{}", sources.file_path, entry.line);
+    const std::string& base = key.path == PathRole::output ? sources.working_folder : folder;
+    key.member.set(loaded.config, resolve_config_paths(key, std::move(entry.value), base, where));
+    loaded.origin.insert_or_assign(key.full_name(), where);
+  }
+}
+
+// One value from the environment or the command line.
+void apply_text(const ConfigKey& key, const std::string& text, const std::string& origin, const ConfigSources& sources,
+                LoadedConfig& loaded) {
+  ConfigValue value = parse_config_value(key, text, origin);
+  check_config_value(key, value, origin);
+  key.member.set(loaded.config, resolve_config_paths(key, std::move(value), sources.working_folder, origin));
+  loaded.origin.insert_or_assign(key.full_name(), origin);
+}
+
+// Other programs may use the prefix too, so only a variable that names one of our sections, or comes close to one of
+// our keys, is taken for a mistake.
+void reject_misspelt_variable(const std::string& name) {
+  std::vector<std::string> variables;
+  for (const ConfigKey& key : config_keys()) variables.push_back(key.environment_variable());
+  std::string nearest = nearest_word(name, variables);
+  bool ours = !nearest.empty();
+  for (const ConfigKey& key : config_keys()) {
+    const std::string variable = key.environment_variable();
+    const std::string_view section_prefix =
+        std::string_view(variable).substr(0, kEnvironmentPrefix.size() + key.section.size() + 1);
+    if (!name.starts_with(section_prefix)) continue;
+    ours = true;
+    const std::vector<std::string> keys = suggest_keys(key.section, name.substr(section_prefix.size()));
+    if (nearest.empty() && !keys.empty()) nearest = find_config_key(keys.front())->environment_variable();
+    break;
+  }
+  if (!ours) return;
+  fail(ExitCode::config, "environment variable {}: no such key{}", quote_for_message(name),
+       did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
+}
+
+void apply_environment(const ConfigSources& sources, LoadedConfig& loaded) {
+  for (const auto& [name, value] : sources.environment) {
+    if (!name.starts_with(kEnvironmentPrefix)) continue;
+    const auto key = std::ranges::find(config_keys(), name, &ConfigKey::environment_variable);
+    if (key == config_keys().end()) {
+      reject_misspelt_variable(name);
+    } else {
+      apply_text(*key, value, fmt::format("environment {}", name), sources, loaded);
+    }
+  }
+}
+
+void apply_overrides(const ConfigSources& sources, LoadedConfig& loaded) {
+  for (const auto& [name, value] : sources.overrides) {
+    const ConfigKey* key = find_config_key(name);
+    if (!key) {
+      const size_t dot = std::min(name.find('.'), name.size());
+      const std::string bare_name = dot < name.size() ? name.substr(dot + 1) : name;
+      const std::string section = dot < name.size() ? name.substr(0, dot) : std::string();
+      fail(ExitCode::config, "command line: unknown key {}{}", quote_for_message(name),
+           did_you_mean(suggest_keys(section, bare_name)));
+    }
+    apply_text(*key, value, "command line", sources, loaded);
+  }
+}
+
+// batch_size and global_batch say the same thing in two ways; where both are given, one of them would be ignored.
+void reject_two_batch_sizes(const LoadedConfig& loaded) {
+  const std::string& per_rank = loaded.origin.at("train.batch_size");
+  if (loaded.config.train.global_batch == 0 || per_rank == "default") return;
+  fail(ExitCode::config,
+       "train.batch_size ({}) and train.global_batch ({}) are both given; leave one out, or set train.global_batch = 0",
+       per_rank, loaded.origin.at("train.global_batch"));
+}
+
+}  // namespace
+
+LoadedConfig load_config(const ConfigSources& sources) {
+  LoadedConfig loaded;
+  for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), "default");
+  if (!sources.file_path.empty()) apply_file(sources, loaded);
+  apply_environment(sources, loaded);
+  apply_overrides(sources, loaded);
+
+  Config& config = loaded.config;
+  if (config.checkpoint.directory.empty()) {
+    const std::filesystem::path runs = std::filesystem::path(sources.working_folder) / "runs";
+    config.checkpoint.directory = (runs / config.model.name).lexically_normal().string();
+  }
+  reject_two_batch_sizes(loaded);
+  validate(config);
+  return loaded;
+}
+
+Config config_from_toml(std::string_view text, const std::string& where) {
+  Config config;
+  for (ConfigFileEntry& entry : parse_config_file(text, where)) {
+    entry.key->member.set(config, std::move(entry.value));
+  }
+  return config;
+}
+
+}  // namespace lockstep

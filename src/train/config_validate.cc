@@ -1,0 +1,87 @@
+#include "lockstep/base/error.h"
+#include "lockstep/train/config_load.h"
+
+namespace lockstep {
+namespace {
+
+void validate_model(const Config& config) {
+  const Config::Model& model = config.model;
+  if (model.name != "inception_v3") return;
+  constexpr int64_t kSmallestImage = 75;    // below it the last grids vanish
+  constexpr int64_t kAuxiliaryImage = 299;  // below it the head's 5x5 convolution has no 5x5 input
+  if (model.image_size < kSmallestImage) {
+    fail(ExitCode::config, "model.image_size = {}: inception_v3 needs at least {} pixels", model.image_size,
+         kSmallestImage);
+  }
+  if (model.aux_weight > 0 && model.image_size < kAuxiliaryImage) {
+    fail(ExitCode::config,
+         "model.aux_weight = {} with model.image_size = {}: the auxiliary head needs at least {} pixels; set "
+         "model.aux_weight = 0 or enlarge the image",
+         model.aux_weight, model.image_size, kAuxiliaryImage);
+  }
+}
+
+void validate_data(const Config& config) {
+  if (config.data.format != "synthetic" && config.data.train.empty()) {
+    fail(ExitCode::config,
+         "data.train is empty: name the training data in the file, by --data.train PATH, or set data.format = "
+         "\"synthetic\"");
+  }
+  if (config.checkpoint.keep_best && config.data.validation.empty()) {
+    fail(ExitCode::config, "checkpoint.keep_best = true needs data.validation: the best is chosen by evaluation");
+  }
+}
+
+void validate_length(const Config& config) {
+  if (config.train.epochs == 0 && config.train.steps == 0) {
+    fail(ExitCode::config, "train.epochs and train.steps are both 0: set one of them to the length of training");
+  }
+}
+
+// `phase` is "" or the prefix of the phase's own keys.
+struct Deadlines {
+  const char* phase;
+  double warn_seconds, abort_seconds;
+};
+
+void validate_watchdog(const Config& config) {
+  const Config::Watchdog& w = config.watchdog;
+  const Deadlines all[] = {{"", w.warn_seconds, w.abort_seconds},
+                           {"start_", w.start_warn_seconds, w.start_abort_seconds},
+                           {"scan_", w.scan_warn_seconds, w.scan_abort_seconds},
+                           {"evaluate_", w.evaluate_warn_seconds, w.evaluate_abort_seconds},
+                           {"save_", w.save_warn_seconds, w.save_abort_seconds}};
+  for (const Deadlines& d : all) {
+    if (d.warn_seconds > 0 && d.abort_seconds > 0 && d.warn_seconds > d.abort_seconds) {
+      fail(ExitCode::config,
+           "watchdog.{0}warn_seconds = {1} is above watchdog.{0}abort_seconds = {2}: it would never warn", d.phase,
+           d.warn_seconds, d.abort_seconds);
+    }
+  }
+}
+
+}  // namespace
+
+void validate(const Config& config) {
+  validate_model(config);
+  validate_data(config);
+  validate_length(config);
+  validate_watchdog(config);
+}
+
+BatchSizes batch_sizes(const Config& config, int ranks) {
+  const int64_t shares = ranks * config.train.accumulate;
+  if (config.train.global_batch == 0) {
+    return {.per_rank = config.train.batch_size, .global = config.train.batch_size * shares};
+  }
+  if (config.train.global_batch % shares != 0) {
+    fail(ExitCode::config,
+         "train.global_batch = {} does not divide by {} ranks x train.accumulate = {}; the nearest that do are {} and "
+         "{}",
+         config.train.global_batch, ranks, config.train.accumulate, config.train.global_batch / shares * shares,
+         (config.train.global_batch / shares + 1) * shares);
+  }
+  return {.per_rank = config.train.global_batch / shares, .global = config.train.global_batch};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,188 @@
+#include "train/config_value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+template <class T>
+std::optional<T> whole_number(std::string_view text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || text.empty()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  const std::optional<double> value = whole_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  if (const std::optional<int64_t> value = whole_number<int64_t>(text)) return value;
+  const std::optional<double> number = parse_number(text);
+  int64_t integer = 0;
+  return number && exact_integer(*number, integer) ? std::optional(integer) : std::nullopt;
+}
+
+std::vector<std::string_view> split_at_commas(std::string_view text) {
+  std::vector<std::string_view> items;
+  for (size_t start = 0; !text.empty();) {
+    const size_t comma = text.find(',', start);
+    items.push_back(text.substr(start, comma - start));
+    if (comma == std::string_view::npos) break;
+    start = comma + 1;
+  }
+  return items;
+}
+
+[[noreturn]] void fail_type(const ConfigKey& key, std::string_view text, const std::string& where) {
+  fail(ExitCode::config, "{}: {} takes {}, not {}", where, key.full_name(), describe(key.member.type),
+       quote_for_message(text));
+}
+
+void check_number(const ConfigKey& key, double value, const std::string& where) {
+  if (!key.range.contains(value)) {
+    fail(ExitCode::config, "{}: {} must be {}, not {}", where, key.full_name(), key.range.text(), value);
+  }
+}
+
+void check_word(const ConfigKey& key, std::string_view word, const std::string& where) {
+  if (key.allowed.empty() || key.path != PathRole::none || key.allows(word)) return;
+  fail(ExitCode::config, "{}: {} = {} is not available in this version; available: {}", where, key.full_name(),
+       quote_for_message(word), fmt::join(key.allowed, ", "));
+}
+
+std::string resolve_path(const ConfigKey& key, const std::string& path, const std::string& folder,
+                         const std::string& where) {
+  if (path.empty() || key.allows(path)) return path;
+  if (path.front() == '~' || path.find('$') != std::string::npos) {
+    fail(ExitCode::config,
+         "{}: {} = {}: ~ and $VARIABLE are not expanded here; write the path out, or give it on the "
+         "command line, where the shell expands them",
+         where, key.full_name(), quote_for_message(path));
+  }
+  return (std::filesystem::path(folder) / path).lexically_normal().string();
+}
+
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\u{:04X}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string toml_number(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+}  // namespace
+
+bool exact_integer(double value, int64_t& integer) {
+  constexpr double kLargest = 9007199254740992.0;  // 2^53: above it neighbours merge
+  if (!(std::abs(value) <= kLargest) || std::trunc(value) != value) return false;
+  integer = static_cast<int64_t>(value);
+  return true;
+}
+
+std::string quote_for_message(std::string_view text) {
+  constexpr size_t kLongest = 60;
+  std::string out = "'";
+  for (const char c : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return out + (text.size() > kLongest ? "...'" : "'");
+}
+
+ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, const std::string& where) {
+  switch (key.member.type) {
+    case ConfigType::boolean:
+      if (text != "true" && text != "false") fail_type(key, text, where);
+      return text == "true";
+    case ConfigType::integer:
+      if (const std::optional<int64_t> value = parse_integer(text)) return *value;
+      fail_type(key, text, where);
+    case ConfigType::number:
+      if (const std::optional<double> value = parse_number(text)) return *value;
+      fail_type(key, text, where);
+    case ConfigType::text:
+      return std::string(text);
+    case ConfigType::text_list: {
+      std::vector<std::string> items;
+      for (const std::string_view item : split_at_commas(text)) {
+        if (item.empty()) fail_type(key, text, where);
+        items.emplace_back(item);
+      }
+      return items;
+    }
+    case ConfigType::integer_list: {
+      std::vector<int64_t> items;
+      for (const std::string_view item : split_at_commas(text)) {
+        const std::optional<int64_t> value = parse_integer(item);
+        if (!value) fail_type(key, text, where);
+        items.push_back(*value);
+      }
+      return items;
+    }
+  }
+  fail_type(key, text, where);
+}
+
+void check_config_value(const ConfigKey& key, const ConfigValue& value, const std::string& where) {
+  if (const bool* flag = std::get_if<bool>(&value)) {
+    check_word(key, *flag ? "true" : "false", where);
+  } else if (const int64_t* integer = std::get_if<int64_t>(&value)) {
+    check_number(key, static_cast<double>(*integer), where);
+  } else if (const double* number = std::get_if<double>(&value)) {
+    check_number(key, *number, where);
+  } else if (const std::string* text = std::get_if<std::string>(&value)) {
+    check_word(key, *text, where);
+  } else if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+    for (const int64_t item : *integers) check_number(key, static_cast<double>(item), where);
+  }
+}
+
+ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& folder,
+                                 const std::string& where) {
+  if (key.path == PathRole::none) return value;
+  if (std::string* path = std::get_if<std::string>(&value)) *path = resolve_path(key, *path, folder, where);
+  if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
+    for (std::string& path : *paths) path = resolve_path(key, path, folder, where);
+  }
+  return value;
+}
+
+std::string config_value_toml(const ConfigValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) return fmt::format("{}", *integer);
+  if (const double* number = std::get_if<double>(&value)) return toml_number(*number);
+  if (const std::string* text = std::get_if<std::string>(&value)) return toml_string(*text);
+  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+    return fmt::format("[{}]", fmt::join(*integers, ", "));
+  }
+  std::vector<std::string> items;
+  for (const std::string& item : std::get<std::vector<std::string>>(value)) items.push_back(toml_string(item));
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+}  // namespace lockstep
