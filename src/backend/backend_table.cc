@@ -1,6 +1,7 @@
 // The backends there are. A new one is a class, a maker and a row here.
 #include <array>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/reference/reference_backend.h"
 #include "lockstep/base/error.h"
 
@@ -14,6 +15,7 @@ struct Row {
 
 // Fastest first: `auto` takes the first that works here.
 constexpr Row kBackends[] = {
+    {"cpu", make_cpu_backend},
     {"reference", make_reference_backend},
 };
 

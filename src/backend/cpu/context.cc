@@ -1,0 +1,65 @@
+#include "backend/cpu/context.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cpu {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+memory::dims dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+Tag row_major(int rank) {
+  constexpr Tag kTags[] = {Tag::a, Tag::ab, Tag::abc, Tag::abcd};
+  require(rank >= 1 && rank <= 4, "no tensor of {} dimensions reaches oneDNN", rank);
+  return kTags[rank - 1];
+}
+
+Tag blocked_tag(int32_t block) {
+  require(block == 8 || block == 16, "blocks of {} channels", block);
+  return block == 8 ? Tag::aBcd8b : Tag::aBcd16b;
+}
+
+}  // namespace
+
+Format OpaqueFormats::format_of(const MemoryDesc& desc) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(descs_, desc);
+  const auto id = static_cast<int32_t>(found - descs_.begin());
+  if (found == descs_.end()) descs_.push_back(desc);
+  return Format::opaque(id);
+}
+
+MemoryDesc OpaqueFormats::desc_of(Format format) const {
+  const std::lock_guard lock(mutex_);
+  require(format.id >= 0 && static_cast<size_t>(format.id) < descs_.size(), "unknown format {}", format.to_string());
+  return descs_[static_cast<size_t>(format.id)];
+}
+
+MemoryDesc Context::memory_desc(const TensorDesc& desc) const {
+  require(desc.dtype == DType::f32, "{} is no tensor for oneDNN", desc.to_string());
+  const auto described = [&](Tag tag) { return MemoryDesc(dims(desc.shape), memory::data_type::f32, tag); };
+  switch (desc.format.kind) {
+    case Format::Kind::plain:
+      return described(row_major(desc.shape.rank()));
+    case Format::Kind::channels_last:
+      return described(Tag::acdb);
+    case Format::Kind::blocked:
+      return described(blocked_tag(desc.format.id));
+    case Format::Kind::opaque:
+      return opaque.desc_of(desc.format);
+  }
+  fail(ExitCode::internal, "unknown format {}", desc.format.to_string());
+}
+
+MemoryDesc Context::any_desc(const Shape& shape) const { return {dims(shape), memory::data_type::f32, Tag::any}; }
+
+Format Context::format_of(const MemoryDesc& desc, const Shape& shape) const {
+  const bool is_plain = desc == memory_desc({shape, DType::f32, Format::plain()});
+  return is_plain ? Format::plain() : opaque.format_of(desc);
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,63 @@
+// What all kernels of the CPU backend share: the library's engine and stream, the threads, and the translation between
+// the project's formats and the library's layouts.
+#pragma once
+
+#include <omp.h>
+
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/dnnl_adapter.h"
+#include "lockstep/backend/backend.h"
+
+namespace lockstep::cpu {
+
+using Descs = std::span<const TensorDesc>;
+
+// The layouts behind Format::opaque(id), numbered by equality. Any thread may use it.
+class OpaqueFormats {
+ public:
+  Format format_of(const MemoryDesc& desc);
+  MemoryDesc desc_of(Format format) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<MemoryDesc> descs_;  // place = id
+};
+
+// Owned by the backend, which outlives its kernels.
+struct Context {
+  explicit Context(int thread_count) : threads(thread_count) {}
+
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  int threads;
+  Format blocked = Format::blocked(channel_block());  // what the library's kernels like best
+  mutable OpaqueFormats opaque;
+
+  MemoryDesc memory_desc(const TensorDesc& desc) const;
+  // The tensor in format `any`: the library chooses.
+  MemoryDesc any_desc(const Shape& shape) const;
+  // The format of a layout that the library chose for a tensor of this shape: plain where it is that.
+  Format format_of(const MemoryDesc& desc, const Shape& shape) const;
+};
+
+// Makes OpenMP, and so the library, use exactly `threads` threads while it lives, in the thread that made it: the
+// library divides work by this number both when it describes and when it runs a primitive.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {
+    if (threads != before_) omp_set_num_threads(threads);
+  }
+  ~ThreadScope() {
+    if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,125 @@
+// Convolution and its two gradients, by oneDNN: activations in blocks of channels, weights as the library likes them.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/primitive_kernel.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cpu {
+namespace {
+
+// The tensors of a convolution, whichever of them the operation computes, and where it has them.
+struct Roles {
+  TensorDesc src, weights, dst;
+  bool bias;
+  Window window;
+};
+
+Roles roles(const Conv2d& op, Descs in, Descs out) { return {in[0], in[1], out[0], op.bias, op.window}; }
+Roles roles(const Conv2dGradInput& op, Descs in, Descs out) { return {out[0], in[1], in[0], false, op.window}; }
+Roles roles(const Conv2dGradWeights& op, Descs in, Descs out) { return {in[0], out[0], in[1], op.bias, op.window}; }
+
+FormatChoice choice(const Conv2d& op, Format src, Format weights, Format dst) {
+  FormatChoice formats{{src, weights}, {dst}};
+  if (op.bias) formats.inputs.push_back(Format::plain());
+  return formats;
+}
+FormatChoice choice(const Conv2dGradInput&, Format src, Format weights, Format dst) { return {{dst, weights}, {src}}; }
+FormatChoice choice(const Conv2dGradWeights& op, Format src, Format weights, Format dst) {
+  FormatChoice formats{{src, dst}, {weights}};
+  if (op.bias) formats.outputs.push_back(Format::plain());
+  return formats;
+}
+
+auto describe(const Conv2d&, const dnnl::engine& engine, const ConvolutionDescs& d) {
+  return describe_convolution(engine, d);
+}
+auto describe(const Conv2dGradInput&, const dnnl::engine& engine, const ConvolutionDescs& d) {
+  return describe_convolution_backward_data(engine, d);
+}
+auto describe(const Conv2dGradWeights&, const dnnl::engine& engine, const ConvolutionDescs& d) {
+  return describe_convolution_backward_weights(engine, d);
+}
+
+MemoryDesc weights_desc(const dnnl::convolution_forward::primitive_desc& d) { return d.weights_desc(); }
+MemoryDesc weights_desc(const dnnl::convolution_backward_data::primitive_desc& d) { return d.weights_desc(); }
+MemoryDesc weights_desc(const dnnl::convolution_backward_weights::primitive_desc& d) { return d.diff_weights_desc(); }
+
+ConvolutionDescs memory_descs(const Context& context, const Roles& r, const MemoryDesc& weights) {
+  MemoryDesc bias;
+  if (r.bias) bias = context.memory_desc({{r.dst.shape.c()}, DType::f32, Format::plain()});
+  return {context.memory_desc(r.src), weights, bias, context.memory_desc(r.dst), r.window};
+}
+
+// The formats of source and destination to try, best first. Images of a few channels are cheaper to read as they
+// come than padded to a block.
+std::vector<std::pair<Format, Format>> candidates(const Context& context, const TensorDesc& src) {
+  const Format plain = Format::plain(), blocked = context.blocked;
+  const std::pair image{plain, blocked}, usual{blocked, blocked}, last{plain, plain};
+  if (src.format == plain && src.shape.c() < 4) return {image, usual, last};
+  return {usual, image, last};
+}
+
+template <class ConvOp>
+FormatChoice choose(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
+  Roles r = roles(op, inputs, outputs);
+  const MemoryDesc any_weights = context.any_desc(r.weights.shape);
+  FormatChoice fallback;
+  for (const auto& [src, dst] : candidates(context, r.src)) {
+    r.src.format = src;
+    r.dst.format = dst;
+    const auto description = describe(op, context.engine, memory_descs(context, r, any_weights));
+    if (!description) continue;
+    const Format weights = context.format_of(weights_desc(description), r.weights.shape);
+    FormatChoice formats = choice(op, src, weights, dst);
+    if (!is_reference(description)) return formats;
+    if (fallback.inputs.empty()) fallback = std::move(formats);
+  }
+  require(!fallback.inputs.empty(), "oneDNN has no {} for {}", op_name(op), r.src.to_string());
+  return fallback;
+}
+
+template <class ConvOp>
+auto describe_compiled(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
+  const Roles r = roles(op, inputs, outputs);
+  auto description = describe(op, context.engine, memory_descs(context, r, context.memory_desc(r.weights)));
+  require(static_cast<bool>(description), "oneDNN has no {} for {}, {} -> {}", op_name(op), r.src.to_string(),
+          r.weights.to_string(), r.dst.to_string());
+  return description;
+}
+
+}  // namespace
+
+FormatChoice choose_formats(const Context& context, const Conv2d& op, Descs inputs, Descs outputs) {
+  return choose(context, op, inputs, outputs);
+}
+FormatChoice choose_formats(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs) {
+  return choose(context, op, inputs, outputs);
+}
+FormatChoice choose_formats(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs) {
+  return choose(context, op, inputs, outputs);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs) {
+  const auto d = describe_compiled(context, op, inputs, outputs);
+  PrimitiveArguments arguments{.inputs = {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_WEIGHTS, d.weights_desc()}},
+                               .outputs = {{DNNL_ARG_DST, d.dst_desc()}}};
+  if (op.bias) arguments.inputs.push_back({DNNL_ARG_BIAS, d.bias_desc()});
+  return make_primitive_kernel<dnnl::convolution_forward>(context, d, arguments);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs) {
+  const auto d = describe_compiled(context, op, inputs, outputs);
+  return make_primitive_kernel<dnnl::convolution_backward_data>(
+      context, d,
+      {.inputs = {{DNNL_ARG_DIFF_DST, d.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, d.weights_desc()}},
+       .outputs = {{DNNL_ARG_DIFF_SRC, d.diff_src_desc()}}});
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs) {
+  const auto d = describe_compiled(context, op, inputs, outputs);
+  PrimitiveArguments arguments{.inputs = {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}},
+                               .outputs = {{DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()}}};
+  if (op.bias) arguments.outputs.push_back({DNNL_ARG_DIFF_BIAS, d.diff_bias_desc()});
+  return make_primitive_kernel<dnnl::convolution_backward_weights>(context, d, arguments);
+}
+
+}  // namespace lockstep::cpu

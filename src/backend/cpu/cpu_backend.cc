@@ -1,0 +1,105 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include "backend/cpu/kernels.h"
+#include "backend/host.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace cpu {
+
+FormatChoice all_plain(Descs inputs, Descs outputs) {
+  return {std::vector<Format>(inputs.size()), std::vector<Format>(outputs.size())};
+}
+
+FormatChoice leading_in(Format format, size_t leading, Descs inputs, Descs outputs) {
+  FormatChoice formats = all_plain(inputs, outputs);
+  std::fill_n(formats.inputs.begin(), leading, format);
+  formats.outputs[0] = format;
+  return formats;
+}
+
+namespace {
+
+// Operations that run on the tensors as they lie: these `leading` inputs and the first output are alike.
+FormatChoice as_it_lies(size_t leading, Descs inputs, Descs outputs) {
+  return leading_in(inputs[0].format, leading, inputs, outputs);
+}
+
+FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Descs outputs) {
+  const auto plain = [&] { return all_plain(inputs, outputs); };
+  const auto like_first = [&](size_t leading) { return as_it_lies(leading, inputs, outputs); };
+  return std::visit(
+      Overload{[&](const Linear&) { return plain(); }, [&](const LinearGradInput&) { return plain(); },
+               [&](const LinearGradWeights&) { return plain(); }, [&](const SoftmaxCrossEntropy&) { return plain(); },
+               [&](const SoftmaxCrossEntropyGrad&) { return plain(); }, [&](const BatchMoments&) { return plain(); },
+               [&](const Reshape&) { return plain(); },
+               [&](const Reorder&) {
+                 return FormatChoice{{inputs[0].format}, {outputs[0].format}};
+               },
+               [&](const BatchNorm&) { return like_first(1); }, [&](const BatchNormGrad&) { return like_first(2); },
+               [&](const BatchNormInference&) { return like_first(1); }, [&](const Relu&) { return like_first(1); },
+               [&](const ReluGrad&) { return like_first(2); }, [&](const Add&) { return like_first(inputs.size()); },
+               [&](const Dropout&) { return like_first(1); }, [&](const LocalResponseNorm&) { return like_first(1); },
+               [&](const LocalResponseNormGrad&) { return like_first(2); },
+               [&](const auto& o) { return choose_formats(context, o, inputs, outputs); }},
+      op);
+}
+
+class CpuBackend final : public HostBackend {
+ public:
+  explicit CpuBackend(const BackendOptions& options) : context_(options.threads) {
+    require(options.threads > 0, "{} compute threads", options.threads);
+  }
+
+  std::string_view name() const override { return "cpu"; }
+
+  FormatChoice choose_formats(const Op& op, Descs inputs, Descs outputs) const override {
+    expect_f32(inputs);
+    const ThreadScope scope(context_.threads);
+    return formats_of(context_, op, inputs, outputs);
+  }
+
+  size_t saved_bytes(const Op& op, Descs inputs) const override {
+    const ThreadScope scope(context_.threads);
+    return std::visit(Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
+                               [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
+                               [](const auto&) { return size_t{0}; }},
+                      op);
+  }
+
+  size_t storage_bytes(const TensorDesc& desc) const override {
+    if (desc.format.kind == Format::Kind::opaque) return context_.memory_desc(desc).get_size();
+    return packed_bytes(desc);
+  }
+
+  std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
+    expect_f32(inputs);
+    const ThreadScope scope(context_.threads);
+    return std::visit([&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }, op);
+  }
+
+  std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
+    expect_f32(op.dtype);
+    return cpu::compile(context_, op);
+  }
+
+ private:
+  static void expect_f32(DType dtype) {
+    if (dtype != DType::f32) {
+      fail(ExitCode::config, "the cpu backend computes in f32, not in {}; use the reference backend",
+           dtype_name(dtype));
+    }
+  }
+  static void expect_f32(Descs inputs) { expect_f32(inputs[0].dtype); }
+
+  Context context_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<cpu::CpuBackend>(options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+#include "backend/cpu/dnnl_adapter.h"
+
+#include <string_view>
+
+namespace lockstep::cpu {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::engine;
+using dnnl::normalization_flags;
+using dnnl::prop_kind;
+using Dims = dnnl::memory::dims;
+
+Dims strides(const Window& w) { return {w.stride_h, w.stride_w}; }
+Dims kernel(const Window& w) { return {w.kernel_h, w.kernel_w}; }
+const Dims kNoDilation{0, 0};
+Dims padding(const Window& w) { return {w.pad_h, w.pad_w}; }
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+normalization_flags flags(const BatchNormDescs& d) {
+  const auto affine = normalization_flags::use_scale | normalization_flags::use_shift;
+  return d.relu ? affine | normalization_flags::fuse_norm_relu : affine;
+}
+
+// Builds the description of primitive P from the arguments that both versions share: 2.x takes them as an operation
+// descriptor, 3.x directly. `tail` holds the forward description that gradients want as a hint, if any.
+template <class P, class... Tail>
+struct Describe {
+  template <class... Args>
+  static typename P::primitive_desc from(const engine& on, const Tail&... tail, const Args&... args) {
+    constexpr bool kAllowEmpty = true;
+#if DNNL_VERSION_MAJOR >= 3
+    return {on, args..., tail..., attributes(), kAllowEmpty};
+#else
+    return {typename P::desc(args...), attributes(), on, tail..., kAllowEmpty};
+#endif
+  }
+};
+
+// 2.x wants the layout of all data tensors once, 3.x a tensor at a time.
+dnnl::batch_normalization_forward::primitive_desc batch_norm(const engine& on, prop_kind kind, const BatchNormDescs& d,
+                                                             normalization_flags with) {
+  const auto epsilon = static_cast<float>(d.epsilon);
+#if DNNL_VERSION_MAJOR >= 3
+  return Describe<dnnl::batch_normalization_forward>::from(on, kind, d.data, d.data, epsilon, with);
+#else
+  return Describe<dnnl::batch_normalization_forward>::from(on, kind, d.data, epsilon, with);
+#endif
+}
+
+}  // namespace
+
+dnnl::convolution_forward::primitive_desc describe_convolution(const engine& on, const ConvolutionDescs& d) {
+  return Describe<dnnl::convolution_forward>::from(on, prop_kind::forward_training, algorithm::convolution_direct,
+                                                   d.src, d.weights, d.bias, d.dst, strides(d.window),
+                                                   padding(d.window), padding(d.window));
+}
+
+dnnl::convolution_backward_data::primitive_desc describe_convolution_backward_data(const engine& on,
+                                                                                   const ConvolutionDescs& d) {
+  const auto forward = describe_convolution(on, d);
+  if (!forward) return {};
+  using Hint = dnnl::convolution_forward::primitive_desc;
+  return Describe<dnnl::convolution_backward_data, Hint>::from(on, forward, algorithm::convolution_direct, d.src,
+                                                               d.weights, d.dst, strides(d.window), padding(d.window),
+                                                               padding(d.window));
+}
+
+dnnl::convolution_backward_weights::primitive_desc describe_convolution_backward_weights(const engine& on,
+                                                                                         const ConvolutionDescs& d) {
+  const auto forward = describe_convolution(on, d);
+  if (!forward) return {};
+  using Hint = dnnl::convolution_forward::primitive_desc;
+  return Describe<dnnl::convolution_backward_weights, Hint>::from(on, forward, algorithm::convolution_direct, d.src,
+                                                                  d.weights, d.bias, d.dst, strides(d.window),
+                                                                  padding(d.window), padding(d.window));
+}
+
+dnnl::inner_product_forward::primitive_desc describe_inner_product(const engine& on, const InnerProductDescs& d) {
+  return Describe<dnnl::inner_product_forward>::from(on, prop_kind::forward_training, d.src, d.weights, d.bias, d.dst);
+}
+
+dnnl::inner_product_backward_data::primitive_desc describe_inner_product_backward_data(const engine& on,
+                                                                                       const InnerProductDescs& d) {
+  const auto forward = describe_inner_product(on, d);
+  if (!forward) return {};
+  using Hint = dnnl::inner_product_forward::primitive_desc;
+  return Describe<dnnl::inner_product_backward_data, Hint>::from(on, forward, d.src, d.weights, d.dst);
+}
+
+dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_backward_weights(
+    const engine& on, const InnerProductDescs& d) {
+  const auto forward = describe_inner_product(on, d);
+  if (!forward) return {};
+  using Hint = dnnl::inner_product_forward::primitive_desc;
+  return Describe<dnnl::inner_product_backward_weights, Hint>::from(on, forward, d.src, d.weights, d.bias, d.dst);
+}
+
+dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(const engine& on, const BatchNormDescs& d) {
+  return batch_norm(on, prop_kind::forward_training, d, flags(d));
+}
+
+dnnl::batch_normalization_forward::primitive_desc describe_batch_norm_inference(const engine& on,
+                                                                                const BatchNormDescs& d) {
+  return batch_norm(on, prop_kind::forward_inference, d, flags(d) | normalization_flags::use_global_stats);
+}
+
+dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(const engine& on,
+                                                                                const BatchNormDescs& d) {
+  const auto forward = describe_batch_norm(on, d);
+  if (!forward) return {};
+  using Hint = dnnl::batch_normalization_forward::primitive_desc;
+  using Backward = Describe<dnnl::batch_normalization_backward, Hint>;
+  const auto epsilon = static_cast<float>(d.epsilon);
+#if DNNL_VERSION_MAJOR >= 3
+  return Backward::from(on, forward, prop_kind::backward, d.data, d.data, d.data, epsilon, flags(d));
+#else
+  return Backward::from(on, forward, prop_kind::backward, d.data, d.data, epsilon, flags(d));
+#endif
+}
+
+PoolingForward::primitive_desc describe_pooling(const engine& on, const PoolingDescs& d) {
+  return Describe<PoolingForward>::from(on, prop_kind::forward_training, d.algorithm, d.src, d.dst, strides(d.window),
+                                        kernel(d.window), kNoDilation, padding(d.window), padding(d.window));
+}
+
+PoolingBackward::primitive_desc describe_pooling_backward(const engine& on, const PoolingDescs& d) {
+  const auto forward = describe_pooling(on, d);
+  if (!forward) return {};
+  using Hint = PoolingForward::primitive_desc;
+  return Describe<PoolingBackward, Hint>::from(on, forward, d.algorithm, d.src, d.dst, strides(d.window),
+                                               kernel(d.window), kNoDilation, padding(d.window), padding(d.window));
+}
+
+dnnl::reorder::primitive_desc describe_reorder(const engine& on, const MemoryDesc& from, const MemoryDesc& to) {
+  return {on, from, on, to, attributes(), true};
+}
+
+bool is_reference(const dnnl::primitive_desc_base& description) {
+  return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
+}
+
+int channel_block() {
+  // An instruction set's number is the set of what it includes.
+  constexpr auto kAvx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (isa & kAvx512) == kAvx512 ? 16 : 8;
+}
+
+}  // namespace lockstep::cpu

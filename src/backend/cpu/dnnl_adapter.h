@@ -1,0 +1,76 @@
+// The one place that knows which oneDNN is installed: 2.x (operation descriptors) or 3.x. Every function describes one
+// primitive with scratch memory given by the caller; where the library has no implementation for the tensors asked
+// for, the description is empty (converts to false).
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "lockstep/ops/ops.h"
+
+namespace lockstep::cpu {
+
+using MemoryDesc = dnnl::memory::desc;
+#if DNNL_VERSION_MAJOR >= 3
+using PoolingForward = dnnl::pooling_forward;
+using PoolingBackward = dnnl::pooling_backward;
+#else
+using PoolingForward = dnnl::pooling_v2_forward;
+using PoolingBackward = dnnl::pooling_v2_backward;
+#endif
+
+// The tensors of a convolution [N,I,H,W] -> [N,O,H',W'], or their gradients. `bias` is a zero descriptor where there
+// is none. A tensor in format `any` leaves its layout to the library.
+struct ConvolutionDescs {
+  MemoryDesc src, weights, bias, dst;
+  Window window;
+};
+dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engine& engine, const ConvolutionDescs& d);
+dnnl::convolution_backward_data::primitive_desc describe_convolution_backward_data(const dnnl::engine& engine,
+                                                                                   const ConvolutionDescs& d);
+dnnl::convolution_backward_weights::primitive_desc describe_convolution_backward_weights(const dnnl::engine& engine,
+                                                                                         const ConvolutionDescs& d);
+
+// y = x W^T + b in rows: src [N,I], weights [O,I], bias [O], dst [N,O].
+struct InnerProductDescs {
+  MemoryDesc src, weights, bias, dst;
+};
+dnnl::inner_product_forward::primitive_desc describe_inner_product(const dnnl::engine& engine,
+                                                                   const InnerProductDescs& d);
+dnnl::inner_product_backward_data::primitive_desc describe_inner_product_backward_data(const dnnl::engine& engine,
+                                                                                       const InnerProductDescs& d);
+dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_backward_weights(
+    const dnnl::engine& engine, const InnerProductDescs& d);
+
+// Batch norm with scale and shift, `relu` fused into it; the training forward writes mean, variance and (with relu)
+// the mask that the backward reads as its workspace.
+struct BatchNormDescs {
+  MemoryDesc data;  // of x, y and their gradients
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(const dnnl::engine& engine,
+                                                                      const BatchNormDescs& d);
+dnnl::batch_normalization_forward::primitive_desc describe_batch_norm_inference(const dnnl::engine& engine,
+                                                                                const BatchNormDescs& d);
+dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(const dnnl::engine& engine,
+                                                                                const BatchNormDescs& d);
+
+// Pooling; maximum pooling writes the chosen places to its workspace.
+struct PoolingDescs {
+  dnnl::algorithm algorithm = dnnl::algorithm::pooling_max;
+  MemoryDesc src, dst;
+  Window window;
+};
+PoolingForward::primitive_desc describe_pooling(const dnnl::engine& engine, const PoolingDescs& d);
+PoolingBackward::primitive_desc describe_pooling_backward(const dnnl::engine& engine, const PoolingDescs& d);
+
+dnnl::reorder::primitive_desc describe_reorder(const dnnl::engine& engine, const MemoryDesc& from,
+                                               const MemoryDesc& to);
+
+// Whether the library serves a primitive by its slow fallback.
+bool is_reference(const dnnl::primitive_desc_base& description);
+
+// Channels that the library's vector kernels keep together: 16 with AVX-512, 8 otherwise.
+int channel_block();
+
+}  // namespace lockstep::cpu

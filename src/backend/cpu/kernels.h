@@ -1,0 +1,73 @@
+// The operations of the CPU backend: for each, the formats it wants, the size of its saved output, and its kernel.
+// One file an operation and its gradients.
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/context.h"
+#include "lockstep/backend/update.h"
+
+namespace lockstep::cpu {
+
+// All tensors as they are: inputs in plain format, outputs too.
+FormatChoice all_plain(Descs inputs, Descs outputs);
+// `leading` tensors of the inputs, and output 0, in one format; the rest in plain format.
+FormatChoice leading_in(Format format, size_t leading, Descs inputs, Descs outputs);
+
+// conv2d.cc
+FormatChoice choose_formats(const Context& context, const Conv2d& op, Descs inputs, Descs outputs);
+FormatChoice choose_formats(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs);
+FormatChoice choose_formats(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs);
+
+// linear.cc
+std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights& op, Descs inputs, Descs outputs);
+
+// batch_norm.cc
+size_t saved_bytes(const Context& context, const BatchNorm& op, Descs inputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
+
+// pool2d.cc
+FormatChoice choose_formats(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
+FormatChoice choose_formats(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
+FormatChoice choose_formats(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);
+FormatChoice choose_formats(const Context& context, const AvgPoolGrad& op, Descs inputs, Descs outputs);
+size_t saved_bytes(const Context& context, const MaxPool& op, Descs inputs);
+std::unique_ptr<Kernel> compile(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const AvgPoolGrad& op, Descs inputs, Descs outputs);
+
+// placement.cc
+FormatChoice choose_formats(const Context& context, const Concat& op, Descs inputs, Descs outputs);
+FormatChoice choose_formats(const Context& context, const Slice& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Concat& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Reshape& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs);
+
+// pointwise.cc
+std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchMoments& op, Descs inputs, Descs outputs);
+
+// local_response_norm.cc
+std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNorm& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNormGrad& op, Descs inputs, Descs outputs);
+
+// loss.cc
+std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropy& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropyGrad& op, Descs inputs, Descs outputs);
+
+// update.cc
+std::unique_ptr<Kernel> compile(const Context& context, const UpdateOp& op);
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,101 @@
+// What our own kernels are made of: a range a thread, and loops compiled once per instruction set.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "lockstep/backend/backend.h"
+
+// A function whose loops the compiler vectorizes for each of these, the best being chosen when the program starts.
+// Sanitizers are not ready at that moment, so their builds have the baseline alone. OpenMP moves the body of a parallel
+// region out of such a function, hence the region goes around the call.
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define LOCKSTEP_VECTORIZED __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#else
+#define LOCKSTEP_VECTORIZED
+#endif
+
+namespace lockstep::cpu {
+
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Part `index` of `parts` of [0, count), in whole grains.
+inline Range part_of(int64_t count, int64_t grain, Range index_of_parts) {
+  const int64_t grains = (count + grain - 1) / grain;
+  const auto cut = [&](int64_t i) { return std::min(count, grains * i / index_of_parts.end * grain); };
+  return {cut(index_of_parts.begin), cut(index_of_parts.begin + 1)};
+}
+
+// Calls body(range, thread) with one contiguous range of [0, count) a thread, cut at multiples of `grain`. The ranges
+// depend on count, grain and the number of threads alone.
+template <class Body>
+void parallel_ranges(int threads, int64_t count, int64_t grain, const Body& body) {
+  if (threads == 1 || count <= grain) {
+    body(Range{0, count}, 0);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+    const Range range = part_of(count, grain, {thread, omp_get_num_threads()});
+    if (range.size() > 0) body(range, thread);
+  }
+}
+
+// A kernel from a callable that takes KernelArgs.
+template <class Body>
+class LoopKernel final : public Kernel {
+ public:
+  LoopKernel(Body body, size_t workspace_bytes) : body_(std::move(body)), workspace_bytes_(workspace_bytes) {}
+  void run(const KernelArgs& args) const override { body_(args); }
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::string implementation() const override { return "loops"; }
+
+ private:
+  Body body_;
+  size_t workspace_bytes_;
+};
+
+template <class Body>
+std::unique_ptr<Kernel> make_loop_kernel(Body body, size_t workspace_bytes = 0) {
+  return std::make_unique<LoopKernel<Body>>(std::move(body), workspace_bytes);
+}
+
+template <class T = float>
+const T* input(const KernelArgs& args, size_t i) {
+  return static_cast<const T*>(args.inputs[i]);
+}
+template <class T = float>
+T* output(const KernelArgs& args, size_t i) {
+  return static_cast<T*>(args.outputs[i]);
+}
+
+// Where the channels of a tensor lie: sample n, channel c, place p = h * W + w. A plain tensor is one of blocks of one
+// channel.
+struct ChannelLayout {
+  int64_t samples, channels, places;
+  int64_t block;   // channels side by side
+  int64_t blocks;  // of a sample, the last one padded
+
+  explicit ChannelLayout(const TensorDesc& desc)
+      : samples(desc.shape.n()),
+        channels(desc.shape.c()),
+        places(desc.shape.h() * desc.shape.w()),
+        block(desc.format.kind == Format::Kind::blocked ? desc.format.id : 1),
+        blocks((channels + block - 1) / block) {}
+
+  int64_t sample_elements() const { return blocks * block * places; }  // padding included
+  int64_t offset(int64_t n, int64_t c, int64_t p) const {
+    return n * sample_elements() + (c / block * places + p) * block + c % block;
+  }
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,99 @@
+// Softmax and cross-entropy with label smoothing, stable for any finite logits. A row a thread; the rows' losses are
+// added in order, so the result does not depend on the threads.
+#include <cmath>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/loops.h"
+
+namespace lockstep::cpu {
+namespace {
+
+constexpr int64_t kGrain = 4;  // rows
+
+struct RowResult {
+  double loss = 0;
+  int64_t place = -1;  // of the label among the logits; -1: the sample is left out
+};
+
+// How many classes come before `label` when classes are sorted by falling logit, ties by class number. A NaN comes
+// before everything, so that no sample of a diverged run counts as right.
+int64_t place_of(std::span<const float> logits, size_t label) {
+  int64_t place = 0;
+  for (size_t k = 0; k < logits.size(); ++k) {
+    if (k == label) continue;
+    place += k < label ? !(logits[k] < logits[label]) : !(logits[k] <= logits[label]);
+  }
+  return place;
+}
+
+// Writes the probabilities and returns the logarithm of their denominator.
+double softmax(std::span<const float> logits, float* probabilities) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (size_t k = 0; k < logits.size(); ++k) {
+    probabilities[k] = std::exp(logits[k] - largest);
+    sum += probabilities[k];
+  }
+  const auto scale = static_cast<float>(1 / sum);
+  for (size_t k = 0; k < logits.size(); ++k) probabilities[k] *= scale;
+  return largest + std::log(sum);
+}
+
+RowResult cross_entropy(std::span<const float> logits, double log_sum, size_t label, double smoothing) {
+  double total = 0;
+  for (const float logit : logits) total += logit;
+  const double mean = log_sum - total / static_cast<double>(logits.size());  // against every class in turn
+  return {(1 - smoothing) * (log_sum - logits[label]) + smoothing * mean, place_of(logits, label)};
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropy& op, Descs inputs, Descs) {
+  const int64_t batch = inputs[0].shape[0], classes = inputs[0].shape[1];
+  const auto body = [op, batch, classes, threads = context.threads](const KernelArgs& args) {
+    auto* rows = static_cast<RowResult*>(args.workspace);
+    parallel_ranges(threads, batch, kGrain, [&](Range range, int) {
+      for (int64_t n = range.begin; n < range.end; ++n) {
+        const std::span logits(input(args, 0) + n * classes, static_cast<size_t>(classes));
+        const double log_sum = softmax(logits, output(args, 0) + n * classes);
+        const float weight = input(args, 2)[n];
+        rows[n] = {};
+        if (weight == 0) continue;
+        rows[n] = cross_entropy(logits, log_sum, static_cast<size_t>(input<int32_t>(args, 1)[n]), op.label_smoothing);
+        rows[n].loss *= weight;
+      }
+    });
+    double loss = 0;
+    int32_t correct[2] = {0, 0};
+    for (int64_t n = 0; n < batch; ++n) {
+      loss += rows[n].loss;
+      correct[0] += rows[n].place == 0;
+      correct[1] += rows[n].place >= 0 && rows[n].place < 5;
+    }
+    output(args, 1)[0] = static_cast<float>(loss);
+    std::copy_n(correct, 2, output<int32_t>(args, 2));
+  };
+  return make_loop_kernel(body, static_cast<size_t>(batch) * sizeof(RowResult));
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropyGrad& op, Descs inputs, Descs) {
+  const int64_t batch = inputs[0].shape[0], classes = inputs[0].shape[1];
+  return make_loop_kernel([op, batch, classes, threads = context.threads](const KernelArgs& args) {
+    const auto everywhere = static_cast<float>(op.label_smoothing / static_cast<double>(classes));
+    const auto at_label = static_cast<float>(1 - op.label_smoothing);
+    parallel_ranges(threads, batch, kGrain, [&](Range range, int) {
+      for (int64_t n = range.begin; n < range.end; ++n) {
+        const float* probabilities = input(args, 0) + n * classes;
+        float* gradient = output(args, 0) + n * classes;
+        const auto scale = static_cast<float>(op.scale * input(args, 2)[n]);
+        const int32_t label = input<int32_t>(args, 1)[n];
+        for (int64_t k = 0; k < classes; ++k) {
+          const float target = everywhere + (k == label ? at_label : 0);
+          gradient[k] = scale == 0 ? 0 : scale * (probabilities[k] - target);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace lockstep::cpu

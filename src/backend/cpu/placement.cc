@@ -1,0 +1,96 @@
+// Operations that only move data. The channels of a sample lie in one piece, plain or in whole blocks, so Concat and
+// Slice are copies of pieces.
+#include <cstring>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/loops.h"
+#include "backend/cpu/primitive_kernel.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cpu {
+namespace {
+
+bool whole_blocks(const Context& context, int64_t channels) { return channels % context.blocked.id == 0; }
+
+size_t sample_bytes(const TensorDesc& desc) { return packed_bytes(desc) / static_cast<size_t>(desc.shape.n()); }
+
+// A run of bytes of every sample.
+struct Piece {
+  size_t bytes = 0;
+  size_t from = 0, from_stride = 0;  // in the source: of sample 0, and between samples
+  size_t to = 0, to_stride = 0;
+};
+
+void copy_piece(const Piece& piece, int64_t n, const void* from, void* to) {
+  const auto sample = static_cast<size_t>(n);
+  std::memcpy(static_cast<char*>(to) + piece.to + sample * piece.to_stride,
+              static_cast<const char*>(from) + piece.from + sample * piece.from_stride, piece.bytes);
+}
+
+}  // namespace
+
+FormatChoice choose_formats(const Context& context, const Concat&, Descs inputs, Descs outputs) {
+  const bool in_blocks =
+      std::ranges::all_of(inputs, [&](const TensorDesc& desc) { return whole_blocks(context, desc.shape.c()); });
+  return leading_in(in_blocks ? context.blocked : Format::plain(), inputs.size(), inputs, outputs);
+}
+
+FormatChoice choose_formats(const Context& context, const Slice& op, Descs inputs, Descs outputs) {
+  const bool in_blocks =
+      inputs[0].format == context.blocked && whole_blocks(context, op.begin) && whole_blocks(context, op.count);
+  return leading_in(in_blocks ? context.blocked : Format::plain(), 1, inputs, outputs);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Concat&, Descs inputs, Descs outputs) {
+  std::vector<Piece> members;
+  size_t to = 0;
+  for (const TensorDesc& desc : inputs) {
+    require(desc.format == outputs[0].format, "Concat of {} into {}", desc.to_string(), outputs[0].to_string());
+    const size_t bytes = sample_bytes(desc);
+    members.push_back({.bytes = bytes, .from_stride = bytes, .to = to, .to_stride = sample_bytes(outputs[0])});
+    to += bytes;
+  }
+  require(to == sample_bytes(outputs[0]), "Concat into {} of members that do not end at a block",
+          outputs[0].to_string());
+  return make_loop_kernel([members, samples = outputs[0].shape.n(), threads = context.threads](const KernelArgs& args) {
+    const auto count = static_cast<int64_t>(members.size());
+    parallel_ranges(threads, samples * count, 1, [&](Range range, int) {
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        const auto member = static_cast<size_t>(i % count);
+        copy_piece(members[member], i / count, args.inputs[member], args.outputs[0]);
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs inputs, Descs outputs) {
+  const ChannelLayout layout(inputs[0]);
+  require(inputs[0].format == outputs[0].format && op.begin % layout.block == 0 && op.count % layout.block == 0,
+          "Slice of {} into {}", inputs[0].to_string(), outputs[0].to_string());
+  const size_t bytes = sample_bytes(outputs[0]);
+  const Piece piece{.bytes = bytes,
+                    .from = static_cast<size_t>(layout.offset(0, op.begin, 0)) * sizeof(float),
+                    .from_stride = sample_bytes(inputs[0]),
+                    .to_stride = bytes};
+  return make_loop_kernel([piece, samples = layout.samples, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, samples, 1, [&](Range range, int) {
+      for (int64_t n = range.begin; n < range.end; ++n) copy_piece(piece, n, args.inputs[0], args.outputs[0]);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const Reshape&, Descs inputs, Descs) {
+  return make_loop_kernel([bytes = packed_bytes(inputs[0])](const KernelArgs& args) {
+    if (args.outputs[0] != args.inputs[0]) std::memcpy(args.outputs[0], args.inputs[0], bytes);
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Reorder&, Descs inputs, Descs outputs) {
+  const MemoryDesc from = context.memory_desc(inputs[0]), to = context.memory_desc(outputs[0]);
+  const auto d = describe_reorder(context.engine, from, to);
+  require(static_cast<bool>(d), "oneDNN has no Reorder from {} to {}", inputs[0].to_string(), outputs[0].to_string());
+  return make_primitive_kernel<dnnl::reorder>(context, d,
+                                              {.inputs = {{DNNL_ARG_FROM, from}}, .outputs = {{DNNL_ARG_TO, to}}});
+}
+
+}  // namespace lockstep::cpu

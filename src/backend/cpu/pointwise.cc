@@ -1,0 +1,118 @@
+// Operations that treat each element alone, by our own loops over the tensor as it lies: padding is zero and stays so.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/loops.h"
+#include "backend/host.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cpu {
+namespace {
+
+constexpr int64_t kGrain = 4096;  // elements; below it a second thread costs more than it brings
+
+int64_t stored_elements(const TensorDesc& desc) {
+  return static_cast<int64_t>(packed_bytes(desc) / dtype_bytes(desc.dtype));
+}
+
+void expect_one_format(const Op& op, Descs tensors) {
+  for (const TensorDesc& desc : tensors) {
+    require(desc.format == tensors[0].format && desc.format.kind != Format::Kind::opaque, "{} reads {} and {}",
+            op_name(op), tensors[0].to_string(), desc.to_string());
+  }
+}
+
+// A NaN passes, so that a diverged run is noticed.
+LOCKSTEP_VECTORIZED void relu(const float* x, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] <= 0 ? 0 : x[i];
+}
+
+LOCKSTEP_VECTORIZED void relu_grad(const float* y, const float* dy, float* dx, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) dx[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+LOCKSTEP_VECTORIZED void add(const float* a, const float* b, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+// Elements side by side whose counters lie `step` apart.
+void drop(const DropoutMask& mask, uint64_t counter, uint64_t step, std::span<const float> x, double factor, float* y) {
+  for (const float value : x) {
+    *y++ = mask.keeps(counter) ? static_cast<float>(value * factor) : 0;
+    counter += step;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> compile(const Context& context, const Relu&, Descs inputs, Descs) {
+  const int64_t count = stored_elements(inputs[0]);
+  return make_loop_kernel([count, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, count, kGrain, [&](Range range, int) {
+      relu(input(args, 0) + range.begin, output(args, 0) + range.begin, range.size());
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs) {
+  expect_one_format(op, inputs);
+  const int64_t count = stored_elements(inputs[0]);
+  return make_loop_kernel([count, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, count, kGrain, [&](Range range, int) {
+      const int64_t i = range.begin;
+      relu_grad(input(args, 0) + i, input(args, 1) + i, output(args, 0) + i, range.size());
+    });
+  });
+}
+
+// The output may be the memory of the first summand, so that one is read first. Piece by piece, so that the running
+// sum stays in the cache.
+std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs) {
+  expect_one_format(op, inputs);
+  const int64_t count = stored_elements(inputs[0]);
+  return make_loop_kernel([count, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, count, kGrain, [&](Range range, int) {
+      for (int64_t i = range.begin; i < range.end; i += kGrain) {
+        const int64_t piece = std::min(kGrain, range.end - i);
+        float* sum = output(args, 0) + i;
+        add(input(args, 0) + i, input(args, 1) + i, sum, piece);
+        for (size_t k = 2; k < args.inputs.size(); ++k) add(sum, input(args, k) + i, sum, piece);
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs) {
+  const ChannelLayout layout(inputs[0]);
+  return make_loop_kernel([op, layout, threads = context.threads](const KernelArgs& args) {
+    const DropoutMask mask(op, std::span<const int32_t, 4>(input<int32_t>(args, 1), 4));
+    const double factor = 1 / (1 - op.rate);
+    const auto places = static_cast<uint64_t>(layout.places);
+    parallel_ranges(threads, layout.samples * layout.blocks, 1, [&](Range range, int) {
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        const int64_t n = i / layout.blocks, c = i % layout.blocks * layout.block;
+        const auto lanes = static_cast<size_t>(std::min(layout.block, layout.channels - c));
+        const uint64_t first = mask.counter(n, layout.channels * layout.places) + static_cast<uint64_t>(c) * places;
+        for (uint64_t p = 0; p < places; ++p) {
+          const int64_t at = layout.offset(n, c, static_cast<int64_t>(p));
+          float* y = output(args, 0) + at;
+          drop(mask, first + p, places, {input(args, 0) + at, lanes}, factor, y);
+          std::fill(y + lanes, y + layout.block, 0.0F);
+        }
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs inputs, Descs) {
+  return make_loop_kernel([channels = inputs[0].shape.elements(), op](const KernelArgs& args) {
+    const auto samples = static_cast<float>(op.samples);
+    const float *mean = input(args, 0), *var = input(args, 1), *running_mean = input(args, 2);
+    float *first = output(args, 0), *second = output(args, 1);
+    for (int64_t c = 0; c < channels; ++c) {
+      const float d = mean[c] - running_mean[c];
+      first[c] = samples * d;
+      second[c] = samples * (var[c] + d * d);
+    }
+  });
+}
+
+}  // namespace lockstep::cpu
