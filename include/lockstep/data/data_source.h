@@ -1,0 +1,113 @@
+// Random access to the samples of a data set, before they are decoded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+// What becomes of a record that cannot be used: `fail` ends the run, `skip` counts it and goes on without it.
+enum class BadRecords : uint8_t { fail, skip };
+
+// One record is damaged or undecodable while the rest of the data set may be fine. Every other data error (a label
+// out of range, a file that cannot be read) is a plain Error, which `skip` does not cover.
+class BadRecord : public Error {
+ public:
+  explicit BadRecord(const std::string& message, std::source_location at = std::source_location::current())
+      : Error(ExitCode::data, message, at) {}
+};
+
+// One sample as it is stored. Move-only because `bytes` looks into `buffer`; meant to be reused, so that a worker
+// thread allocates only while its buffer grows.
+struct Sample {
+  enum class Kind : uint8_t {
+    encoded,  // a whole JPEG or PNG file
+    u8,       // pixels [C,H,W], 0..255
+    f32,      // pixels [C,H,W], 0..1
+  };
+
+  Sample() = default;
+  Sample(Sample&&) = default;
+  Sample& operator=(Sample&&) = default;
+
+  Kind kind = Kind::encoded;
+  std::span<const std::byte> bytes;
+  int64_t channels = 0;  // pixels only, like the next two
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t label = 0;
+  std::vector<std::byte> buffer;
+};
+
+// How stored labels become classes.
+struct LabelRule {
+  int64_t classes = 0;  // labels must lie in [0, classes); 0: not known, any label from 0 to 2^31-1
+  int64_t offset = 0;   // added to every stored label first
+};
+
+// A data set of a fixed number of samples. Owned by main; outlives every Loader that reads it. All const functions
+// may be called by any number of threads at once.
+class DataSource {
+ public:
+  virtual ~DataSource() = default;
+  DataSource(const DataSource&) = delete;
+  DataSource& operator=(const DataSource&) = delete;
+
+  virtual int64_t size() const = 0;
+
+  // Fills `sample` with record `index` in [0, size()). Throws BadRecord for a damaged record and Error(data) for a
+  // file that cannot be read or a label outside the allowed range; both name the record as where() does.
+  void read(int64_t index, Sample& sample) const;
+
+  // The sample's place for messages, such as "train-00001-of-00004 record 17 (offset 123)".
+  virtual std::string where(int64_t index) const = 0;
+
+  // One line for the start of the log: "tfrecord: 1437 records in 1 file".
+  virtual std::string description() const = 0;
+
+  // Class names in label order, where the format knows them; else empty.
+  virtual std::vector<std::string> class_names() const { return {}; }
+
+ protected:
+  explicit DataSource(LabelRule labels) : labels_(labels) {}
+
+  // As read(), but `sample.label` is the label as stored and messages do not name the record yet.
+  virtual void fetch(int64_t index, Sample& sample) const = 0;
+
+ private:
+  const LabelRule labels_;
+};
+
+// The smallest and largest label of `samples` records spread evenly over the source, for the start of the log; a
+// label out of range throws, as in read(). Bad records are passed over.
+struct LabelRange {
+  int64_t smallest = 0;
+  int64_t largest = -1;
+};
+LabelRange probe_labels(const DataSource& source, int64_t samples);
+
+// The synthetic data set: noise over a pattern that belongs to the class, so that a model can learn it.
+struct SyntheticOptions {
+  int64_t samples = 10'000;
+  int64_t image_size = 299;
+  int64_t channels = 3;
+  uint64_t seed = 1;   // the classes' patterns
+  uint64_t split = 0;  // 0: training; 1: validation (other samples of the same classes)
+};
+
+struct DataSourceOptions {
+  std::string format;              // a name of data_format_names()
+  std::vector<std::string> files;  // what list_inputs() returned on rank 0; not used by `synthetic`
+  LabelRule labels;
+  BadRecords bad_records = BadRecords::fail;  // skip: a damaged record header ends its file instead of the run
+  std::string cache_folder;                   // for record indexes; empty: default_cache_folder()
+  SyntheticOptions synthetic;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+#include "lockstep/data/augment.h"
+
+#include <array>
+
+#include "data/color_distortion.h"
+#include "data/crop_plan.h"
+#include "data/resample.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep {
+namespace {
+
+// A new augmentation is one row here, its crops in crop_plan.cc.
+constexpr std::array kAugments = {
+    std::pair<std::string_view, Augment>{"none", Augment::none},
+    std::pair<std::string_view, Augment>{"crop_flip", Augment::crop_flip},
+    std::pair<std::string_view, Augment>{"torchvision", Augment::torchvision},
+    std::pair<std::string_view, Augment>{"inception", Augment::inception},
+};
+constexpr std::array kNormalizes = {
+    std::pair<std::string_view, Normalize>{"none", Normalize::none},
+    std::pair<std::string_view, Normalize>{"inception", Normalize::inception},
+    std::pair<std::string_view, Normalize>{"torchvision", Normalize::torchvision},
+};
+
+template <class Table>
+auto find_word(const Table& table, std::string_view name) -> std::optional<decltype(table[0].second)> {
+  for (const auto& [word, value] : table) {
+    if (word == name) return value;
+  }
+  return std::nullopt;
+}
+
+// output = input * scale + shift, for one channel.
+struct Affine {
+  float scale = 1.0F;
+  float shift = 0.0F;
+};
+
+// From a pixel whose full intensity is `full` (255 or 1). `stored_full` is full intensity in the data as stored.
+Affine normalization(Normalize normalize, float full, float stored_full, size_t channel) {
+  constexpr std::array kMean = {0.485F, 0.456F, 0.406F};
+  constexpr std::array kDeviation = {0.229F, 0.224F, 0.225F};
+  switch (normalize) {
+    case Normalize::none:
+      break;
+    case Normalize::inception:
+      return {.scale = 2.0F / full, .shift = -1.0F};
+    case Normalize::torchvision:
+      return {.scale = 1.0F / (full * kDeviation[channel]), .shift = -kMean[channel] / kDeviation[channel]};
+  }
+  return {.scale = stored_full / full};
+}
+
+void apply_affine(Affine affine, float* values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) values[i] = values[i] * affine.scale + affine.shift;
+}
+
+}  // namespace
+
+std::optional<Augment> parse_augment(std::string_view name) { return find_word(kAugments, name); }
+std::optional<Normalize> parse_normalize(std::string_view name) { return find_word(kNormalizes, name); }
+
+Transform::Transform(const TransformOptions& options) : options_(options) {
+  require(options.image_size > 0, "an image size of {}", options.image_size);
+}
+
+void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const {
+  const int64_t size = options_.image_size;
+  const int64_t pixels = size * size;
+  const ImageSize source = {.height = image.height, .width = image.width};
+  RandomStream random(random_key(options_.seed, fnv1a64("augment"), sample.epoch, sample.index));
+  const CropPlan plan = options_.training ? plan_training_crop(options_.augment, source, size, random)
+                                          : plan_evaluation_crop(options_.augment, source, size);
+  resample(image, plan, size, scratch, output);
+
+  const float stored_full = image.u8 != nullptr ? 255.0F : 1.0F;
+  float full = stored_full;
+  if (options_.training && options_.augment == Augment::inception) {
+    apply_affine({.scale = 1.0F / full}, output, 3 * pixels);
+    full = 1.0F;
+    distort_color(draw_color_distortion(random), output, pixels);
+  }
+  for (size_t c = 0; c < 3; ++c) {
+    apply_affine(normalization(options_.normalize, full, stored_full, c), output + static_cast<int64_t>(c) * pixels,
+                 pixels);
+  }
+}
+
+}  // namespace lockstep

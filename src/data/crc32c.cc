@@ -1,0 +1,76 @@
+#include "data/crc32c.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+namespace lockstep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr uint32_t kPolynomial = 0x82f63b78U;  // 0x1edc6f41, bits reversed
+
+// Tables of "slicing by 8": entry [k][b] advances byte b past k further zero bytes.
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (uint32_t b = 0; b < 256; ++b) {
+    uint32_t crc = b;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][b] = crc;
+  }
+  for (size_t k = 1; k < 8; ++k) {
+    for (size_t b = 0; b < 256; ++b) tables[k][b] = (tables[k - 1][b] >> 8) ^ tables[0][tables[k - 1][b] & 0xff];
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+uint64_t load64(const std::byte* p) {
+  uint64_t value = 0;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) uint32_t crc32c_sse42(std::span<const std::byte> data) {
+  uint64_t crc = 0xffffffffU;
+  const std::byte* p = data.data();
+  size_t left = data.size();
+  for (; left >= 8; left -= 8, p += 8) crc = _mm_crc32_u64(crc, load64(p));
+  auto narrow = static_cast<uint32_t>(crc);
+  for (; left > 0; --left, ++p) narrow = _mm_crc32_u8(narrow, std::to_integer<uint8_t>(*p));
+  return ~narrow;
+}
+#endif
+
+}  // namespace
+
+uint32_t crc32c_portable(std::span<const std::byte> data) {
+  uint32_t crc = 0xffffffffU;
+  const std::byte* p = data.data();
+  size_t left = data.size();
+  for (; left >= 8; left -= 8, p += 8) {
+    const uint64_t word = load64(p) ^ crc;
+    crc = 0;
+    for (size_t k = 0; k < 8; ++k) crc ^= kTables[7 - k][(word >> (8 * k)) & 0xff];
+  }
+  for (; left > 0; --left, ++p) crc = (crc >> 8) ^ kTables[0][(crc ^ std::to_integer<uint32_t>(*p)) & 0xff];
+  return ~crc;
+}
+
+uint32_t crc32c(std::span<const std::byte> data) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.2")) return crc32c_sse42(data);
+#endif
+  return crc32c_portable(data);
+}
+
+}  // namespace lockstep

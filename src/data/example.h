@@ -1,0 +1,19 @@
+// Reading tf.train.Example messages in place, by the protocol-buffer wire format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+// The two features an image record must have, under the names of the ImageNet converters.
+struct ImageExample {
+  std::span<const std::byte> encoded;  // "image/encoded"; looks into the record
+  int64_t label = 0;                   // "image/class/label", as stored
+};
+
+// Parses one record. Throws BadRecord when it is no Example or lacks a feature (naming those it has).
+ImageExample parse_image_example(std::span<const std::byte> record);
+
+}  // namespace lockstep

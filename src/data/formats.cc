@@ -1,0 +1,114 @@
+#include "lockstep/data/formats.h"
+
+#include <fmt/ranges.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "data/synthetic_source.h"
+#include "data/tfrecord_source.h"
+
+namespace lockstep {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+bool exists(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// The paths one pattern names: itself, when there is such a path (whatever characters it has), else a glob's matches.
+Paths expand(const std::string& pattern) {
+  if (exists(pattern)) return {pattern};
+  Paths found;
+  glob_t matches = {};
+  if (::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &matches) == 0) {
+    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+  }
+  ::globfree(&matches);
+  return found;
+}
+
+Paths list_files(const Paths& patterns) {
+  Paths files;
+  for (const std::string& pattern : patterns) {
+    const Paths found = expand(pattern);
+    size_t taken = 0;
+    for (const std::string& path : found) {
+      if (is_folder(path)) continue;
+      files.push_back(path);
+      ++taken;
+    }
+    if (taken == 0) {
+      const char* hint = found.empty() ? "" : "; it names a folder: add a file pattern, such as /train-*";
+      fail(ExitCode::data, "data pattern '{}' matches no file (0 files seen){}", pattern, hint);
+    }
+  }
+  return files;
+}
+
+Paths list_nothing(const Paths&) { return {}; }
+
+// A new format is one row here.
+struct DataFormat {
+  std::string_view name;
+  Paths (*list)(const Paths& patterns);
+  std::unique_ptr<DataSource> (*open)(const DataSourceOptions& options);
+};
+constexpr std::array kFormats = {
+    DataFormat{"tfrecord", list_files, open_tfrecord},
+    DataFormat{"synthetic", list_nothing, open_synthetic},
+};
+
+const DataFormat& find_format(std::string_view name) {
+  for (const DataFormat& format : kFormats) {
+    if (format.name == name) return format;
+  }
+  fail(ExitCode::config, "data.format: unknown format '{}'; known are {}", name, fmt::join(data_format_names(), ", "));
+}
+
+}  // namespace
+
+std::vector<std::string_view> data_format_names() {
+  std::vector<std::string_view> names;
+  for (const DataFormat& format : kFormats) names.push_back(format.name);
+  return names;
+}
+
+std::vector<std::string> list_inputs(std::string_view format, const std::vector<std::string>& patterns) {
+  Paths paths = find_format(format).list(patterns);
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
+std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options) {
+  std::unique_ptr<DataSource> source = find_format(options.format).open(options);
+  if (source->size() == 0) {
+    fail(ExitCode::data, "there is no sample in the {} input{} (format {}, first {})", options.files.size(),
+         options.files.size() == 1 ? "" : "s", options.format, options.files.empty() ? "none" : options.files.front());
+  }
+  return source;
+}
+
+std::string default_cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string own = variable("LOCKSTEP_CACHE"); !own.empty()) return own;
+  if (const std::string caches = variable("XDG_CACHE_HOME"); !caches.empty()) return caches + "/lockstep";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/lockstep";
+  return {};
+}
+
+}  // namespace lockstep

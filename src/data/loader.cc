@@ -1,0 +1,219 @@
+#include "lockstep/data/loader.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "data/sample_pipeline.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr int64_t kMaxTaskSamples = 16;
+
+size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+int choose_workers(const LoaderOptions& options) {
+  return options.workers > 0 ? options.workers : std::max(1, usable_cores() - 1);
+}
+
+// Several samples a task when they are many and small, but enough tasks for every worker.
+int64_t choose_task_samples(const LoaderOptions& options) {
+  return std::clamp<int64_t>(options.batch_size / (4 * choose_workers(options)), 1, kMaxTaskSamples);
+}
+
+LoaderOptions checked(LoaderOptions options, int64_t data_size) {
+  require(options.rank >= 0 && options.rank < options.world_size, "rank {} of {}", options.rank, options.world_size);
+  require(options.batch_size > 0 && options.accumulate > 0, "a batch of {} x {} samples", options.batch_size,
+          options.accumulate);
+  require(options.image_size > 0, "an image size of {}", options.image_size);
+  require(options.start_position >= 0, "start position {}", options.start_position);
+  require(options.queue_depth >= 2, "{} batch slots", options.queue_depth);
+  require(data_size > 0, "a loader over {} samples", data_size);
+  return options;
+}
+
+}  // namespace
+
+HostMemory allocate_aligned(size_t bytes) {
+  void* const memory = std::aligned_alloc(kAlignment, round_up(std::max<size_t>(bytes, 1)));
+  if (memory == nullptr) throw std::bad_alloc();
+  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
+}
+
+int64_t evaluation_steps(int64_t samples, int world_size, int64_t batch_size) {
+  const int64_t global = world_size * batch_size;
+  return (samples + global - 1) / global;
+}
+
+int usable_cores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return 1;
+  return std::max(1, CPU_COUNT(&mask));
+}
+
+Loader::Loader(const DataSource& source, LoaderOptions options)
+    : options_(checked(std::move(options), source.size())),
+      data_size_(source.size()),
+      sampler_({.size = data_size_,
+                .seed = options_.seed,
+                .shuffle = options_.shuffle,
+                .shuffle_block = options_.shuffle_block}),
+      pipeline_(std::make_unique<SamplePipeline>(source, options_)),
+      task_samples_(choose_task_samples(options_)) {
+  make_slots();
+  const int count = choose_workers(options_);
+  workers_.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+}
+
+Loader::~Loader() {
+  for (std::jthread& worker : workers_) worker.request_stop();  // all of them before the first is waited for
+}
+
+void Loader::make_slots() {
+  const auto samples = static_cast<size_t>(options_.batch_size);
+  const auto side = static_cast<size_t>(options_.image_size);
+  const size_t image_bytes = round_up(samples * 3 * side * side * sizeof(float));
+  const size_t label_bytes = round_up(samples * sizeof(int32_t));
+  slots_.resize(static_cast<size_t>(options_.queue_depth));
+  for (Slot& slot : slots_) {
+    slot.memory = options_.allocate(image_bytes + 2 * label_bytes);
+    std::byte* const memory = slot.memory.get();
+    require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0, "batch memory that is not 64-byte aligned");
+    slot.images = reinterpret_cast<float*>(memory);
+    slot.labels = reinterpret_cast<int32_t*>(memory + image_bytes);
+    slot.weights = reinterpret_cast<float*>(memory + image_bytes + label_bytes);
+    slot.indices.resize(samples);
+  }
+}
+
+// The position of a sample: in the global stream in training, in the data set in evaluation.
+int64_t Loader::position(int64_t call, int64_t sample) const {
+  const int64_t rank = options_.rank;
+  if (!options_.training) {
+    return (call % steps_of_pass() * options_.world_size + rank) * options_.batch_size + sample;
+  }
+  const int64_t step = call / options_.accumulate;
+  const int64_t micro = call % options_.accumulate;
+  const int64_t rank_samples = options_.batch_size * options_.accumulate;
+  return options_.start_position + (step * options_.world_size + rank) * rank_samples + micro * options_.batch_size +
+         sample;
+}
+
+int64_t Loader::steps_of_pass() const { return evaluation_steps(data_size_, options_.world_size, options_.batch_size); }
+
+void Loader::work(const std::stop_token& stop) {
+  SamplePipeline::Workspace workspace;
+  const auto image_floats = static_cast<size_t>(3 * options_.image_size * options_.image_size);
+  for (Task task; take_task(stop, task);) {
+    Slot& slot = *task.slot;
+    std::exception_ptr error;
+    int64_t sample = task.begin;
+    try {
+      for (; sample < task.end && !stop.stop_requested(); ++sample) {
+        const auto at = static_cast<size_t>(sample);
+        float* const image = slot.images + at * image_floats;
+        const int64_t place = position(task.call, sample);
+        std::optional<SamplePipeline::Filled> filled;
+        if (options_.training) {
+          filled = pipeline_->fill(sampler_.at(place), workspace, image);
+        } else if (place < data_size_) {
+          filled = pipeline_->fill({.epoch = 0, .index = place}, workspace, image);
+        }
+        if (!filled) std::fill_n(image, image_floats, 0.0F);
+        slot.labels[at] = filled ? filled->label : 0;
+        slot.weights[at] = filled ? 1.0F : 0.0F;
+        slot.indices[at] = filled ? filled->index : -1;
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finish_task(task, std::move(error), sample);
+  }
+}
+
+// Blocks until there is a free slot to fill. False: the loader is going away.
+bool Loader::take_task(const std::stop_token& stop, Task& task) {
+  std::unique_lock lock(mutex_);
+  const auto slots = static_cast<int64_t>(slots_.size());
+  slot_free_.wait(lock, stop, [&] { return issue_call_ < released_ + slots; });
+  if (stop.stop_requested()) return false;
+  Slot& slot = slots_[static_cast<size_t>(issue_call_ % slots)];
+  if (issue_sample_ == 0) {
+    slot.call = issue_call_;
+    slot.pending = options_.batch_size;
+    slot.error = nullptr;
+  }
+  task = {.slot = &slot,
+          .call = issue_call_,
+          .begin = issue_sample_,
+          .end = std::min(issue_sample_ + task_samples_, options_.batch_size)};
+  issue_sample_ = task.end;
+  if (issue_sample_ == options_.batch_size) {
+    issue_sample_ = 0;
+    ++issue_call_;
+  }
+  return true;
+}
+
+void Loader::finish_task(const Task& task, std::exception_ptr error, int64_t error_sample) {
+  const std::lock_guard lock(mutex_);
+  Slot& slot = *task.slot;
+  if (error && (!slot.error || error_sample < slot.error_sample)) {
+    slot.error = std::move(error);
+    slot.error_sample = error_sample;
+  }
+  slot.pending -= task.end - task.begin;
+  if (slot.pending == 0) batch_ready_.notify_all();
+}
+
+bool Loader::ready(int64_t call) const {
+  const Slot& slot = slots_[static_cast<size_t>(call) % slots_.size()];
+  return slot.call == call && slot.pending == 0;
+}
+
+Batch Loader::next() {
+  std::unique_lock lock(mutex_);
+  if (released_ < taken_) {
+    released_ = taken_;
+    slot_free_.notify_all();
+  }
+  batch_ready_.wait(lock, [&] { return ready(taken_); });
+  const Slot& slot = slots_[static_cast<size_t>(taken_) % slots_.size()];
+  if (slot.error) std::rethrow_exception(slot.error);
+  const int64_t call = taken_++;
+  const int64_t first = position(call, 0);
+  return {.images = slot.images,
+          .labels = slot.labels,
+          .weights = slot.weights,
+          .indices = slot.indices.data(),
+          .size = options_.batch_size,
+          .first_position = first,
+          .epoch = options_.training ? first / data_size_ : call / steps_of_pass(),
+          .call = call};
+}
+
+void Loader::release(const Batch& batch) {
+  const std::lock_guard lock(mutex_);
+  require(batch.call == taken_ - 1, "batch {} given back after batch {} was taken", batch.call, taken_ - 1);
+  released_ = taken_;
+  slot_free_.notify_all();
+}
+
+int64_t Loader::queue_depth() const {
+  const std::lock_guard lock(mutex_);
+  int64_t count = 0;
+  while (count < static_cast<int64_t>(slots_.size()) && ready(taken_ + count)) ++count;
+  return count;
+}
+
+std::vector<BadRecordNote> Loader::bad_records() const { return pipeline_->bad_records(); }
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+#include "data/sample_pipeline.h"
+
+#include <algorithm>
+
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMaxBadInARow = 100;  // then it is not the record but the data set that is bad
+constexpr size_t kMaxWarnings = 20;     // the rest is counted, and listed at the end
+
+}  // namespace
+
+SamplePipeline::SamplePipeline(const DataSource& source, const LoaderOptions& options)
+    : source_(source),
+      transform_({.augment = options.augment,
+                  .normalize = options.normalize,
+                  .image_size = options.image_size,
+                  .seed = options.seed,
+                  .training = options.training}),
+      policy_(options.bad_records),
+      training_(options.training) {}
+
+std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Workspace& workspace, float* output) {
+  const int64_t attempts = std::min(kMaxBadInARow, source_.size());
+  for (int64_t attempt = 0; attempt < attempts; ++attempt) {
+    const int64_t index = (sample.index + attempt) % source_.size();
+    try {
+      const int32_t label = prepare({.epoch = sample.epoch, .index = index}, workspace, output);
+      return Filled{.index = index, .label = label};
+    } catch (const BadRecord& bad) {
+      if (policy_ == BadRecords::fail) throw;
+      note(index, bad.what());
+      if (!training_) return std::nullopt;
+    }
+  }
+  fail(ExitCode::data, "{}: this record and all {} after it are bad; data.bad_records = \"skip\" gives up here",
+       source_.where(sample.index), attempts - 1);
+}
+
+int32_t SamplePipeline::prepare(SampleRef sample, Workspace& workspace, float* output) const {
+  source_.read(sample.index, workspace.sample);
+  transform_.apply(view_pixels(sample.index, workspace), sample, workspace.scratch, output);
+  return static_cast<int32_t>(workspace.sample.label);
+}
+
+ImageView SamplePipeline::view_pixels(int64_t index, Workspace& workspace) const {
+  const Sample& sample = workspace.sample;
+  if (sample.kind == Sample::Kind::encoded) {
+    try {
+      decode_image(sample.bytes, workspace.image);
+    } catch (const BadRecord& bad) {
+      throw BadRecord(fmt::format("{}: {}", source_.where(index), bad.what()), bad.where());
+    }
+    return {.u8 = workspace.image.pixels.data(), .height = workspace.image.height, .width = workspace.image.width};
+  }
+  ImageView view = {
+      .channels = sample.channels, .height = sample.height, .width = sample.width, .layout = ImageView::Layout::planar};
+  if (sample.kind == Sample::Kind::u8) {
+    view.u8 = reinterpret_cast<const uint8_t*>(sample.bytes.data());
+  } else {
+    view.f32 = reinterpret_cast<const float*>(sample.bytes.data());
+  }
+  return view;
+}
+
+void SamplePipeline::note(int64_t index, const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  BadRecordNote& entry = notes_[index];
+  if (entry.times++ > 0) return;
+  entry.index = index;
+  entry.message = message;
+  if (notes_.size() <= kMaxWarnings) log_warning("skipped a bad record: {}", message);
+}
+
+std::vector<BadRecordNote> SamplePipeline::bad_records() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<BadRecordNote> notes;
+  for (const auto& [index, entry] : notes_) notes.push_back(entry);
+  return notes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// One sample from its record to its place in the batch: read, decode, transform, and what to do when it is bad.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/decode.h"
+#include "lockstep/data/loader.h"
+
+namespace lockstep {
+
+// Owned by the loader; any of its threads may call fill(), each with a workspace of its own.
+class SamplePipeline {
+ public:
+  struct Workspace {
+    Sample sample;
+    Image image;
+    TransformScratch scratch;
+  };
+  // Which record filled the place.
+  struct Filled {
+    int64_t index = 0;
+    int32_t label = 0;
+  };
+
+  SamplePipeline(const DataSource& source, const LoaderOptions& options);
+
+  // Writes the model's input [3,S,S] for `sample`. A bad record throws BadRecord, or under BadRecords::skip is noted
+  // and, in training, replaced by the next good one of the data set (its own index then keys the augmentation); in
+  // evaluation nullopt says that the sample does not count.
+  std::optional<Filled> fill(SampleRef sample, Workspace& workspace, float* output);
+
+  std::vector<BadRecordNote> bad_records() const;
+
+ private:
+  int32_t prepare(SampleRef sample, Workspace& workspace, float* output) const;
+  ImageView view_pixels(int64_t index, Workspace& workspace) const;
+  void note(int64_t index, const std::string& message);
+
+  const DataSource& source_;
+  const Transform transform_;
+  const BadRecords policy_;
+  const bool training_;
+  mutable std::mutex mutex_;
+  std::map<int64_t, BadRecordNote> notes_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+#include "data/synthetic_source.h"
+
+#include "lockstep/base/random.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kGrid = 4;  // a class's pattern: kGrid x kGrid patches of one brightness in each channel
+
+// Sample i is a pure function of (seed, split, i): a class drawn at random, and for every pixel the mean of the
+// class's patch and noise.
+class SyntheticSource final : public DataSource {
+ public:
+  SyntheticSource(const SyntheticOptions& options, LabelRule labels)
+      : DataSource({.classes = labels.classes}), options_(options), classes_(labels.classes) {
+    if (classes_ < 1) fail(ExitCode::config, "synthetic data needs model.classes of at least 1");
+    if (options.channels != 1 && options.channels != 3) fail(ExitCode::config, "synthetic data has 1 or 3 channels");
+    require(options.image_size > 0, "synthetic data of image size {}", options.image_size);
+  }
+
+  int64_t size() const override { return options_.samples; }
+  std::string where(int64_t index) const override { return fmt::format("synthetic sample {}", index); }
+  std::string description() const override {
+    return fmt::format("synthetic: {} images of {} x {}", options_.samples, options_.image_size, options_.image_size);
+  }
+
+ private:
+  void fetch(int64_t index, Sample& sample) const override {
+    const uint64_t key = random_key(options_.seed, fnv1a64("synthetic"), options_.split, index);
+    RandomStream stream(key);
+    const auto label = static_cast<int64_t>(stream.below(static_cast<uint64_t>(classes_)));
+    const uint64_t pattern = random_key(options_.seed, fnv1a64("synthetic class"), label);
+    const int64_t side = options_.image_size;
+    sample.buffer.resize(static_cast<size_t>(options_.channels * side * side));
+    auto* pixel = reinterpret_cast<uint8_t*>(sample.buffer.data());
+    uint64_t noise = 0;
+    int64_t count = 0;
+    for (int64_t c = 0; c < options_.channels; ++c) {
+      for (int64_t y = 0; y < side; ++y) {
+        for (int64_t x = 0; x < side; ++x, ++count) {
+          if (count % 8 == 0) noise = stream.bits();
+          const int64_t patch = (c * kGrid + y * kGrid / side) * kGrid + x * kGrid / side;
+          const uint64_t base = random_bits(pattern, static_cast<uint64_t>(patch)) >> 56;
+          *pixel++ = static_cast<uint8_t>((base + (noise & 0xff)) / 2);
+          noise >>= 8;
+        }
+      }
+    }
+    sample.kind = Sample::Kind::u8;
+    sample.bytes = sample.buffer;
+    sample.channels = options_.channels;
+    sample.height = side;
+    sample.width = side;
+    sample.label = label;
+  }
+
+  const SyntheticOptions options_;
+  const int64_t classes_;
+};
+
+}  // namespace
+
+std::unique_ptr<DataSource> open_synthetic(const DataSourceOptions& options) {
+  return std::make_unique<SyntheticSource>(options.synthetic, options.labels);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#include "data/tfrecord_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "data/crc32c.h"
+#include "data/example.h"
+#include "data/input_file.h"
+#include "data/record_index.h"
+#include "lockstep/data/formats.h"
+
+namespace lockstep {
+namespace {
+
+class TfrecordSource final : public DataSource {
+ public:
+  explicit TfrecordSource(const DataSourceOptions& options) : DataSource(options.labels) {
+    allow_open_files(options.files.size());
+    const std::string cache = options.cache_folder.empty() ? default_cache_folder() : options.cache_folder;
+    shards_.reserve(options.files.size());
+    for (const std::string& path : options.files) {
+      InputFile file(path);
+      RecordIndex index = load_record_index(file, options.bad_records, cache);
+      size_ += index.records();
+      shards_.push_back({.file = std::move(file), .index = std::move(index), .end = size_});
+    }
+  }
+
+  int64_t size() const override { return size_; }
+
+  std::string where(int64_t index) const override {
+    const Place place = find(index);
+    return fmt::format("{} record {} (offset {})", place.shard->file.name(), place.record, place.begin);
+  }
+
+  std::string description() const override {
+    return fmt::format("tfrecord: {} records in {} file{}", size_, shards_.size(), shards_.size() == 1 ? "" : "s");
+  }
+
+ private:
+  struct Shard {
+    InputFile file;
+    RecordIndex index;
+    int64_t end = 0;  // records in this and all earlier shards
+  };
+  struct Place {
+    const Shard* shard = nullptr;
+    int64_t record = 0;
+    int64_t begin = 0;  // bytes of the record in the file, header and footer included
+    int64_t end = 0;
+  };
+
+  Place find(int64_t index) const {
+    const auto shard = std::upper_bound(shards_.begin(), shards_.end(), index,
+                                        [](int64_t value, const Shard& candidate) { return value < candidate.end; });
+    require(index >= 0 && shard != shards_.end(), "record {} of {}", index, size_);
+    const int64_t record = index - (shard->end - shard->index.records());
+    const auto at = static_cast<size_t>(record);
+    return {.shard = &*shard, .record = record, .begin = shard->index.bounds[at], .end = shard->index.bounds[at + 1]};
+  }
+
+  void fetch(int64_t index, Sample& sample) const override {
+    const Place place = find(index);
+    sample.buffer.resize(static_cast<size_t>(place.end - place.begin));
+    place.shard->file.read(place.begin, sample.buffer);
+    const std::span<const std::byte> record(sample.buffer);
+    const auto header = record.first<kRecordHeaderBytes>();
+    const auto data = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - kRecordFooterBytes);
+    if (parse_record_header(header) != data.size()) {
+      throw BadRecord("its length is wrong, or the file was changed after it was indexed");
+    }
+    uint32_t masked = 0;
+    std::memcpy(&masked, record.last<kRecordFooterBytes>().data(), sizeof masked);
+    if (mask_crc32c(crc32c(data)) != masked) throw BadRecord("the checksum of its data is wrong");
+    const ImageExample example = parse_image_example(data);
+    sample.kind = Sample::Kind::encoded;
+    sample.bytes = example.encoded;
+    sample.label = example.label;
+  }
+
+  std::vector<Shard> shards_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<DataSource> open_tfrecord(const DataSourceOptions& options) {
+  return std::make_unique<TfrecordSource>(options);
+}
+
+}  // namespace lockstep

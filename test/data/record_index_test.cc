@@ -1,0 +1,128 @@
+#include "data/record_index.h"
+
+#include <filesystem>
+
+#include "test/catch.h"
+#include "test/data/record_writer.h"
+#include "test/data/temporary_folder.h"
+
+using namespace lockstep;
+
+namespace {
+
+const std::vector<std::string> kRecords = {"first", "", std::string(1000, 'x'), "last one"};
+
+std::string error_of(const std::string& path) {
+  try {
+    scan_records(InputFile(path), BadRecords::fail);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::data);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string only_entry(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path());
+  REQUIRE(names.size() == 1);
+  return names.front();
+}
+
+}  // namespace
+
+TEST_CASE("scanning finds every record, empty ones too") {
+  const TemporaryFolder folder;
+  write_file(folder / "shard", frame_records(kRecords));
+  const RecordIndex index = scan_records(InputFile(folder / "shard"), BadRecords::fail);
+  CHECK(index.records() == 4);
+  CHECK(index.bounds == std::vector<int64_t>{0, 21, 37, 1053, 1077});
+}
+
+TEST_CASE("a zero-length shard has no records") {
+  const TemporaryFolder folder;
+  write_file(folder / "shard", "");
+  CHECK(scan_records(InputFile(folder / "shard"), BadRecords::fail).records() == 0);
+}
+
+TEST_CASE("damage that hides the following records is an error naming file, record and offset") {
+  const TemporaryFolder folder;
+  const std::string shard = folder / "train-00001-of-00004";
+  const std::string whole = frame_records(kRecords);
+
+  std::string flipped = whole;
+  flipped[37] ^= 1;  // the length of record 2
+  write_file(shard, flipped);
+  CHECK_THAT(error_of(shard),
+             ContainsSubstring("train-00001-of-00004: record 2 (offset 37): the checksum of its length is wrong"));
+
+  write_file(shard, whole.substr(0, whole.size() - 3));
+  CHECK_THAT(error_of(shard), ContainsSubstring("record 3 (offset 1053): the file is cut off: 8 bytes of data"));
+
+  write_file(shard, whole.substr(0, 1053 + 5));
+  CHECK_THAT(error_of(shard), ContainsSubstring("record 3 (offset 1053): the file is cut off inside its header (5 "));
+
+  write_file(shard, "\x1f\x8b\x08 some compressed data");
+  CHECK_THAT(error_of(shard), ContainsSubstring("gzip"));
+}
+
+TEST_CASE("when bad records are skipped, damage ends the shard there") {
+  const TemporaryFolder folder;
+  std::string flipped = frame_records(kRecords);
+  flipped[37] ^= 1;
+  write_file(folder / "shard", flipped);
+  CHECK(scan_records(InputFile(folder / "shard"), BadRecords::skip).records() == 2);
+}
+
+TEST_CASE("a length near 2^64 with a right checksum is a truncated file, not an overflow") {
+  const TemporaryFolder folder;
+  const std::string length = little_endian(~uint64_t{0} - 3, 8);
+  write_file(folder / "shard", length + masked_checksum(length) + "abcdefgh");
+  CHECK_THAT(error_of(folder / "shard"), ContainsSubstring("cut off"));
+}
+
+TEST_CASE("a cached index is used while it fits the file, and made anew when stale or damaged") {
+  const TemporaryFolder folder;
+  const std::string shard = folder / "shard";
+  const std::string cache = folder / "cache";
+  write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
+  CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).records() == 30);
+  const std::string cached = only_entry(cache);
+  const std::string intact = read_file(cached);
+
+  // Proof that it is read: the shard's content is damaged without changing size and time, and nobody notices.
+  const auto time = std::filesystem::last_write_time(shard);
+  std::string other = read_file(shard);
+  other[40'016] ^= 1;
+  write_file(shard, other);
+  std::filesystem::last_write_time(shard, time);
+  CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).records() == 30);
+
+  // A changed time makes the shard be scanned again, which finds the damage.
+  std::filesystem::last_write_time(shard, time + std::chrono::seconds(2));
+  CHECK_THROWS_AS(load_record_index(InputFile(shard), BadRecords::fail, cache), Error);
+
+  // Damage to the cache, at any place, is found and repaired.
+  other[40'016] ^= 1;
+  write_file(shard, other);
+  std::filesystem::last_write_time(shard, time);
+  for (const size_t at : {size_t{0}, size_t{9}, size_t{33}, intact.size() / 2, intact.size() - 1}) {
+    std::string damaged = intact;
+    damaged[at] ^= 0x40;
+    write_file(cached, damaged);
+    CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).records() == 30);
+    CHECK(read_file(only_entry(cache)) == intact);
+  }
+  for (const size_t length : {size_t{0}, size_t{11}, intact.size() - 8}) {
+    write_file(cached, intact.substr(0, length));
+    CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).records() == 30);
+    CHECK(read_file(only_entry(cache)) == intact);
+  }
+}
+
+TEST_CASE("a cache folder that cannot be made costs nothing but a warning") {
+  const TemporaryFolder folder;
+  write_file(folder / "shard", frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
+  write_file(folder / "file", "not a folder");
+  CHECK(load_record_index(InputFile(folder / "shard"), BadRecords::fail, folder / "file/cache").records() == 30);
+}
