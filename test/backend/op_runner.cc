@@ -37,7 +37,8 @@ struct Placed {
 
 class Program {
  public:
-  explicit Program(const Backend& backend) : backend_(backend), stream_(backend.make_stream()) {}
+  Program(const Backend& backend, const RunOptions& options)
+      : backend_(backend), options_(options), stream_(backend.make_stream()) {}
 
   void add(const HostTensor& tensor) {
     values_.push_back({{tensor.shape, tensor.dtype, {}}, to_backend(backend_, *stream_, tensor)});
@@ -67,8 +68,14 @@ class Program {
       if (static_cast<int>(i) == saved_output(step.op)) {
         out[i].shape = {static_cast<int64_t>(backend_.saved_bytes(step.op, in))};
       }
-      results.push_back({out[i], backend_.allocate(backend_.storage_bytes(out[i]))});
+      results.push_back({out[i], poisoned(backend_.storage_bytes(out[i]))});
       outputs.push_back(results.back().buffer.data());
+    }
+    const int shared = options_.in_place ? in_place_input(step.op) : -1;
+    if (shared >= 0 && in[static_cast<size_t>(shared)] == out[0]) {
+      void*& input = inputs[static_cast<size_t>(shared)];
+      backend_.copy(*stream_, outputs[0], input, results[0].buffer.bytes());
+      input = outputs[0];
     }
     std::string implementation = execute(*backend_.compile(step.op, in, out), inputs, outputs);
     for (Placed& result : results) values_.push_back(std::move(result));
@@ -99,7 +106,7 @@ class Program {
 
   Placed reorder(const Placed& value, Format format) {
     const TensorDesc to{value.desc.shape, value.desc.dtype, format};
-    Placed result{to, backend_.allocate(backend_.storage_bytes(to))};
+    Placed result{to, poisoned(backend_.storage_bytes(to))};
     void* const in[] = {value.buffer.data()};
     void* const out[] = {result.buffer.data()};
     execute(*backend_.compile(Reorder{}, {&value.desc, 1}, {&to, 1}), in, out);
@@ -107,13 +114,23 @@ class Program {
   }
 
   std::string execute(const Kernel& kernel, std::span<void* const> inputs, std::span<void* const> outputs) {
-    const Buffer workspace = backend_.allocate(kernel.workspace_bytes());
+    const Buffer workspace = poisoned(kernel.workspace_bytes());
     kernel.run({*stream_, inputs, outputs, workspace.data()});
     stream_->wait();
     return kernel.implementation();
   }
 
+  // Memory whose every float is a NaN.
+  Buffer poisoned(size_t bytes) {
+    Buffer buffer = backend_.allocate(bytes);
+    const std::vector<std::byte> poison(bytes, std::byte{0xff});
+    backend_.copy(*stream_, buffer.data(), poison.data(), bytes);
+    stream_->wait();
+    return buffer;
+  }
+
   const Backend& backend_;
+  RunOptions options_;
   std::unique_ptr<Stream> stream_;
   std::vector<Placed> values_;
 };
@@ -142,8 +159,9 @@ HostTensor from_backend(const Backend& backend, Stream& stream, const TensorDesc
                                      : unpack<int32_t>(bytes)};
 }
 
-ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps) {
-  Program program(backend);
+ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps,
+                          const RunOptions& options) {
+  Program program(backend, options);
   ProgramResult result;
   for (const HostTensor& input : inputs) program.add(input);
   for (const Step& step : steps) result.implementations.push_back(program.run(step));

@@ -29,7 +29,13 @@ struct ProgramResult {
   std::vector<std::string> implementations;  // of each step's kernel
 };
 
-ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps);
+struct RunOptions {
+  bool in_place = false;  // give every operation that may work in place (in_place_input) one memory for both
+};
+
+// Memory that a kernel is to write, its workspace included, starts as NaN: in the arena it holds whatever was there.
+ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps,
+                          const RunOptions& options = {});
 
 // Runs one kernel of the update. `outputs` are read and written.
 void run_update(const Backend& backend, const struct UpdateOp& op, std::span<const HostTensor> inputs,
