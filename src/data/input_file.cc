@@ -1,9 +1,7 @@
 #include "data/input_file.h"
 
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,15 +11,7 @@
 
 namespace lockstep {
 
-void FileDescriptorTraits::destroy(int fd) noexcept { ::close(fd); }
-
-InputFile::InputFile(std::string path)
-    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (!descriptor_) {
-    const int error = errno;
-    const char* hint = error == EMFILE ? " (raise the limit with ulimit -n)" : "";
-    fail(ExitCode::data, "{}: cannot be opened: {}{}", path_, errno_text(error), hint);
-  }
+InputFile::InputFile(std::string path) : path_(std::move(path)), descriptor_(open_for_reading(path_, ExitCode::data)) {
   struct stat status = {};
   if (::fstat(descriptor_.get(), &status) != 0) fail(ExitCode::data, "{}: {}", path_, errno_text(errno));
   if (!S_ISREG(status.st_mode)) fail(ExitCode::data, "{}: is not a file", path_);
@@ -32,16 +22,7 @@ InputFile::InputFile(std::string path)
 std::string InputFile::name() const { return path_.substr(path_.rfind('/') + 1); }
 
 void InputFile::read(int64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t got = ::pread(descriptor_.get(), bytes.data(), bytes.size(), offset);
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      fail(ExitCode::data, "{}: cannot be read at offset {}: {}", path_, offset, errno_text(errno));
-    }
-    if (got == 0) fail(ExitCode::data, "{}: ends at offset {}: it became shorter since it was opened", path_, offset);
-    bytes = bytes.subspan(static_cast<size_t>(got));
-    offset += got;
-  }
+  pread_all(descriptor_, bytes, {.path = path_, .offset = offset, .blame = ExitCode::data});
 }
 
 void allow_open_files(size_t files) {
@@ -51,7 +32,7 @@ void allow_open_files(size_t files) {
   const rlim_t wanted = std::min<rlim_t>(files + kReserve, limit.rlim_max);
   if (limit.rlim_cur >= wanted) return;
   limit.rlim_cur = wanted;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // where this fails, open() says so with a hint
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // where this fails, opening the files will say so
 }
 
 }  // namespace lockstep

@@ -5,18 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "lockstep/base/unique_handle.h"
+#include "lockstep/io/file.h"
 
 namespace lockstep {
-
-struct FileDescriptorTraits {
-  using type = int;
-  static int invalid() { return -1; }
-  static void destroy(int fd) noexcept;
-};
-using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 // Owns one descriptor. All const functions may be called by any number of threads at once (pread keeps no position).
 class InputFile {

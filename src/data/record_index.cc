@@ -1,10 +1,9 @@
 #include "data/record_index.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -80,24 +79,20 @@ std::optional<RecordIndex> read_cached(const InputFile& file, const std::string&
   return index;
 }
 
-// Writes beside, then renames: readers on other ranks see an old index or a whole new one.
+// Writes beside, then renames: readers on other ranks see an old index or a whole new one. No fsync, unlike
+// write_file_atomically(): a cache lost in a crash is made anew, and a data set may have a thousand files.
 void write_cached(const std::string& cached, const std::string& text) {
-  namespace fs = std::filesystem;
-  const std::string folder = fs::path(cached).parent_path();
-  std::error_code error;
-  fs::create_directories(folder, error);
+  const std::string folder = parent_directory(cached);
   std::string temporary = cached + ".XXXXXX";
-  const FileDescriptor descriptor(::mkstemp(temporary.data()));
-  bool written = static_cast<bool>(descriptor);
-  for (size_t done = 0; written && done < text.size();) {
-    const ssize_t count = ::write(descriptor.get(), text.data() + done, text.size() - done);
-    written = count > 0;
-    done += static_cast<size_t>(std::max<ssize_t>(count, 0));
-  }
-  if (written) written = std::rename(temporary.c_str(), cached.c_str()) == 0;
-  if (!written) {
-    log_warning("record indexes cannot be kept in {} ({}); every start scans the data anew", folder, errno_text(errno));
-    if (descriptor) ::unlink(temporary.c_str());
+  try {
+    make_directories(folder, ExitCode::data);
+    const FileDescriptor descriptor(::mkstemp(temporary.data()));
+    if (!descriptor) fail(ExitCode::data, "{}", errno_text(errno));
+    write_all(descriptor, std::as_bytes(std::span(text)), temporary, ExitCode::data);
+    if (std::rename(temporary.c_str(), cached.c_str()) != 0) fail(ExitCode::data, "{}", errno_text(errno));
+  } catch (const Error& error) {
+    remove_file(temporary);
+    log_warning("record indexes cannot be kept in {} (every start scans the data anew): {}", folder, error.what());
   }
 }
 
