@@ -180,6 +180,7 @@ void Hdf5File::write(const std::string& path, std::span<const int64_t> dims, std
     check(H5Pset_chunk(creation.get(), rank, chunk.data()), context, "set the chunks");
     check(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), context, "skip the fill values");
     check(H5Pset_fletcher32(creation.get()), context, "ask for checksums");
+    check(H5Pset_obj_track_times(creation.get(), false), context, "leave time stamps out");  // equal in, equal out
     const Hdf5Id links = check_id(H5Pcreate(H5P_LINK_CREATE), context, "make a link list");
     check(H5Pset_create_intermediate_group(links.get(), 1), context, "ask for the groups above");
     dataset = check_id(H5Dcreate2(id_.get(), path.c_str(), hdf5::memory_type<T>(), space.get(), links.get(),

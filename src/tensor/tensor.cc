@@ -32,7 +32,9 @@ std::string_view dtype_name(DType type) {
   return "?";
 }
 
-Shape::Shape(std::initializer_list<int64_t> dims) {
+Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const int64_t> dims) {
   require(dims.size() <= kMaxRank, "a shape has at most {} dimensions, not {}", int{kMaxRank}, dims.size());
   for (int64_t d : dims) dims_[static_cast<size_t>(rank_++)] = d;
 }

@@ -1,0 +1,161 @@
+#include "lockstep/checkpoint/checkpoint.h"
+
+#include <algorithm>
+
+#include "checkpoint/header.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/io/crc64.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr ExitCode kBlame = ExitCode::checkpoint;
+
+// The integers of CheckpointMeta under the names they have in the file.
+struct MetaField {
+  const char* name;
+  int64_t CheckpointMeta::*member;
+};
+constexpr MetaField kMetaFields[] = {
+    {"step", &CheckpointMeta::step},
+    {"epoch", &CheckpointMeta::epoch},
+    {"samples_seen", &CheckpointMeta::samples_seen},
+    {"world_size", &CheckpointMeta::world_size},
+    {"global_batch", &CheckpointMeta::global_batch},
+    {"seed", &CheckpointMeta::seed},
+};
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  if (shape.rank() == 0) return {1};
+  return {shape.begin(), shape.end()};
+}
+
+void write_training_value(Hdf5File& file, const std::string& name, const TrainingValue& value) {
+  const std::vector<int64_t> one{1};
+  std::visit([&](auto number) { file.write<decltype(number)>("/training/" + name, one, std::span(&number, 1)); },
+             value);
+}
+
+}  // namespace
+
+Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string& name) {
+  auto file = Hdf5File::create_in_memory(name, {.user_block_bytes = kUserBlockBytes, .blame = kBlame});
+  for (const CheckpointArray& array : contents.arrays) {
+    const auto elements = static_cast<size_t>(array.shape.elements());
+    file.write<float>(array.path, dims_of(array.shape), std::span(array.data, elements));
+  }
+  for (const auto& [key, value] : contents.training) write_training_value(file, key, value);
+  const std::string config = contents.config.empty() ? "\n" : contents.config;  // a data set has at least one byte
+  const std::vector<int64_t> config_dims{static_cast<int64_t>(config.size())};
+  file.write<uint8_t>("/config", config_dims, {reinterpret_cast<const uint8_t*>(config.data()), config.size()});
+
+  file.write_attribute("/", "format", std::string(kCheckpointFormat));
+  file.write_attribute("/", "format_version", kCheckpointVersion);
+  for (const MetaField& field : kMetaFields) file.write_attribute("/", field.name, contents.meta.*field.member);
+  file.write_attribute("/", "model", contents.meta.model);
+  file.write_attribute("/", "created", contents.meta.created.empty() ? iso8601_utc_now() : contents.meta.created);
+  file.write_attribute("/", "complete", int64_t{1});
+  Hdf5Image image = std::move(file).finish();
+  seal_checkpoint(image.bytes(), contents.meta.step);
+  return image;
+}
+
+int64_t estimate_checkpoint_bytes(const CheckpointContents& contents) {
+  constexpr int64_t kPerArrayBytes = 600;  // object header, link and chunk index
+  constexpr int64_t kFixedBytes = 2048;
+  int64_t bytes = kFixedBytes + static_cast<int64_t>(contents.config.size());
+  for (const CheckpointArray& array : contents.arrays) {
+    bytes += array.shape.elements() * static_cast<int64_t>(sizeof(float)) + kPerArrayBytes;
+  }
+  return bytes + static_cast<int64_t>(contents.training.size()) * kPerArrayBytes;
+}
+
+CheckpointReader::CheckpointReader(std::string path, std::vector<std::byte> bytes)
+    : path_(std::move(path)), bytes_(std::move(bytes)) {}
+
+CheckpointReader CheckpointReader::open(const std::string& path) {
+  CheckpointReader reader(path, read_file(path, kBlame));
+  const std::span<const std::byte> bytes(reader.bytes_);
+  const CheckpointHeader header =
+      parse_header(bytes.first(std::min(bytes.size(), kUserBlockBytes)), reader.file_bytes(), path);
+  const uint64_t checksum = crc64(bytes.subspan(kUserBlockBytes));
+  if (checksum != header.checksum) {
+    fail(kBlame, "{}: damaged checkpoint, checksum {:016x} instead of {:016x}", path, checksum, header.checksum);
+  }
+  reader.file_.emplace(Hdf5File::open_image(bytes, path, kBlame));
+  reader.read_meta();
+  return reader;
+}
+
+CheckpointReader CheckpointReader::open_weights(const std::string& path) {
+  std::vector<std::byte> bytes = read_file(path, kBlame);
+  const std::span<const std::byte> start = std::as_bytes(std::span(kCheckpointFormat));
+  if (bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin())) return open(path);
+  CheckpointReader reader(path, std::move(bytes));
+  reader.file_.emplace(Hdf5File::open_image(reader.bytes_, path, kBlame));
+  return reader;
+}
+
+void CheckpointReader::read_meta() {
+  if (file_->string_attribute("/", "format") != std::string(kCheckpointFormat)) {
+    fail(kBlame, "{}: not a Lockstep checkpoint", path_);
+  }
+  if (file_->integer_attribute("/", "complete") != 1) fail(kBlame, "{}: incomplete checkpoint", path_);
+  for (const MetaField& field : kMetaFields) {
+    const std::optional<int64_t> value = file_->integer_attribute("/", field.name);
+    if (!value) fail(kBlame, "{}: checkpoint without the attribute {}", path_, field.name);
+    meta_.*field.member = *value;
+  }
+  meta_.model = file_->string_attribute("/", "model").value_or("");
+  meta_.created = file_->string_attribute("/", "created").value_or("");
+}
+
+void CheckpointReader::collect(const std::string& group, std::vector<Array>& found) const {
+  for (const Hdf5File::Entry& entry : file_->list(group)) {
+    const std::string path = group == "/" ? "/" + entry.name : group + "/" + entry.name;
+    if (entry.kind == Hdf5File::Kind::group) collect(path, found);
+    if (entry.kind != Hdf5File::Kind::dataset) continue;
+    const Hdf5DatasetInfo info = file_->dataset(path).info();
+    if (info.dims.size() > Shape::kMaxRank || info.type == Hdf5Type::string || info.type == Hdf5Type::other) continue;
+    found.push_back({path, Shape(std::span<const int64_t>(info.dims))});
+  }
+}
+
+std::vector<CheckpointReader::Array> CheckpointReader::arrays(const std::string& group) const {
+  std::vector<Array> found;
+  if (has(group)) collect(group, found);
+  std::sort(found.begin(), found.end(), [](const Array& a, const Array& b) { return a.path < b.path; });
+  return found;
+}
+
+std::vector<std::string> CheckpointReader::optimizer_slots() const {
+  std::vector<std::string> slots;
+  if (!has("/optimizer")) return slots;
+  for (const Hdf5File::Entry& entry : file_->list("/optimizer")) slots.push_back(entry.name);
+  return slots;
+}
+
+void CheckpointReader::read(const std::string& path, std::span<float> to) const { file_->dataset(path).read(to); }
+
+std::string CheckpointReader::config() const {
+  const std::vector<uint8_t> text = file_->read<uint8_t>("/config");
+  return {text.begin(), text.end()};
+}
+
+std::map<std::string, TrainingValue> CheckpointReader::training() const {
+  std::map<std::string, TrainingValue> values;
+  if (!has("/training")) return values;
+  for (const Hdf5File::Entry& entry : file_->list("/training")) {
+    const Hdf5Dataset dataset = file_->dataset("/training/" + entry.name);
+    if (dataset.info().elements() != 1) continue;  // written by a later program
+    if (dataset.info().type == Hdf5Type::i64) {
+      values[entry.name] = dataset.read<int64_t>()[0];
+    } else {
+      values[entry.name] = dataset.read<double>()[0];
+    }
+  }
+  return values;
+}
+
+}  // namespace lockstep

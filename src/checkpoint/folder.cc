@@ -1,0 +1,111 @@
+#include "lockstep/checkpoint/folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+
+#include "lockstep/base/log.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr ExitCode kBlame = ExitCode::checkpoint;
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kSuffix = ".h5";
+
+bool is_checkpoint_name(std::string_view name) { return name.starts_with(kPrefix) && name.ends_with(kSuffix); }
+
+std::vector<std::string> names_in(const std::string& directory) {
+  if (!path_exists(directory)) return {};
+  return list_directory(directory, kBlame);
+}
+
+FoundCheckpoint look_at(const std::string& path) {
+  FoundCheckpoint found{.path = path};
+  try {
+    found.step = read_checkpoint_header(path).step;
+  } catch (const Error& error) {
+    found.problem = error.what();
+  }
+  return found;
+}
+
+void remove_or_log(const std::string& path) {
+  if (!remove_file(path)) log_warning("{}: cannot be deleted: {}", path, errno_text(errno));
+}
+
+// The name of the file that `best` points at, or nothing.
+std::string best_name(const std::string& directory) {
+  std::error_code none;
+  return std::filesystem::read_symlink(directory + "/best", none).string();
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}{}", kPrefix, step, kSuffix); }
+
+std::vector<FoundCheckpoint> find_checkpoints(const std::string& directory) {
+  std::vector<FoundCheckpoint> found;
+  for (const std::string& name : names_in(directory)) {
+    if (is_checkpoint_name(name)) found.push_back(look_at(directory + "/" + name));
+  }
+  std::sort(found.begin(), found.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+    return std::tie(a.step, a.path) > std::tie(b.step, b.path);
+  });
+  return found;
+}
+
+std::optional<CheckpointReader> open_newest_whole(const std::string& directory, const WarningSink& warn) {
+  const std::vector<FoundCheckpoint> found = find_checkpoints(directory);
+  if (found.empty()) return std::nullopt;
+  for (const FoundCheckpoint& file : found) {
+    if (!file.problem.empty()) warn(file.problem);
+  }
+  for (const FoundCheckpoint& file : found) {
+    if (!file.problem.empty()) continue;
+    try {
+      return CheckpointReader::open(file.path);
+    } catch (const Error& error) {
+      warn(error.what());
+    }
+  }
+  fail(kBlame, "{}: holds {} checkpoint file{} but no whole one; restore one, or start afresh in another folder",
+       directory, found.size(), found.size() == 1 ? "" : "s");
+}
+
+void point_at_checkpoint(const std::string& directory, const std::string& name, int64_t step) {
+  replace_symlink({.link = directory + "/" + name, .target = checkpoint_name(step)}, kBlame);
+}
+
+std::vector<std::string> apply_retention(const std::string& directory, const Retention& retention) {
+  std::vector<std::string> deleted;
+  if (retention.keep <= 0) return deleted;
+  const std::string best = best_name(directory);
+  int kept = 0;
+  for (const FoundCheckpoint& file : find_checkpoints(directory)) {
+    if (!file.problem.empty() || file.step > retention.step) continue;
+    if (++kept <= retention.keep || file.path == directory + "/" + best) continue;
+    remove_or_log(file.path);
+    deleted.push_back(file.path);
+  }
+  return deleted;
+}
+
+void remove_all_checkpoints(const std::string& directory) {
+  for (const std::string& name : names_in(directory)) {
+    if (is_checkpoint_name(name) || name == "latest" || name == "best") remove_or_log(directory + "/" + name);
+  }
+  remove_stale_temporaries(directory);
+}
+
+void remove_stale_temporaries(const std::string& directory) {
+  for (const std::string& name : names_in(directory)) {
+    const bool ours = name.starts_with(kPrefix) || name.starts_with("latest") || name.starts_with("best");
+    if (ours && is_temporary_name(name)) remove_or_log(directory + "/" + name);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,208 @@
+#include "lockstep/checkpoint/writer.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint32_t kExponent = 0x7F800000;
+
+bool is_finite(float value) { return (std::bit_cast<uint32_t>(value) & kExponent) != kExponent; }
+
+// Copies and tells whether all values are finite. One pass in blocks that stay in the first-level cache.
+bool copy_finite(std::span<const float> from, float* to) {
+  constexpr size_t kBlock = 2048;
+  uint32_t bad = 0;
+  for (size_t done = 0; done < from.size(); done += kBlock) {
+    const std::span<const float> block = from.subspan(done, std::min(kBlock, from.size() - done));
+    std::copy(block.begin(), block.end(), to + done);
+    for (const float value : block) bad |= static_cast<uint32_t>(!is_finite(value));
+  }
+  return bad == 0;
+}
+
+[[noreturn]] void fail_not_finite(const CheckpointArray& array, int64_t step) {
+  const std::span values(array.data, static_cast<size_t>(array.shape.elements()));
+  const auto bad = std::find_if_not(values.begin(), values.end(), is_finite);
+  fail(ExitCode::numerics, "step {}: {} holds {} at element {}; nothing was saved, the checkpoints before are intact",
+       step, array.path, *bad, bad - values.begin());
+}
+
+// The links are a convenience that some file systems lack; the checkpoint itself is published by now.
+void point(const std::string& directory, const std::string& link, int64_t step) {
+  try {
+    point_at_checkpoint(directory, link, step);
+  } catch (const Error& error) {
+    log_warning("{}", error.what());
+  }
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(WriterOptions options)
+    : options_(std::move(options)), last_saved_step_(options_.last_saved_step) {
+  make_directories(options_.directory, ExitCode::checkpoint);
+  remove_stale_temporaries(options_.directory);
+  thread_ = std::thread([this] { run(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  for (const SaveResult& result : results_) {
+    if (result.error) log_error("{}", result.error->what());
+  }
+}
+
+CheckpointWriter::Start CheckpointWriter::start(CheckpointContents contents, bool best) {
+  {
+    std::unique_lock lock(mutex_);
+    const int64_t step = contents.meta.step;
+    if (phase_ != Phase::idle) {
+      if (step != contents_.meta.step) return Start::busy;
+      best_ |= best;
+      return Start::already_saved;
+    }
+    if (step == last_saved_step_) {
+      lock.unlock();
+      if (best) mark_best(step);
+      return Start::already_saved;
+    }
+    contents_ = std::move(contents);
+    best_ = best;
+    started_at_ = monotonic_seconds();
+    slow_reported_ = false;
+    phase_ = Phase::copying;
+  }
+  changed_.notify_all();
+  return Start::started;
+}
+
+double CheckpointWriter::wait_copied() {
+  const double before = monotonic_seconds();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return phase_ != Phase::copying; });
+  return monotonic_seconds() - before;
+}
+
+std::optional<SaveResult> CheckpointWriter::poll() {
+  std::lock_guard lock(mutex_);
+  warn_if_slow();
+  if (results_.empty()) return std::nullopt;
+  SaveResult result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+bool CheckpointWriter::wait_idle(double seconds) {
+  constexpr double kLook = 0.5;  // between looks at the slow warning
+  const double end = monotonic_seconds() + seconds;
+  std::unique_lock lock(mutex_);
+  while (phase_ != Phase::idle) {
+    const double left = end - monotonic_seconds();
+    if (left <= 0) return false;
+    changed_.wait_for(lock, std::chrono::duration<double>(std::min(left, kLook)));
+    warn_if_slow();
+  }
+  return true;
+}
+
+void CheckpointWriter::warn_if_slow() {
+  const double seconds = monotonic_seconds() - started_at_;
+  if (phase_ == Phase::idle || slow_reported_ || seconds < options_.slow_seconds) return;
+  slow_reported_ = true;
+  log_warning("checkpoint step {} still writing after {:.0f} s, path {}/{}", contents_.meta.step, seconds,
+              options_.directory, checkpoint_name(contents_.meta.step));
+}
+
+void CheckpointWriter::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || phase_ == Phase::copying; });
+    if (phase_ != Phase::copying) return;
+    lock.unlock();
+    SaveResult result = save();
+    lock.lock();
+    if (!result.error) last_saved_step_ = result.step;
+    while (std::exchange(best_, false) && !result.error) {  // it may be asked for while this goes on
+      lock.unlock();
+      mark_best(result.step);
+      lock.lock();
+    }
+    results_.push_back(std::move(result));
+    phase_ = Phase::idle;
+    changed_.notify_all();
+  }
+}
+
+SaveResult CheckpointWriter::save() {
+  const double start = monotonic_seconds();
+  SaveResult result{.step = contents_.meta.step,
+                    .path = options_.directory + "/" + checkpoint_name(contents_.meta.step)};
+  try {
+    copy_sources();
+    result.snapshot_seconds = monotonic_seconds() - start;
+    {
+      std::lock_guard lock(mutex_);
+      phase_ = Phase::writing;
+    }
+    changed_.notify_all();
+    publish(result);
+    result.write_seconds = monotonic_seconds() - start - result.snapshot_seconds;
+  } catch (const Error& error) {
+    result.error = error;
+  } catch (const std::bad_alloc&) {
+    result.error.emplace(ExitCode::checkpoint,
+                         fmt::format("{}: not enough memory to build the checkpoint", result.path));
+  } catch (const std::exception& error) {
+    result.error.emplace(ExitCode::checkpoint, fmt::format("{}: {}", result.path, error.what()));
+  }
+  return result;
+}
+
+void CheckpointWriter::copy_sources() {
+  size_t total = 0;
+  for (const CheckpointArray& array : contents_.arrays) total += static_cast<size_t>(array.shape.elements());
+  staging_.resize(total);
+  float* to = staging_.data();
+  for (CheckpointArray& array : contents_.arrays) {
+    const auto elements = static_cast<size_t>(array.shape.elements());
+    if (!copy_finite({array.data, elements}, to)) fail_not_finite(array, contents_.meta.step);
+    array.data = to;
+    to += elements;
+  }
+}
+
+void CheckpointWriter::publish(SaveResult& result) {
+  {
+    const Hdf5Image image = build_checkpoint(contents_, result.path);
+    result.bytes = static_cast<int64_t>(image.bytes().size());
+    write_file_atomically(result.path, image.bytes(), {.blame = ExitCode::checkpoint, .verify = true});
+  }
+  point(options_.directory, "latest", result.step);
+  apply_retention(options_.directory, {.keep = options_.keep, .step = result.step});
+}
+
+void CheckpointWriter::mark_best(int64_t step) const { point(options_.directory, "best", step); }
+
+void warn_if_space_is_short(const std::string& directory, int64_t checkpoint_bytes) {
+  const int64_t free = free_bytes(directory);
+  if (free < 0 || free >= 2 * checkpoint_bytes) return;
+  log_warning("{}: {} bytes free, but two checkpoints take {}; saving will fail when the disk is full", directory, free,
+              2 * checkpoint_bytes);
+}
+
+}  // namespace lockstep
