@@ -1,6 +1,16 @@
-# cmake -DCOMMAND=<list> -DEXIT_CODE=<n> [-DPRINTS=<regex>] [-DPRINTS_ONCE=<text>] -P run_and_check.cmake
-# Runs the command; fails unless it ends with that exit code, its output matches, and contains the text exactly once.
-execute_process(COMMAND ${COMMAND} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+# cmake -DEXIT_CODE=<n> [-DPRINTS=<regex>] [-DPRINTS_ONCE=<text>] -P run_and_check.cmake -- command args...
+# Fails unless the command ends with that exit code and its output matches, or contains the text exactly once.
+set(command "")
+set(is_command FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(is_command)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif(CMAKE_ARGV${i} STREQUAL "--")
+    set(is_command TRUE)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
 message("${output}")
 if(NOT code STREQUAL EXIT_CODE)
   message(FATAL_ERROR "exit code ${code}, not ${EXIT_CODE}")

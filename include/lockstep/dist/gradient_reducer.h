@@ -1,0 +1,52 @@
+// The allreduce of a step: hands each bucket of the gradient arena to the communicator as soon as backward has
+// finished it, so that sums travel while earlier layers still compute.
+#pragma once
+
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "lockstep/dist/bucket_plan.h"
+#include "lockstep/dist/communicator.h"
+
+namespace lockstep {
+
+// The whole gradient arena, in the element type of the run.
+using GradientArena = std::variant<std::span<float>, std::span<double>>;
+
+// Owned by the trainer; communicator and arena must outlive it. Used by the thread that runs the step, which must
+// leave a bucket's memory alone from its start to join().
+//
+//   reducer.begin_step(step);
+//   executable.backward(stream, arenas, [&](int32_t position) { reducer.ready_up_to(stream, position); });
+//   ... write moments and header behind the gradients ...
+//   reducer.last_ready(stream);
+//   exposed = reducer.join(stream);
+class GradientReducer {
+ public:
+  // The buckets (plan_buckets) must cover the arena without a gap.
+  GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets);
+
+  // `step` is for messages. The step before must have been joined.
+  void begin_step(int64_t step);
+  // Starts one bucket; all buckets must be started once a step, in order, so that ranks agree on it.
+  void bucket_ready(Stream& stream, size_t bucket);
+  // Starts all buckets that are final after this schedule position and not started yet.
+  void ready_up_to(Stream& stream, int64_t position);
+  void last_ready(Stream& stream) { bucket_ready(stream, buckets_.size() - 1); }
+  // Later work on the stream sees all sums. Every bucket must have been started. Returns the seconds that computing
+  // had to wait; throws what the communicator throws.
+  double join(Stream& stream);
+
+  std::span<const Bucket> buckets() const { return buckets_; }
+
+ private:
+  Communicator& communicator_;
+  const GradientArena arena_;
+  const std::vector<Bucket> buckets_;
+  int64_t step_ = 0;
+  size_t started_ = 0;  // buckets of this step
+  bool open_ = false;   // between begin_step and join
+};
+
+}  // namespace lockstep
