@@ -38,9 +38,8 @@ void validate_length(const Config& config) {
   }
 }
 
-// `phase` is "" or the prefix of the phase's own keys.
 struct Deadlines {
-  const char* phase;
+  const char* phase;  // "", or the prefix of the phase's own keys
   double warn_seconds, abort_seconds;
 };
 
@@ -74,12 +73,13 @@ BatchSizes batch_sizes(const Config& config, int ranks) {
   if (config.train.global_batch == 0) {
     return {.per_rank = config.train.batch_size, .global = config.train.batch_size * shares};
   }
-  if (config.train.global_batch % shares != 0) {
-    fail(ExitCode::config,
-         "train.global_batch = {} does not divide by {} ranks x train.accumulate = {}; the nearest that do are {} and "
-         "{}",
-         config.train.global_batch, ranks, config.train.accumulate, config.train.global_batch / shares * shares,
-         (config.train.global_batch / shares + 1) * shares);
+  const int64_t rest = config.train.global_batch % shares;
+  if (rest != 0) {
+    const int64_t below = config.train.global_batch - rest;
+    fail(ExitCode::config, "train.global_batch = {} does not divide by {} ranks x train.accumulate = {}; {}",
+         config.train.global_batch, ranks, config.train.accumulate,
+         below > 0 ? fmt::format("the nearest that do are {} and {}", below, below + shares)
+                   : fmt::format("the nearest that does is {}", below + shares));
   }
   return {.per_rank = config.train.global_batch / shares, .global = config.train.global_batch};
 }

@@ -1,0 +1,201 @@
+#include "lockstep/train/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "train/config_keys.h"
+#include "train/config_suggest.h"
+#include "train/config_value.h"
+
+namespace lockstep {
+namespace {
+
+// CLI11's view of the command line. `values` hold what was given for each key, one list a key, so that an option given
+// twice is seen. The App keeps pointers into this object, which therefore stays where it is.
+class Parser {
+ public:
+  Parser();
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
+
+  CommandLine parse(const std::vector<std::string>& arguments);
+
+ private:
+  void add_keys();
+  [[noreturn]] void fail_not_understood() const;
+  CommandLine result() const;
+
+  CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
+  CLI::App* evaluate_ = nullptr;
+  CLI::App* explain_ = nullptr;
+  CLI::App* inspect_ = nullptr;
+  std::vector<std::string> config_;
+  std::vector<std::string> checkpoint_;
+  std::string inspected_;
+  bool verify_ = false;
+  std::vector<std::vector<std::string>> values_;
+};
+
+// An option with exactly one value, which remembers every time it is given.
+CLI::Option* add_single(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                        const std::string& help, const std::string& type) {
+  return app.add_option(name, values, help)
+      ->expected(1)
+      ->type_name(type)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+std::string first_given_once(const std::string& name, const std::vector<std::string>& values) {
+  if (values.size() > 1) {
+    fail(ExitCode::config, "command line: {} is given twice, {} and {}", name, quote_for_message(values[0]),
+         quote_for_message(values[1]));
+  }
+  return values.empty() ? std::string() : values.front();
+}
+
+std::string type_name(const ConfigKey& key) {
+  if (key.path != PathRole::none) return key.member.type == ConfigType::text_list ? "PATH,..." : "PATH";
+  switch (key.member.type) {
+    case ConfigType::boolean:
+      return "true|false";
+    case ConfigType::integer:
+      return "INTEGER";
+    case ConfigType::number:
+      return "NUMBER";
+    case ConfigType::text:
+      return "TEXT";
+    case ConfigType::text_list:
+      return "TEXT,...";
+    case ConfigType::integer_list:
+      return "INTEGER,...";
+  }
+  return "";
+}
+
+std::string help_text(const ConfigKey& key, const Config& defaults) {
+  std::string allowed;
+  for (const std::string_view word : key.allowed) allowed += fmt::format("{}{}", allowed.empty() ? "" : "|", word);
+  if (allowed.empty() && key.range.limited()) allowed = key.range.text();
+  return fmt::format("{} [{}{}default {}]", key.meaning, allowed, allowed.empty() ? "" : "; ",
+                     config_value_toml(key.member.get(defaults)));
+}
+
+Parser::Parser() : values_(config_keys().size()) {
+  app_.name("trainer");
+  app_.set_help_flag("-h,--help", "Print this and leave");
+  app_.set_version_flag("--version", "trainer (Lockstep) " LOCKSTEP_VERSION, "Print the version and leave");
+  app_.get_formatter()->column_width(44);
+  app_.require_subcommand(0, 1);
+  add_single(app_, "--config", config_, "Configuration file, or the name of a bundled recipe", "FILE|RECIPE");
+  add_keys();
+
+  const std::string footer = "Takes --config and the options --section.key of trainer --help as well.";
+  evaluate_ = app_.add_subcommand("evaluate", "Evaluate a checkpoint on the validation data");
+  evaluate_->fallthrough()->footer(footer);
+  add_single(*evaluate_, "--checkpoint", checkpoint_, "What to evaluate [default latest]", "PATH|latest");
+  explain_ = app_.add_subcommand("explain", "Print the effective configuration and what it means; runs nothing");
+  explain_->fallthrough()->footer(footer);
+  inspect_ = app_.add_subcommand("inspect", "Print what is in a checkpoint and whether it is whole");
+  inspect_->add_option("checkpoint", inspected_, "The checkpoint file")->required()->type_name("PATH");
+  inspect_->add_flag("--verify", verify_, "Read every byte");
+}
+
+void Parser::add_keys() {
+  const Config defaults;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const ConfigKey& key = config_keys()[i];
+    add_single(app_, "--" + key.full_name(), values_[i], help_text(key, defaults), type_name(key))
+        ->group(fmt::format("[{}]", key.section));
+  }
+}
+
+// The nearest option to one that does not exist, without its value.
+std::vector<std::string> suggest_options(const std::string& option) {
+  const std::string name = option.substr(0, option.find('='));
+  const std::string plain = nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--version"});
+  if (!plain.empty()) return {plain};
+  const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  const size_t dot = bare.find('.');
+  std::vector<std::string> keys =
+      dot == std::string::npos ? suggest_keys("", bare) : suggest_keys(bare.substr(0, dot), bare.substr(dot + 1));
+  for (std::string& key : keys) key.insert(0, "--");
+  return keys;
+}
+
+void Parser::fail_not_understood() const {
+  const std::vector<std::string> remaining = app_.remaining(true);
+  require(!remaining.empty(), "nothing was left over");
+  const std::string& first = remaining.front();
+  if (first.starts_with('-')) {
+    fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first),
+         did_you_mean(suggest_options(first)));
+  }
+  const std::string nearest = nearest_word(first, {"evaluate", "explain", "inspect"});
+  fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
+       did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
+}
+
+CommandLine Parser::result() const {
+  CommandLine line;
+  if (inspect_->parsed()) {
+    line.command = Command::inspect;
+    line.checkpoint = inspected_;
+    line.verify = verify_;
+    return line;
+  }
+  line.config = first_given_once("--config", config_);
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const std::string name = config_keys()[i].full_name();
+    const std::string value = first_given_once("--" + name, values_[i]);
+    if (!values_[i].empty()) line.overrides.push_back({.name = name, .value = value});
+  }
+  if (evaluate_->parsed()) {
+    line.command = Command::evaluate;
+    line.checkpoint = checkpoint_.empty() ? "latest" : first_given_once("--checkpoint", checkpoint_);
+  } else if (explain_->parsed()) {
+    line.command = Command::explain;
+  }
+  if (line.config.empty() && line.overrides.empty()) {
+    fail(ExitCode::config,
+         "command line: no configuration; give --config FILE or the name of a recipe, such as "
+         "--config digits; see trainer --help");
+  }
+  return line;
+}
+
+// CLI11 takes arguments from the back, and the next one as the value of "--name=".
+std::vector<std::string> for_cli11(const std::vector<std::string>& arguments) {
+  std::vector<std::string> out;
+  for (const std::string& argument : arguments) {
+    const bool empty_value = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    out.push_back(empty_value ? argument.substr(0, argument.size() - 1) : argument);
+    if (empty_value) out.emplace_back();
+  }
+  std::ranges::reverse(out);
+  return out;
+}
+
+CommandLine Parser::parse(const std::vector<std::string>& arguments) {
+  try {
+    app_.parse(for_cli11(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return {.command = Command::print, .text = app_.help()};
+  } catch (const CLI::CallForVersion& e) {
+    return {.command = Command::print, .text = std::string(e.what()) + "\n"};
+  } catch (const CLI::ExtrasError&) {
+    fail_not_understood();
+  } catch (const CLI::ParseError& e) {
+    fail(ExitCode::config, "command line: {}; see trainer --help", e.what());
+  }
+  return result();
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) { return Parser().parse(arguments); }
+
+}  // namespace lockstep

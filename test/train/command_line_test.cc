@@ -1,0 +1,133 @@
+#include "lockstep/train/command_line.h"
+
+#include "test/catch.h"
+#include "test/train/config_error.h"
+#include "train/config_keys.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string error_of(const Arguments& arguments) {
+  return config_error([&] { parse_command_line(arguments); });
+}
+
+}  // namespace
+
+TEST_CASE("without a subcommand the trainer trains") {
+  const CommandLine line = parse_command_line({"--config", "digits", "--train.seed", "7", "--optimizer.lr=1e-3"});
+  CHECK(line.command == Command::train);
+  CHECK(line.config == "digits");
+  REQUIRE(line.overrides.size() == 2);
+  CHECK(line.overrides[0].name == "train.seed");
+  CHECK(line.overrides[0].value == "7");
+  CHECK(line.overrides[1].name == "optimizer.lr");
+  CHECK(line.overrides[1].value == "1e-3");
+}
+
+TEST_CASE("every key is an option in both forms") {
+  for (const ConfigKey& key : config_keys()) {
+    INFO(key.full_name());
+    const CommandLine spaced = parse_command_line({"--" + key.full_name(), "x"});
+    const CommandLine joined = parse_command_line({"--" + key.full_name() + "=x"});
+    REQUIRE(spaced.overrides.size() == 1);
+    REQUIRE(joined.overrides.size() == 1);
+    CHECK(spaced.overrides[0].name == key.full_name());
+    CHECK(joined.overrides[0].value == "x");
+  }
+}
+
+TEST_CASE("values reach the keys as they were typed") {
+  const CommandLine line = parse_command_line(
+      {"--data.label_offset", "-1", "--data.train", "a b,c*", "--log.jsonl", "", "--checkpoint.directory=a=b"});
+  REQUIRE(line.overrides.size() == 4);
+  CHECK(line.overrides[0].value == "a b,c*");
+  CHECK(line.overrides[1].value == "-1");
+  CHECK(line.overrides[2].value == "a=b");
+  CHECK(line.overrides[3].value == "");
+}
+
+TEST_CASE("an empty value after the equals sign is that, not the next argument") {
+  const CommandLine line = parse_command_line({"--data.validation=", "--log.jsonl", "x", "--train.seed=1"});
+  REQUIRE(line.overrides.size() == 3);
+  CHECK(line.overrides[0].value == "");
+  CHECK(line.overrides[1].value == "1");
+  CHECK(line.overrides[2].value == "x");
+}
+
+TEST_CASE("evaluate takes a checkpoint and the options of training on either side") {
+  CommandLine line =
+      parse_command_line({"evaluate", "--config", "c.toml", "--checkpoint", "a.h5", "--train.seed", "1"});
+  CHECK(line.command == Command::evaluate);
+  CHECK(line.config == "c.toml");
+  CHECK(line.checkpoint == "a.h5");
+  CHECK(line.overrides.size() == 1);
+  line = parse_command_line({"--config", "c.toml", "evaluate"});
+  CHECK(line.command == Command::evaluate);
+  CHECK(line.checkpoint == "latest");
+}
+
+TEST_CASE("explain takes a configuration") {
+  const CommandLine line = parse_command_line({"explain", "--config", "digits", "--model.classes", "3"});
+  CHECK(line.command == Command::explain);
+  CHECK(line.config == "digits");
+  CHECK(line.overrides.size() == 1);
+}
+
+TEST_CASE("inspect takes one checkpoint and no configuration") {
+  CommandLine line = parse_command_line({"inspect", "run/step-00000010.h5"});
+  CHECK(line.command == Command::inspect);
+  CHECK(line.checkpoint == "run/step-00000010.h5");
+  CHECK_FALSE(line.verify);
+  line = parse_command_line({"inspect", "--verify", "a.h5"});
+  CHECK(line.verify);
+  CHECK_THAT(error_of({"inspect"}), ContainsSubstring("checkpoint is required"));
+  CHECK_THAT(error_of({"inspect", "a.h5", "b.h5"}), ContainsSubstring("'b.h5'"));
+  CHECK_THAT(error_of({"inspect", "a.h5", "--train.seed", "1"}), ContainsSubstring("'--train.seed'"));
+}
+
+TEST_CASE("an unknown option is an error with the nearest one") {
+  CHECK(error_of({"--config", "digits", "--train.sed", "1"}) ==
+        "command line: unknown option '--train.sed'; did you mean --train.seed?");
+  CHECK(error_of({"--train.batch-size=3"}) ==
+        "command line: unknown option '--train.batch-size=3'; did you mean --train.batch_size?");
+  CHECK(error_of({"--confg", "digits"}) == "command line: unknown option '--confg'; did you mean --config?");
+  CHECK(error_of({"--lr", "1"}) == "command line: unknown option '--lr'; did you mean --optimizer.lr?");
+  CHECK(error_of({"--zzzzzzzzzzzz"}) == "command line: unknown option '--zzzzzzzzzzzz'");
+  CHECK_THAT(error_of({"-x"}), ContainsSubstring("unknown option '-x'"));
+  CHECK_THAT(error_of({"--checkpoint", "a.h5", "--config", "c"}), ContainsSubstring("unknown option '--checkpoint'"));
+}
+
+TEST_CASE("words without an option are refused") {
+  CHECK(error_of({"digits"}) == "command line: 'digits' is not expected here; see trainer --help");
+  CHECK(error_of({"--config", "digits", "extra"}) == "command line: 'extra' is not expected here; see trainer --help");
+  CHECK(error_of({"evalute", "--config", "digits"}) ==
+        "command line: 'evalute' is not expected here; did you mean evaluate?; see trainer --help");
+  CHECK_THAT(error_of({"evaluate", "--config", "digits", "extra"}), ContainsSubstring("'extra' is not expected here"));
+}
+
+TEST_CASE("an option twice, or without its value, is an error") {
+  CHECK(error_of({"--train.seed", "1", "--train.seed", "2"}) ==
+        "command line: --train.seed is given twice, '1' and '2'");
+  CHECK(error_of({"--config", "a", "--config=b"}) == "command line: --config is given twice, 'a' and 'b'");
+  CHECK_THAT(error_of({"--config", "a", "--train.seed"}), ContainsSubstring("--train.seed"));
+}
+
+TEST_CASE("no configuration at all is an error") {
+  CHECK_THAT(error_of({}), ContainsSubstring("no configuration; give --config FILE"));
+  CHECK_THAT(error_of({"evaluate"}), ContainsSubstring("no configuration"));
+}
+
+TEST_CASE("help and version are texts to print") {
+  const CommandLine help = parse_command_line({"--help"});
+  CHECK(help.command == Command::print);
+  for (const std::string_view section : config_sections()) {
+    CHECK_THAT(help.text, ContainsSubstring("\n[" + std::string(section) + "]:\n"));
+  }
+  CHECK_THAT(help.text, ContainsSubstring("--watchdog.evaluate_abort_seconds"));
+  CHECK_THAT(parse_command_line({"evaluate", "--help"}).text, ContainsSubstring("--checkpoint"));
+  CHECK_THAT(parse_command_line({"inspect", "-h"}).text, ContainsSubstring("--verify"));
+  CHECK_THAT(parse_command_line({"--version"}).text, ContainsSubstring("trainer (Lockstep) "));
+}

@@ -1,0 +1,93 @@
+#include "lockstep/train/config_load.h"
+#include "test/catch.h"
+#include "test/train/config_error.h"
+
+using namespace lockstep;
+
+namespace {
+
+Config good_config() {
+  Config config;
+  config.data.train = {"/data/train"};
+  return config;
+}
+
+// The error after `change` of a good configuration.
+template <class Change>
+std::string error_after(Change change) {
+  Config config = good_config();
+  change(config);
+  return config_error([&] { validate(config); });
+}
+
+}  // namespace
+
+TEST_CASE("the defaults with training data are valid") { CHECK_NOTHROW(validate(good_config())); }
+
+TEST_CASE("the auxiliary head below 299 pixels is an error that says what to do") {
+  CHECK(error_after([](Config& c) { c.model.image_size = 298; }) ==
+        "model.aux_weight = 0.4 with model.image_size = 298: the auxiliary head needs at least 299 pixels; set "
+        "model.aux_weight = 0 or enlarge the image");
+}
+
+TEST_CASE("inception_v3 below 75 pixels is an error, cifar10_cnn at 32 is not") {
+  CHECK(error_after([](Config& c) { c.model.image_size = 74; }) ==
+        "model.image_size = 74: inception_v3 needs at least 75 pixels");
+  Config config = good_config();
+  config.model.name = "cifar10_cnn";
+  config.model.image_size = 32;
+  CHECK_NOTHROW(validate(config));
+}
+
+TEST_CASE("training needs data unless they are synthetic") {
+  CHECK_THAT(error_after([](Config& c) { c.data.train.clear(); }), ContainsSubstring("data.train is empty"));
+  Config config;
+  config.data.format = "synthetic";
+  CHECK_NOTHROW(validate(config));
+}
+
+TEST_CASE("training needs a length") {
+  CHECK_THAT(error_after([](Config& c) { c.train.epochs = 0; }),
+             ContainsSubstring("train.epochs and train.steps are both 0"));
+  Config config = good_config();
+  config.train.epochs = 0;
+  config.train.steps = 1;
+  CHECK_NOTHROW(validate(config));
+}
+
+TEST_CASE("the best checkpoint needs validation data") {
+  CHECK_THAT(error_after([](Config& c) { c.checkpoint.keep_best = true; }), ContainsSubstring("data.validation"));
+}
+
+TEST_CASE("a warning after the abort is an error that names the phase") {
+  CHECK_THAT(error_after([](Config& c) { c.watchdog.warn_seconds = 700; }),
+             ContainsSubstring("watchdog.warn_seconds = 700 is above watchdog.abort_seconds = 600"));
+  CHECK_THAT(error_after([](Config& c) { c.watchdog.save_warn_seconds = 2, c.watchdog.save_abort_seconds = 1; }),
+             ContainsSubstring("watchdog.save_warn_seconds = 2 is above watchdog.save_abort_seconds = 1"));
+  Config config = good_config();
+  config.watchdog.abort_seconds = 0;  // never
+  CHECK_NOTHROW(validate(config));
+}
+
+TEST_CASE("the global batch is the ranks' batches and accumulations multiplied") {
+  Config config;
+  config.train.batch_size = 16;
+  config.train.accumulate = 3;
+  const BatchSizes sizes = batch_sizes(config, 4);
+  CHECK(sizes.per_rank == 16);
+  CHECK(sizes.global == 192);
+}
+
+TEST_CASE("a given global batch is shared out, or refused with the nearest that fit") {
+  Config config;
+  config.train.global_batch = 96;
+  config.train.accumulate = 2;
+  const BatchSizes sizes = batch_sizes(config, 3);
+  CHECK(sizes.per_rank == 16);
+  CHECK(sizes.global == 96);
+  CHECK_THAT(config_error([&] { batch_sizes(config, 5); }),
+             ContainsSubstring("train.global_batch = 96 does not divide by 5 ranks x train.accumulate = 2; the nearest "
+                               "that do are 90 and 100"));
+  config.train.global_batch = 1;
+  CHECK_THAT(config_error([&] { batch_sizes(config, 4); }), ContainsSubstring("the nearest that does is 8"));
+}
