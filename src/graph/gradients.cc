@@ -22,13 +22,16 @@ class Differentiator {
     const auto forward_nodes = static_cast<NodeId>(graph_.nodes.size());
     for (NodeId n = forward_nodes - 1; n >= 0; --n) {
       current_ = graph_.node(n);  // a copy: appending nodes moves the originals
-      if (wanted(current_.outputs[0])) std::visit([&](const auto& op) { rule(op); }, current_.op);
+      if (wanted(out(0)) && influences_loss()) std::visit([&](const auto& op) { rule(op); }, current_.op);
     }
     mark_parameters();
   }
 
  private:
   bool wanted(ValueId v) const { return wanted_[static_cast<size_t>(v)]; }
+  bool influences_loss() const {
+    return std::holds_alternative<SoftmaxCrossEntropy>(current_.op) || !parts_[static_cast<size_t>(out(0))].empty();
+  }
   bool wants_input(size_t i) const { return wanted(current_.inputs[i]); }
   ValueId in(size_t i) const { return current_.inputs[i]; }
   ValueId out(size_t i) const { return current_.outputs[i]; }
@@ -41,10 +44,9 @@ class Differentiator {
     return outputs;
   }
 
-  // The gradient of the current node's first output; -1 when nothing that is trained depends on it.
+  // The gradient of the current node's first output.
   ValueId dy() {
     std::vector<ValueId> parts = parts_[static_cast<size_t>(out(0))];  // a copy: emit() grows parts_
-    if (parts.empty()) return -1;
     if (parts.size() == 1) return parts[0];
     const ValueId sum = emit("grad_sum", Add{}, parts).front();
     parts_[static_cast<size_t>(out(0))] = {sum};

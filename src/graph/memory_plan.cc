@@ -174,24 +174,31 @@ MemoryPlan plan_memory(const PlanInput& in) {
   return plan;
 }
 
-void verify_plan(const PlanInput& in, const MemoryPlan& plan) {
-  // Lifetimes anew, from the nodes alone: from the first write to the last touch of any member of the class.
+namespace {
+
+// Lifetimes anew, from the nodes alone: from the first write to the last touch of any member of a class; workspaces.
+std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
   std::vector<Block> life(in.graph.values.size());
   std::vector<Block> blocks;
-  auto touch = [&](ValueId v, size_t position) {
-    if (plan.values[static_cast<size_t>(v)].arena != Arena::activations) return;
+  auto touch = [&](ValueId v, int32_t position) {
+    const Placement& at = plan.values[static_cast<size_t>(v)];
+    if (at.arena != Arena::activations) return;
     Block& b = life[static_cast<size_t>(plan.alias_class[static_cast<size_t>(v)])];
-    if (b.value < 0) b.first = static_cast<int32_t>(position);
-    b.value = v;
-    b.offset = plan.values[static_cast<size_t>(v)].offset_bytes;
+    if (b.value < 0) {
+      b.first = position;
+      b.value = v;
+      b.offset = at.offset_bytes;
+    }
+    require(at.offset_bytes == b.offset, "{} and {} share memory but lie apart", in.graph.value(v).name,
+            in.graph.value(b.value).name);
     b.bytes = std::max(b.bytes, static_cast<int64_t>(in.storage_bytes[static_cast<size_t>(v)]));
-    b.last = in.graph.value(v).kept ? kForever : std::max(b.last, static_cast<int32_t>(position));
+    b.last = in.graph.value(v).kept ? kForever : std::max(b.last, position);
   };
   for (size_t p = 0; p < in.schedule.order.size(); ++p) {
     const Node& node = in.graph.node(in.schedule.order[p]);
-    for (ValueId v : node.inputs) touch(v, p);
-    for (ValueId v : node.outputs) touch(v, p);
     const auto position = static_cast<int32_t>(p);
+    for (ValueId v : node.inputs) touch(v, position);
+    for (ValueId v : node.outputs) touch(v, position);
     if (in.workspace_bytes[p] == 0) continue;
     blocks.push_back({.workspace = position,
                       .first = position,
@@ -200,6 +207,10 @@ void verify_plan(const PlanInput& in, const MemoryPlan& plan) {
                       .offset = plan.workspaces[p].offset_bytes});
   }
   std::copy_if(life.begin(), life.end(), std::back_inserter(blocks), [](const Block& b) { return b.value >= 0; });
+  return blocks;
+}
+
+void verify_blocks(const PlanInput& in, const MemoryPlan& plan, const std::vector<Block>& blocks) {
   auto name = [&](const Block& b) {
     return b.value >= 0 ? in.graph.value(b.value).name : fmt::format("the workspace of step {}", b.workspace);
   };
@@ -211,6 +222,40 @@ void verify_plan(const PlanInput& in, const MemoryPlan& plan) {
               name(blocks[j]));
     }
   }
+}
+
+// Replays the schedule: whatever is read, or kept to the end, is what its class holds at that time.
+void verify_contents(const PlanInput& in, const MemoryPlan& plan) {
+  std::vector<ValueId> shows(in.graph.values.size());  // by value: whose data it is (a reshape shows its input's)
+  std::iota(shows.begin(), shows.end(), 0);
+  std::vector<ValueId> held(shows.size(), -1);  // by class
+  auto index = [](ValueId v) { return static_cast<size_t>(v); };
+  auto expect = [&](ValueId v, const std::string& reader) {
+    if (plan.values[index(v)].arena != Arena::activations) return;
+    const ValueId now = held[index(plan.alias_class[index(v)])];
+    require(now == shows[index(v)], "{} reads {}, whose memory holds {}", reader, in.graph.value(v).name,
+            now < 0 ? "nothing" : in.graph.value(now).name);
+  };
+  for (NodeId n : in.schedule.order) {
+    const Node& node = in.graph.node(n);
+    for (ValueId v : node.inputs) expect(v, node.name);
+    for (ValueId v : node.outputs) {
+      const int32_t of = plan.alias_class[index(v)];
+      const bool view = std::holds_alternative<Reshape>(node.op) && plan.alias_class[index(node.inputs[0])] == of;
+      if (view) shows[index(v)] = shows[index(node.inputs[0])];
+      held[index(of)] = shows[index(v)];
+    }
+  }
+  for (ValueId v = 0; v < static_cast<ValueId>(shows.size()); ++v) {
+    if (in.graph.value(v).kept) expect(v, "the caller");
+  }
+}
+
+}  // namespace
+
+void verify_plan(const PlanInput& in, const MemoryPlan& plan) {
+  verify_blocks(in, plan, lives_of(in, plan));
+  verify_contents(in, plan);
 }
 
 }  // namespace lockstep

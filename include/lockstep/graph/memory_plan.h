@@ -37,8 +37,8 @@ struct PlanInput {
 // Greedy by size, lowest address that is free for the whole life of the class. All addresses are 64-byte aligned.
 MemoryPlan plan_memory(const PlanInput& input);
 
-// Proves that no two classes that live at the same time overlap and that all lie inside the arena. Throws
-// Error(internal) naming both values.
+// Proves that no two classes that live at the same time overlap, that all lie inside the arena, and that within a class
+// every value is read before another takes its place. Throws Error(internal) naming the values.
 void verify_plan(const PlanInput& input, const MemoryPlan& plan);
 
 }  // namespace lockstep
