@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 scripts/install_dependencies.sh
 scripts/build.sh release
 
-run=(mpirun -np 2 build/release/src/app/trainer --config digits "$@")
+run=(mpirun -np 2 build/release/trainer --config digits "$@")
 if [ "$(id -u)" -eq 0 ]; then
   # mpirun starts for root only with both of these.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

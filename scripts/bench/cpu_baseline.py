@@ -46,7 +46,7 @@ batch_size = {batch}
 label_smoothing = 0.1
 
 [optimizer]
-name = "rmsprop"
+name = "rmsprop_tf"
 lr = 0.01
 momentum = 0.9
 decay = 0.9
@@ -70,6 +70,7 @@ threads = {threads}
 
 [log]
 every_steps = 1
+progress = "lines"
 tensorboard = false
 """
 
@@ -207,7 +208,7 @@ def main():
     if sys.argv[1:2] == ["--probe"]:
         probe(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trainer", default=ROOT / "build/release/src/app/trainer", type=pathlib.Path)
+    parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
     parser.add_argument("--rounds", default=3, type=int)
     parser.add_argument("--steps", default=8, type=int, help=f"steps of each run, the first {WARM_UP} not counted")
     parser.add_argument("--cores", default=2, type=int, help="how many of this process's cores to use")
