@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "data/folder_source.h"
+#include "data/hdf5_source.h"
 #include "data/synthetic_source.h"
 #include "data/tfrecord_source.h"
 
@@ -56,6 +58,21 @@ Paths list_files(const Paths& patterns) {
   return files;
 }
 
+Paths list_folders(const Paths& patterns) {
+  Paths roots;
+  for (const std::string& pattern : patterns) {
+    const Paths found = expand(pattern);
+    size_t taken = 0;
+    for (const std::string& path : found) {
+      if (!is_folder(path)) continue;
+      roots.push_back(path);
+      ++taken;
+    }
+    if (taken == 0) fail(ExitCode::data, "data pattern '{}' matches no folder ({} files seen)", pattern, found.size());
+  }
+  return list_image_folders(roots);
+}
+
 Paths list_nothing(const Paths&) { return {}; }
 
 // A new format is one row here.
@@ -66,6 +83,8 @@ struct DataFormat {
 };
 constexpr std::array kFormats = {
     DataFormat{"tfrecord", list_files, open_tfrecord},
+    DataFormat{"folder", list_folders, open_folder},
+    DataFormat{"hdf5", list_files, open_hdf5},
     DataFormat{"synthetic", list_nothing, open_synthetic},
 };
 

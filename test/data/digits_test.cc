@@ -15,9 +15,8 @@ const std::string kFolder = LOCKSTEP_SOURCE_DIR "/data/digits/";
 
 TEST_CASE("the shipped digits load: 1437 and 360 records of 8 x 8 pixels in ten classes") {
   for (const auto& [name, records] : {std::pair("train.tfrecord", 1437), std::pair("validation.tfrecord", 360)}) {
-    const auto source = open_data_source({.format = "tfrecord",
-                                          .files = list_inputs("tfrecord", {kFolder + name}),
-                                          .labels = {.classes = 10}});
+    const auto source = open_data_source(
+        {.format = "tfrecord", .files = list_inputs("tfrecord", {kFolder + name}), .labels = {.classes = 10}});
     REQUIRE(source->size() == records);
     std::map<int64_t, int> labels;
     Sample sample;

@@ -1,0 +1,122 @@
+#include "lockstep/data/augment.h"
+
+#include <cmath>
+
+#include "test/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct TestImage {
+  std::vector<uint8_t> pixels;
+  ImageView view;
+};
+
+TestImage make_image(int64_t height, int64_t width) {
+  TestImage image;
+  for (int64_t i = 0; i < height * width * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 37 % 256));
+  image.view = {.u8 = image.pixels.data(), .height = height, .width = width};
+  return image;
+}
+
+std::vector<float> apply(const TransformOptions& options, const ImageView& view, SampleRef sample) {
+  std::vector<float> output(static_cast<size_t>(3 * options.image_size * options.image_size));
+  TransformScratch scratch;
+  Transform(options).apply(view, sample, scratch, output.data());
+  return output;
+}
+
+constexpr Augment kAll[] = {Augment::none, Augment::crop_flip, Augment::torchvision, Augment::inception};
+
+}  // namespace
+
+TEST_CASE("the configuration's words") {
+  CHECK(parse_augment("crop_flip") == Augment::crop_flip);
+  CHECK(parse_augment("torchvision") == Augment::torchvision);
+  CHECK(parse_normalize("none") == Normalize::none);
+  CHECK_FALSE(parse_augment("Inception").has_value());
+  CHECK_FALSE(parse_normalize("").has_value());
+}
+
+TEST_CASE("normalization maps bytes and floats of full intensity alike") {
+  const std::vector<uint8_t> bytes = {0, 255, 51};
+  const std::vector<float> floats = {0.0F, 1.0F, 0.2F};
+  const ImageView u8 = {.u8 = bytes.data(), .height = 1, .width = 1};
+  const ImageView f32 = {.f32 = floats.data(), .height = 1, .width = 1};
+  const auto normalize = [](const ImageView& view, Normalize how) {
+    return apply({.normalize = how, .image_size = 1}, view, {});
+  };
+  CHECK(normalize(u8, Normalize::none) == std::vector<float>{0.0F, 255.0F, 51.0F});
+  CHECK(normalize(f32, Normalize::none) == floats);
+  for (const ImageView& view : {u8, f32}) {
+    const auto inception = normalize(view, Normalize::inception);
+    CHECK(inception[0] == Approx(-1.0F));
+    CHECK(inception[1] == Approx(1.0F));
+    CHECK(inception[2] == Approx(-0.6F));
+    const auto torchvision = normalize(view, Normalize::torchvision);
+    CHECK(torchvision[0] == Approx(-0.485 / 0.229));
+    CHECK(torchvision[1] == Approx((1.0 - 0.456) / 0.224));
+    CHECK(torchvision[2] == Approx((0.2 - 0.406) / 0.225));
+  }
+}
+
+TEST_CASE("a gray source fills three channels") {
+  const std::vector<uint8_t> pixels = {9};
+  const ImageView view = {.u8 = pixels.data(), .channels = 1, .height = 1, .width = 1};
+  CHECK(apply({.normalize = Normalize::none, .image_size = 2}, view, {}) == std::vector<float>(12, 9.0F));
+}
+
+TEST_CASE("augmentation is a pure function of seed, epoch and index, and depends on each") {
+  const TestImage image = make_image(40, 50);
+  for (const Augment augment : {Augment::crop_flip, Augment::torchvision, Augment::inception}) {
+    const TransformOptions options = {.augment = augment, .image_size = 16, .seed = 7};
+    const SampleRef sample = {.epoch = 3, .index = 17};
+    const auto once = apply(options, image.view, sample);
+    CHECK(apply(options, image.view, sample) == once);
+    CHECK(apply(options, image.view, {.epoch = 4, .index = 17}) != once);
+    CHECK(apply(options, image.view, {.epoch = 3, .index = 18}) != once);
+    TransformOptions other = options;
+    other.seed = 8;
+    CHECK(apply(other, image.view, sample) != once);
+  }
+}
+
+TEST_CASE("evaluation depends on the image alone") {
+  const TestImage image = make_image(40, 50);
+  for (const Augment augment : kAll) {
+    const TransformOptions options = {.augment = augment, .image_size = 16, .seed = 7, .training = false};
+    CHECK(apply(options, image.view, {.epoch = 0, .index = 1}) == apply(options, image.view, {.epoch = 9, .index = 2}));
+  }
+}
+
+TEST_CASE("outputs are finite and within range for images of any size") {
+  for (const auto& [height, width] : {std::pair(1, 1), std::pair(1, 2000), std::pair(2000, 1), std::pair(2, 2),
+                                      std::pair(28, 29), std::pair(29, 29), std::pair(30, 29)}) {
+    const TestImage image = make_image(height, width);
+    for (const Augment augment : kAll) {
+      for (const bool training : {true, false}) {
+        const TransformOptions options = {.augment = augment, .image_size = 29, .training = training};
+        for (int64_t index = 0; index < (training ? 20 : 1); ++index) {
+          for (const float value : apply(options, image.view, {.epoch = 1, .index = index})) {
+            REQUIRE(value >= -1.0001F);
+            REQUIRE(value <= 1.0001F);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("with inception's colors and no normalization bytes stay on the scale 0..255") {
+  const TestImage image = make_image(20, 20);
+  float largest = 0.0F;
+  const TransformOptions options = {.augment = Augment::inception, .normalize = Normalize::none, .image_size = 20};
+  for (int64_t index = 0; index < 10; ++index) {
+    for (const float value : apply(options, image.view, {.epoch = 0, .index = index})) {
+      largest = std::max(largest, value);
+    }
+  }
+  CHECK(largest > 200.0F);
+  CHECK(largest <= 255.0F);
+}

@@ -1,0 +1,164 @@
+#include "lockstep/data/decode.h"
+
+#include <cstdlib>
+
+#include "lockstep/data/data_source.h"
+#include "test/catch.h"
+#include "test/data/image_writer.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Rgb = std::vector<uint8_t>;
+
+Image decode(const std::string& encoded) {
+  Image image;
+  decode_image(std::as_bytes(std::span(encoded)), image);
+  return image;
+}
+
+std::string error_of(const std::string& encoded) {
+  try {
+    decode(encoded);
+  } catch (const BadRecord& bad) {
+    CHECK(bad.code() == ExitCode::data);
+    return bad.what();
+  }
+  return "no error";
+}
+
+// A smooth picture, so that chroma subsampling costs little.
+Rgb gradient(int height, int width, int components) {
+  Rgb pixels;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < components; ++c) pixels.push_back(static_cast<uint8_t>((x * 3 + y * (c + 1)) % 200));
+    }
+  }
+  return pixels;
+}
+
+Rgb repeated(const Rgb& pixel, int count) {
+  Rgb pixels;
+  for (int i = 0; i < count; ++i) pixels.insert(pixels.end(), pixel.begin(), pixel.end());
+  return pixels;
+}
+
+void check_flat(const Image& image, const Rgb& color, int tolerance) {
+  REQUIRE(image.pixels.size() == static_cast<size_t>(image.height * image.width * 3));
+  for (size_t i = 0; i < image.pixels.size(); ++i) REQUIRE(std::abs(image.pixels[i] - color[i % 3]) <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("a color JPEG decodes to its pixels, baseline and progressive") {
+  const Rgb pixels = gradient(16, 24, 3);
+  for (const bool progressive : {false, true}) {
+    const Image image = decode(encode_jpeg(pixels, 16, 24, {.progressive = progressive}));
+    REQUIRE(image.height == 16);
+    REQUIRE(image.width == 24);
+    for (size_t i = 0; i < pixels.size(); ++i) REQUIRE(std::abs(image.pixels[i] - pixels[i]) < 16);
+  }
+}
+
+TEST_CASE("a gray JPEG becomes three equal channels") {
+  const Image image = decode(encode_jpeg(Rgb(64, 123), 8, 8, {.components = 1}));
+  check_flat(image, {123, 123, 123}, 1);
+}
+
+TEST_CASE("CMYK and YCCK JPEGs become RGB, Adobe's inverted values and plain ones") {
+  // (200,40,40) as ink without black: what is missing to white.
+  const Rgb ink = {55, 215, 215, 0};
+  const Rgb light = {200, 40, 40, 255};
+  for (const bool ycck : {false, true}) {
+    check_flat(decode(encode_jpeg(repeated(light, 256), 16, 16, {.components = 4, .ycck = ycck})), {200, 40, 40}, 8);
+  }
+  check_flat(decode(encode_jpeg(repeated(ink, 256), 16, 16, {.components = 4, .adobe = false})), {200, 40, 40}, 8);
+  // Half black halves the light.
+  check_flat(decode(encode_jpeg(repeated({200, 40, 40, 128}, 256), 16, 16, {.components = 4})), {100, 20, 20}, 8);
+}
+
+TEST_CASE("a truncated JPEG is a bad record wherever it was cut") {
+  const std::string whole = encode_jpeg(gradient(64, 64, 3), 64, 64, {});
+  for (const size_t percent : {size_t{10}, size_t{50}, size_t{90}, size_t{99}}) {
+    CHECK_THAT(error_of(whole.substr(0, whole.size() * percent / 100)), ContainsSubstring("JPEG"));
+  }
+  CHECK_THAT(error_of(whole.substr(0, whole.size() / 2)), ContainsSubstring("cut off"));
+  CHECK_THAT(error_of(""), ContainsSubstring("empty"));
+}
+
+TEST_CASE("stray bytes between a JPEG's parts do not make it bad") {
+  std::string encoded = encode_jpeg(gradient(16, 16, 3), 16, 16, {});
+  encoded.insert(20, "stray");  // behind the JFIF segment
+  CHECK(decode(encoded).height == 16);
+}
+
+TEST_CASE("EXIF orientation changes nothing, nor does a damaged EXIF block") {
+  const std::string plain = encode_jpeg(gradient(16, 24, 3), 16, 24, {});
+  const std::string tiff("MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
+  for (const std::string& content : {std::string("Exif\0\0", 6) + tiff, std::string("Exif\0\0garbage", 13)}) {
+    const auto length = static_cast<char>(content.size() + 2);
+    const std::string block = std::string("\xff\xe1\0", 3) + length + content;
+    std::string turned = plain;
+    turned.insert(2, block);
+    CHECK(decode(turned).pixels == decode(plain).pixels);
+  }
+}
+
+TEST_CASE("PNGs of every kind become 8-bit RGB") {
+  const Rgb rgb = gradient(5, 7, 3);
+  CHECK(decode(encode_png(rgb, 5, 7, {})).pixels == rgb);
+  CHECK(decode(encode_png(rgb, 5, 7, {.interlaced = true})).pixels == rgb);
+
+  SECTION("gray of 1, 2, 4 and 8 bits is stretched to 0..255") {
+    CHECK(decode(encode_png({0x40}, 1, 2, {.color_type = 0, .bit_depth = 1})).pixels == Rgb{0, 0, 0, 255, 255, 255});
+    CHECK(decode(encode_png({0x70}, 1, 2, {.color_type = 0, .bit_depth = 2})).pixels == Rgb{85, 85, 85, 255, 255, 255});
+    CHECK(decode(encode_png({0x1f}, 1, 2, {.color_type = 0, .bit_depth = 4})).pixels == Rgb{17, 17, 17, 255, 255, 255});
+    CHECK(decode(encode_png({7, 8}, 1, 2, {.color_type = 0})).pixels == Rgb{7, 7, 7, 8, 8, 8});
+  }
+  SECTION("16-bit samples are scaled") {
+    CHECK(decode(encode_png({0xff, 0xff, 0x80, 0x80, 0x00, 0x00}, 1, 1, {.bit_depth = 16})).pixels == Rgb{255, 128, 0});
+    CHECK(decode(encode_png({0x12, 0x12}, 1, 1, {.color_type = 0, .bit_depth = 16})).pixels == Rgb{18, 18, 18});
+  }
+  SECTION("alpha is dropped") {
+    CHECK(decode(encode_png({1, 2, 3, 99}, 1, 1, {.color_type = 6})).pixels == Rgb{1, 2, 3});
+    CHECK(decode(encode_png({5, 99}, 1, 1, {.color_type = 4})).pixels == Rgb{5, 5, 5});
+  }
+  SECTION("palettes are looked up, transparent entries too") {
+    const std::vector<uint8_t> palette = {10, 20, 30, 40, 50, 60};
+    for (const bool alpha : {false, true}) {
+      CHECK(decode(encode_png({0, 1}, 1, 2, {.color_type = 3, .palette = palette, .palette_alpha = alpha})).pixels ==
+            Rgb{10, 20, 30, 40, 50, 60});
+    }
+    CHECK(decode(encode_png({0x40}, 1, 2, {.color_type = 3, .bit_depth = 1, .palette = palette})).pixels ==
+          Rgb{10, 20, 30, 40, 50, 60});
+  }
+}
+
+TEST_CASE("a truncated or damaged PNG is a bad record") {
+  const std::string whole = encode_png(gradient(32, 32, 3), 32, 32, {});
+  for (const size_t length : {size_t{9}, size_t{40}, whole.size() / 2, whole.size() - 3}) {
+    CHECK_THAT(error_of(whole.substr(0, length)), ContainsSubstring("damaged PNG: the file is cut off"));
+  }
+  std::string flipped = whole;
+  flipped[60] ^= 1;
+  CHECK_THAT(error_of(flipped), ContainsSubstring("damaged PNG"));
+}
+
+TEST_CASE("other kinds of file are bad records with the kind named") {
+  CHECK_THAT(error_of("GIF89a......"), ContainsSubstring("a GIF image"));
+  CHECK_THAT(error_of("BM......"), ContainsSubstring("a BMP image"));
+  CHECK_THAT(error_of("RIFF....WEBPVP8 "), ContainsSubstring("a WebP image"));
+  CHECK_THAT(error_of("II*\1...."), ContainsSubstring("a TIFF image"));
+  CHECK_THAT(error_of("\n <!DOCTYPE html><html>"), ContainsSubstring("an HTML or XML page"));
+  CHECK_THAT(error_of("whatever"), ContainsSubstring("unknown type"));
+}
+
+TEST_CASE("a header that announces an absurd size is refused before memory is asked for") {
+  std::string jpeg = encode_jpeg(gradient(8, 8, 3), 8, 8, {});
+  const size_t frame = jpeg.find("\xff\xc0");
+  REQUIRE(frame != std::string::npos);
+  for (size_t i = 5; i < 9; ++i) jpeg[frame + i] = '\xf0';  // height and width
+  CHECK_THAT(error_of(jpeg), ContainsSubstring("61680 x 61680 pixels"));
+}
