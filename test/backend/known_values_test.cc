@@ -264,7 +264,8 @@ TEST_CASE("among equal logits the lower class comes first, and NaN is never righ
 }
 
 TEST_CASE("a label outside the classes is refused") {
-  const Runner r({"reference", DType::f32});
-  CHECK_THROWS_WITH(r.run(SoftmaxCrossEntropy{}, {r.real({1, 3}, {0, 0, 0}), Runner::whole({3}), r.real({1}, {1})}),
-                    ContainsSubstring("label 3 among 3 classes"));
+  on_every_backend([](const Runner& r) {
+    CHECK_THROWS_WITH(r.run(SoftmaxCrossEntropy{}, {r.real({1, 3}, {0, 0, 0}), Runner::whole({3}), r.real({1}, {1})}),
+                      ContainsSubstring("label 3 among 3 classes"));
+  });
 }

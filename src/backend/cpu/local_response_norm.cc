@@ -57,6 +57,7 @@ void scatter(const ChannelLayout& layout, const float* line, float* to) {
 }
 
 LOCKSTEP_VECTORIZED void multiply(const float* a, const float* b, float* product, int64_t count) {
+#pragma omp simd
   for (int64_t c = 0; c < count; ++c) product[c] = a[c] * b[c];
 }
 
@@ -71,6 +72,7 @@ LOCKSTEP_VECTORIZED void sum_neighbours(const float* values, int64_t half, float
 // values = (k + alpha * values), and powers = that to the power -beta.
 LOCKSTEP_VECTORIZED void raise(const Normalization& norm, float* values, float* powers, int64_t count) {
   const float alpha = norm.alpha, k = norm.k;
+#pragma omp simd
   for (int64_t c = 0; c < count; ++c) values[c] = k + alpha * values[c];
   if (norm.beta == 0.75F) {  // everybody's choice, and two square roots are vectors where pow is not
     for (int64_t c = 0; c < count; ++c) powers[c] = 1 / std::sqrt(values[c] * std::sqrt(values[c]));
@@ -82,11 +84,13 @@ LOCKSTEP_VECTORIZED void raise(const Normalization& norm, float* values, float* 
 // terms = dy * x * scale^(-beta - 1), what every channel adds to its neighbours' gradients.
 LOCKSTEP_VECTORIZED void gradient_terms(const float* products, const float* powers, const float* scales, float* terms,
                                         int64_t count) {
+#pragma omp simd
   for (int64_t c = 0; c < count; ++c) terms[c] = products[c] * powers[c] / scales[c];
 }
 
 LOCKSTEP_VECTORIZED void combine(const float* dy, const float* powers, const float* x, const float* sums, float factor,
                                  float* dx, int64_t count) {
+#pragma omp simd
   for (int64_t c = 0; c < count; ++c) dx[c] = dy[c] * powers[c] - factor * x[c] * sums[c];
 }
 

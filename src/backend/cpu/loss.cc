@@ -4,6 +4,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -46,12 +47,22 @@ RowResult cross_entropy(std::span<const float> logits, double log_sum, size_t la
   return {(1 - smoothing) * (log_sum - logits[label]) + smoothing * mean, place_of(logits, label)};
 }
 
+// Before the rows go to threads, out of which nothing may be thrown.
+void check_labels(std::span<const int32_t> labels, const float* weights, int64_t classes) {
+  for (const int32_t label : labels) {
+    const bool counts = *weights++ != 0;
+    require(!counts || (label >= 0 && label < classes), "label {} among {} classes", label, classes);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropy& op, Descs inputs, Descs) {
   const int64_t batch = inputs[0].shape[0], classes = inputs[0].shape[1];
   const auto body = [op, batch, classes, threads = context.threads](const KernelArgs& args) {
     auto* rows = static_cast<RowResult*>(args.workspace);
+    const std::span labels(input<int32_t>(args, 1), static_cast<size_t>(batch));
+    check_labels(labels, input(args, 2), classes);
     parallel_ranges(threads, batch, kGrain, [&](Range range, int) {
       for (int64_t n = range.begin; n < range.end; ++n) {
         const std::span logits(input(args, 0) + n * classes, static_cast<size_t>(classes));
@@ -59,7 +70,8 @@ std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntrop
         const float weight = input(args, 2)[n];
         rows[n] = {};
         if (weight == 0) continue;
-        rows[n] = cross_entropy(logits, log_sum, static_cast<size_t>(input<int32_t>(args, 1)[n]), op.label_smoothing);
+        rows[n] =
+            cross_entropy(logits, log_sum, static_cast<size_t>(labels[static_cast<size_t>(n)]), op.label_smoothing);
         rows[n].loss *= weight;
       }
     });

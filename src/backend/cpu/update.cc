@@ -64,6 +64,7 @@ LOCKSTEP_VECTORIZED void adamw(const Rule& rule, float weight_decay, const Optim
 }
 
 LOCKSTEP_VECTORIZED void move_averages(const float* values, float weight, float* averages, int64_t count) {
+#pragma omp simd
   for (int64_t i = 0; i < count; ++i) averages[i] += weight * (values[i] - averages[i]);
 }
 
