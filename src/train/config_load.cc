@@ -107,6 +107,10 @@ LoadedConfig load_config(const ConfigSources& sources) {
     const std::filesystem::path runs = std::filesystem::path(sources.working_folder) / "runs";
     config.checkpoint.directory = (runs / config.model.name).lexically_normal().string();
   }
+  // Arguments and folders are any bytes on this system, and paths were made of both.
+  for (const ConfigKey& key : config_keys()) {
+    check_config_encoding(key, key.member.get(config), loaded.origin.at(key.full_name()));
+  }
   reject_two_batch_sizes(loaded);
   validate(config);
   return loaded;

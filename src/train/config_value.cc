@@ -74,6 +74,29 @@ std::string resolve_path(const ConfigKey& key, const std::string& path, const st
   return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
+// The Unicode Standard, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (size_t i = 0; i < text.size();) {
+    const unsigned char lead = byte(i);
+    const size_t length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    const unsigned char lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned char highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (length > 1 && (byte(i + 1) < lowest || byte(i + 1) > highest)) return false;
+    for (size_t k = 2; k < length; ++k) {
+      if ((byte(i + k) & 0xc0) != 0x80) return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+void check_text_encoding(const ConfigKey& key, const std::string& text, const std::string& where) {
+  if (is_utf8(text)) return;
+  fail(ExitCode::config, "{}: {} = {} is not UTF-8 text", where, key.full_name(), quote_for_message(text));
+}
+
 std::string toml_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -170,6 +193,13 @@ ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const 
     for (std::string& path : *paths) path = resolve_path(key, path, folder, where);
   }
   return value;
+}
+
+void check_config_encoding(const ConfigKey& key, const ConfigValue& value, const std::string& where) {
+  if (const std::string* text = std::get_if<std::string>(&value)) check_text_encoding(key, *text, where);
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& text : *texts) check_text_encoding(key, text, where);
+  }
 }
 
 std::string config_value_toml(const ConfigValue& value) {

@@ -22,6 +22,9 @@ void check_config_value(const ConfigKey& key, const ConfigValue& value, const st
 ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& folder,
                                  const std::string& where);
 
+// Strings must be UTF-8, or the value could not be written as TOML.
+void check_config_encoding(const ConfigKey& key, const ConfigValue& value, const std::string& where);
+
 // TOML text of a value; numbers in the shortest form that reads back the same.
 std::string config_value_toml(const ConfigValue& value);
 

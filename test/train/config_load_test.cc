@@ -86,6 +86,14 @@ TEST_CASE("errors name the source") {
             .starts_with("/configs/c.toml:2: checkpoint.directory = '$SCRATCH/run': "));
 }
 
+TEST_CASE("a working folder that TOML cannot hold is an error where it is needed") {
+  ConfigSources s = sources("");
+  s.working_folder = std::string("/work\xff");
+  CHECK_THAT(load_error(s), ContainsSubstring("checkpoint.directory = '") && ContainsSubstring("is not UTF-8 text"));
+  s.overrides = {{"checkpoint.directory", "/runs"}};
+  CHECK_NOTHROW(load_config(s));
+}
+
 TEST_CASE("a misspelt variable of ours is an error, others with the prefix are left alone") {
   ConfigSources s = sources("");
   s.environment = {{"LOCKSTEP_TRIAN_SEED", "1"}};

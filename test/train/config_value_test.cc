@@ -155,6 +155,21 @@ TEST_CASE("paths with a tilde or a variable are refused") {
   }
 }
 
+TEST_CASE("strings that are not UTF-8 are refused") {
+  const auto check = [](const std::string& text) {
+    check_config_encoding(key("log.jsonl"), text, "command line");
+    check_config_encoding(key("data.train"), std::vector<std::string>{"a", text}, "command line");
+  };
+  for (const char* good : {"", "a", "\u00fc", "\u20ac", "\ud7ff", "\ue000", "\U0001f600", "\U0010ffff"}) {
+    INFO(good);
+    CHECK_NOTHROW(check(good));
+  }
+  for (const char* bad : {"\xff", "\x80", "a\xc3", "\xc0\x80", "\xc3(", "\xe0\x80\x80", "\xed\xa0\x80", "\xe2\x82",
+                          "\xe2\x82(", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+    CHECK_THAT(config_error([&] { check(bad); }), ContainsSubstring("is not UTF-8 text"));
+  }
+}
+
 TEST_CASE("values are printed as TOML, numbers in their shortest form") {
   CHECK(config_value_toml(true) == "true");
   CHECK(config_value_toml(int64_t{-3}) == "-3");
