@@ -1,5 +1,7 @@
 #include "lockstep/dist/bucket_plan.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {

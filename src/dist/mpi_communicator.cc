@@ -1,6 +1,7 @@
 #include "lockstep/dist/mpi_communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -126,7 +127,7 @@ class MpiCommunicator::Driver {
     const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
     const std::string text = fmt::format(
         "'{}' did not finish within {:g} s ({} of {} reductions are done): another rank has stopped or is too far "
-        "behind; look at the last log line of each rank, or raise watchdog.abort_seconds",
+        "behind",
         oldest->label, options_.abort_seconds, finished_, outstanding_.size());
     error_ = std::make_exception_ptr(Error(ExitCode::stalled, text));
     std::rethrow_exception(error_);
@@ -236,11 +237,28 @@ class MpiCommunicator::Driver {
   std::thread thread_;  // last: it uses all of the above
 };
 
+namespace {
+
+// Turns a stalled reduction into an error that names the ranks which are not waiting for it too. All waiting ranks come
+// here at about the same time, as they began to wait.
+[[noreturn]] void name_missing_ranks(ProcessGroup& group, const Error& stall, double abort_seconds) {
+  constexpr double kLongest = 10;
+  std::string missing = "all ranks wait for it, so messages are lost: look at the network";
+  try {
+    group.barrier({.what = "those who wait", .seconds = std::min(kLongest, abort_seconds)});
+  } catch (const Error& error) {
+    missing = error.what();
+  }
+  throw Error(stall.code(), fmt::format("{}. {}", stall.what(), missing), stall.where());
+}
+
+}  // namespace
+
 MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options)
-    : rank_(group.rank()), size_(group.size()) {
+    : group_(group), abort_seconds_(options.abort_seconds) {
   require(options.elements_per_call > 0 && options.elements_per_call <= int64_t{1} << 30,
           "a call of MPI cannot carry {} elements", options.elements_per_call);
-  if (size_ == 1) return;
+  if (group.size() == 1) return;
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
   driver_ = std::make_unique<Driver>(duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"),
@@ -249,8 +267,8 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
 
 MpiCommunicator::~MpiCommunicator() = default;
 
-int MpiCommunicator::rank() const { return rank_; }
-int MpiCommunicator::size() const { return size_; }
+int MpiCommunicator::rank() const { return group_.rank(); }
+int MpiCommunicator::size() const { return group_.size(); }
 
 void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return;
@@ -282,7 +300,15 @@ void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int 
                     .record = {.label = std::string(label)}});
 }
 
-double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0.0; }
+double MpiCommunicator::join(Stream&) {
+  if (!driver_) return 0;
+  try {
+    return driver_->join();
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::stalled) name_missing_ranks(group_, error, abort_seconds_);
+    throw;
+  }
+}
 
 CommStatistics MpiCommunicator::statistics() const { return driver_ ? driver_->statistics() : CommStatistics{}; }
 

@@ -1,5 +1,6 @@
 #include "dist/mpi_support.h"
 
+#include <algorithm>
 #include <array>
 #include <thread>
 

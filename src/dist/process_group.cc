@@ -1,7 +1,7 @@
 #include "lockstep/dist/process_group.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <numeric>
 
 #include "dist/process_group_state.h"

@@ -1,7 +1,6 @@
 #include "lockstep/dist/process_group.h"
 
 #include <array>
-#include <set>
 
 #include "test/catch.h"
 #include "test/mpi_main.h"

@@ -24,9 +24,9 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// Measured on MPI over shared memory, where smaller buckets start earlier and larger ones gain nothing.
-inline constexpr int64_t kHostBucketBytes = int64_t{8} << 20;
-// For device transports, whose cost of starting is higher.
+// Targets for host memory, where small buckets cost little and shorten the wait for the last one, and for device
+// transports, where starting an operation costs more.
+inline constexpr int64_t kHostBucketBytes = int64_t{4} << 20;
 inline constexpr int64_t kDeviceBucketBytes = int64_t{25} << 20;
 
 struct BucketPlanOptions {

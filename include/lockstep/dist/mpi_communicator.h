@@ -21,7 +21,8 @@ struct MpiCommunicatorOptions {
 // neither thread nor MPI: its operations have no effect.
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over the group, which must live longer.
+  // Collective over the group, which must live longer. A join() that stalls makes a roll call in it to name the ranks
+  // that are missing, so the thread that joins is the one that uses the group.
   explicit MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options = {});
   // Abandons what is not finished, which is right only when the job is being aborted.
   ~MpiCommunicator() override;
@@ -36,8 +37,8 @@ class MpiCommunicator final : public Communicator {
 
  private:
   class Driver;
-  int rank_;
-  int size_;
+  ProcessGroup& group_;
+  const double abort_seconds_;
   std::unique_ptr<Driver> driver_;  // none when there is one rank
 };
 
