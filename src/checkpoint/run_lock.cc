@@ -1,0 +1,255 @@
+#include "lockstep/checkpoint/run_lock.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr ExitCode kBlame = ExitCode::checkpoint;
+
+std::string first_line_of(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> buffer{};
+  const ssize_t got = file ? ::read(file.get(), buffer.data(), buffer.size()) : -1;
+  const std::string text(buffer.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  return text.substr(0, text.find('\n'));
+}
+
+// The kernel's start time of a process, which tells it from a later one of the same number; empty: no such process.
+std::string start_of_process(const std::string& pid) {
+  const std::string stat = first_line_of("/proc/" + pid + "/stat");
+  const size_t name_end = stat.rfind(')');  // the name before it may hold anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;  // fields 3 (state) to 22 (starttime), see proc(5)
+  return field;
+}
+
+// Says in which numbering of processes a pid holds: a boot of a machine, and a container on it.
+std::string process_space() {
+  std::error_code none;
+  return first_line_of("/proc/sys/kernel/random/boot_id") + "/" +
+         std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// What a lock file says.
+struct Owner {
+  std::string host;
+  std::string pid;
+  std::string started;
+  std::string space;
+  std::string heartbeat;
+};
+
+std::string name_of(const Owner& owner) {
+  if (owner.pid.empty()) return "an unknown process";
+  return fmt::format("process {} on {}", owner.pid, owner.host);
+}
+
+std::string identity_of(const Owner& owner) {
+  return fmt::format("host {}\npid {}\nstarted {}\nspace {}\n", owner.host, owner.pid, owner.started, owner.space);
+}
+
+// Of one length always, since it is overwritten in place.
+std::string heartbeat_line(int64_t beats) { return fmt::format("heartbeat {:012}\n", beats); }
+
+Owner this_process() {
+  const std::string pid = std::to_string(::getpid());
+  return {.host = host_name(), .pid = pid, .started = start_of_process(pid), .space = process_space(), .heartbeat = {}};
+}
+
+// Fields are empty where the file lacks them (it may have been caught half written).
+Owner parse_owner(const std::string& text) {
+  Owner owner;
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t space = line.find(' ');
+    if (space == std::string::npos) continue;
+    const std::string key = line.substr(0, space);
+    const std::string value = line.substr(space + 1);
+    if (key == "host") owner.host = value;
+    if (key == "pid") owner.pid = value;
+    if (key == "started") owner.started = value;
+    if (key == "space") owner.space = value;
+    if (key == "heartbeat") owner.heartbeat = value;
+  }
+  return owner;
+}
+
+// The file's text, or nothing when it has gone.
+std::optional<std::string> read_lock(const std::string& path) {
+  try {
+    return read_text_file(path, kBlame);
+  } catch (const Error&) {
+    if (!path_exists(path)) return std::nullopt;
+    throw;
+  }
+}
+
+enum class Life { alive, dead, unknown };
+
+// Whether the owner lives, where this process can see it.
+Life life_of(const Owner& owner, const Owner& self) {
+  if (owner.pid.empty() || owner.space != self.space) return Life::unknown;
+  return start_of_process(owner.pid) == owner.started && !owner.started.empty() ? Life::alive : Life::dead;
+}
+
+// Watches the file until its heartbeat changes (false) or has stood still for stale_seconds (true). No clock of
+// another machine is believed.
+bool heartbeat_stands_still(const std::string& path, const std::string& text, const RunLockOptions& options) {
+  const double end = monotonic_seconds() + options.stale_seconds;
+  while (monotonic_seconds() < end) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(0.2, options.stale_seconds / 10)));
+    const std::optional<std::string> now = read_lock(path);
+    if (!now || *now != text) return false;
+  }
+  return true;
+}
+
+[[noreturn]] void fail_owned(const std::string& path, const Owner& owner) {
+  fail(ExitCode::config,
+       "{}: the folder belongs to a running job, {}; stop it or choose another "
+       "checkpoint.directory",
+       path, name_of(owner));
+}
+
+// Moves a dead owner's file out of the way. Another process may have done so and made its own since `text` was read;
+// then that one is put back and false returned.
+bool remove_dead(const std::string& path, const std::string& text) {
+  const std::string aside = fmt::format("{}.{}.{}", path, host_name(), ::getpid());
+  if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT;
+  const bool same = read_text_file(aside, kBlame) == text;
+  if (!same && ::link(aside.c_str(), path.c_str()) != 0) {
+    log_warning("{}: cannot be put back: {}", path, errno_text(errno));
+  }
+  remove_file(aside);
+  return same;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& directory, const RunLockOptions& options)
+    : path_(directory + "/run.lock"), options_(options), identity_(identity_of(this_process())) {
+  make_directories(directory, kBlame);
+  acquire();
+  held_ = true;
+  thread_ = std::thread([this] { beat(); });
+}
+
+RunLock::~RunLock() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  if (held_ && refresh_or_log()) remove_file(path_);
+}
+
+bool RunLock::held() const {
+  std::lock_guard lock(mutex_);
+  return held_;
+}
+
+bool RunLock::try_create() {
+  const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file) {
+    if (errno == EEXIST) return false;
+    fail(kBlame, "{}: cannot create: {}", path_, errno_text(errno));
+  }
+  const std::string text = identity_ + heartbeat_line(beats_);
+  try {
+    write_all(file, std::as_bytes(std::span(text)), path_, kBlame);
+  } catch (...) {
+    remove_file(path_);
+    throw;
+  }
+  return true;
+}
+
+void RunLock::acquire() {
+  const Owner self = this_process();
+  while (!try_create()) {
+    const std::optional<std::string> text = read_lock(path_);
+    if (!text) continue;  // just released
+    const Owner owner = parse_owner(*text);
+    const Life life = life_of(owner, self);
+    if (life == Life::alive) fail_owned(path_, owner);
+    if (life == Life::unknown) {
+      log_info("{}: waiting for a heartbeat of {}, {:.0f} s at most", path_, name_of(owner), options_.stale_seconds);
+      if (!heartbeat_stands_still(path_, *text, options_)) {
+        const std::optional<std::string> now = read_lock(path_);
+        if (now && !parse_owner(*now).heartbeat.empty()) fail_owned(path_, parse_owner(*now));
+        continue;
+      }
+    }
+    if (remove_dead(path_, *text)) {
+      log_warning("{}: taken over from {}, which {}", path_, name_of(owner),
+                  life == Life::dead ? "is dead" : "shows no sign of life");
+    }
+  }
+}
+
+bool RunLock::refresh() {
+  const FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) {
+    if (errno == ENOENT) return try_create();  // somebody deleted it by hand
+    fail(kBlame, "{}: cannot open: {}", path_, errno_text(errno));
+  }
+  // Checked and written through one descriptor: a file that comes to the path in between is not touched.
+  std::string found(identity_.size(), '\0');
+  if (::pread(file.get(), found.data(), found.size(), 0) < 0) fail(kBlame, "{}: {}", path_, errno_text(errno));
+  if (found != identity_) return false;
+  const std::string line = heartbeat_line(++beats_);
+  if (::pwrite(file.get(), line.data(), line.size(), static_cast<off_t>(identity_.size())) < 0) {
+    fail(kBlame, "{}: cannot write: {}", path_, errno_text(errno));
+  }
+  return true;
+}
+
+void RunLock::beat() {
+  std::unique_lock lock(mutex_);
+  const auto interval = std::chrono::duration<double>(options_.heartbeat_seconds);
+  while (!changed_.wait_for(lock, interval, [&] { return stop_; })) {
+    lock.unlock();
+    const bool ours = refresh_or_log();
+    lock.lock();
+    if (ours) continue;
+    held_ = false;
+    log_error("{}: another run has taken over this folder", path_);
+    return;
+  }
+}
+
+bool RunLock::refresh_or_log() noexcept {
+  try {
+    return refresh();
+  } catch (const Error& error) {
+    log_warning("{}", error.what());  // a full disk or a server that is away: the next beat may succeed
+    return true;
+  }
+}
+
+}  // namespace lockstep
