@@ -22,12 +22,14 @@ ModelState make_model_state(const Backend& backend, Stream& stream, const Parame
   state.statistic_elements = layout.statistic_elements;
   state.parameters = backend.allocate(trained_bytes);
   state.statistics = backend.allocate(statistic_bytes);
-  state.gradients = backend.allocate(static_cast<size_t>(state.gradient_elements()) * element);
-  for (double initial : optimizer_slots(options.optimizer).initial) {
-    state.slots.push_back(backend.allocate(trained_bytes));
-    if (initial == 0) continue;  // allocations are zeroed
-    options.dtype == DType::f64 ? fill<double>(backend, stream, state.slots.back(), initial)
-                                : fill<float>(backend, stream, state.slots.back(), initial);
+  if (options.training) {
+    state.gradients = backend.allocate(static_cast<size_t>(state.gradient_elements()) * element);
+    for (double initial : optimizer_slots(options.optimizer).initial) {
+      state.slots.push_back(backend.allocate(trained_bytes));
+      if (initial == 0) continue;  // allocations are zeroed
+      options.dtype == DType::f64 ? fill<double>(backend, stream, state.slots.back(), initial)
+                                  : fill<float>(backend, stream, state.slots.back(), initial);
+    }
   }
   if (options.average) {
     state.average_parameters = backend.allocate(trained_bytes);

@@ -17,6 +17,7 @@ struct LogState {
   int size = 1;
   std::string host;
   int file = -1;
+  std::string status;
   std::map<std::string, int, std::less<>> warnings;
 };
 
@@ -24,6 +25,8 @@ LogState& state() {
   static LogState* instance = new LogState;  // never destroyed: threads may log while statics go away
   return *instance;
 }
+
+constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -44,7 +47,9 @@ void emit(LogState& log, LogLevel level, std::string_view text) {
   }
   line += text;
   line += '\n';
+  if (!log.status.empty()) write_all(STDOUT_FILENO, kEraseLine);
   write_all(level == LogLevel::info ? STDOUT_FILENO : STDERR_FILENO, line);
+  write_all(STDOUT_FILENO, log.status);
   if (log.file >= 0) write_all(log.file, line);
 }
 
@@ -84,6 +89,14 @@ void log_line(LogLevel level, std::string_view text) {
     log.warnings.emplace(std::string(text), 1);
   }
   emit(log, level, text);
+}
+
+void log_status(std::string_view text) {
+  LogState& log = state();
+  std::lock_guard lock(log.mutex);
+  if (log.rank != 0 || (log.status.empty() && text.empty())) return;
+  log.status = text;
+  write_all(STDOUT_FILENO, fmt::format("{}{}", kEraseLine, text));
 }
 
 void log_repeated_warnings() {

@@ -13,14 +13,6 @@ namespace {
 
 constexpr size_t kMaxOperands = 16;
 
-std::vector<ParameterId> trained_in_table_order(const ParameterTable& table) {
-  std::vector<ParameterId> order;
-  for (ParameterId id = 0; id < table.size(); ++id) {
-    if (table[id].trained()) order.push_back(id);
-  }
-  return order;
-}
-
 void* resolve(const Placement& at, const Arenas& arenas) {
   auto in = [&](void* base) -> void* { return static_cast<char*>(base) + at.offset_bytes; };
   switch (at.arena) {

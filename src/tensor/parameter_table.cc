@@ -30,6 +30,14 @@ int64_t ParameterTable::trained_elements() const {
   return sum;
 }
 
+std::vector<ParameterId> trained_in_table_order(const ParameterTable& table) {
+  std::vector<ParameterId> order;
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    if (table[id].trained()) order.push_back(id);
+  }
+  return order;
+}
+
 ParameterLayout lay_out_parameters(const ParameterTable& table, std::span<const ParameterId> order,
                                    std::span<const std::vector<ParameterId>> groups) {
   ParameterLayout layout;

@@ -25,6 +25,7 @@ struct ModelState {
 
 struct ModelStateOptions {
   OptimizerKind optimizer = OptimizerKind::sgd;
+  bool training = true;  // gradients and optimizer slots
   bool average = false;
   DType dtype = DType::f32;
   size_t activation_bytes = 0;

@@ -23,6 +23,10 @@ enum class LogLevel { info, warning, error };
 // "rank R@host: " prefix when there are several ranks. A warning with the same text is printed once and then counted.
 void log_line(LogLevel level, std::string_view text);
 
+// A line that stays at the bottom of a terminal (a progress bar): drawn anew below every line that is logged. Rank 0
+// only; the caller has made sure that standard output ends in a terminal. Empty: removed.
+void log_status(std::string_view text);
+
 // "N times: text" for every warning that came more than once; called by main at the end.
 void log_repeated_warnings();
 

@@ -65,6 +65,9 @@ struct ParameterLayout {
   int64_t statistic_elements = 0;  // size of the statistics arena, padding included
 };
 
+// The trained parameters in the order of the table.
+std::vector<ParameterId> trained_in_table_order(const ParameterTable& table);
+
 // Lays trained parameters out in `order` (every trained id exactly once: the order in which gradients finish), each
 // starting at a multiple of kParameterAlignment elements. `groups` lists runs of ids that must lie side by side
 // without padding between them, as merged sibling convolutions need (a group takes the place of its first member).

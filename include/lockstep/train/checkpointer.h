@@ -1,0 +1,60 @@
+// When to save, what to save, and what to do when it fails; the writing itself is CheckpointWriter's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/writer.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/program.h"
+#include "lockstep/train/progress_state.h"
+
+namespace lockstep {
+
+struct CheckpointerOptions {
+  bool root = true;  // only rank 0 writes; on the others every call does nothing
+  int world_size = 1;
+  int64_t global_batch = 0;
+  int64_t samples_per_epoch = 1;
+  std::string config_text;    // stored in every checkpoint
+  int64_t resumed_step = -1;  // already on disk in this run's folder; -1: none
+};
+
+// Owned by main, used by the training thread; config and program must outlive it.
+class Checkpointer {
+ public:
+  Checkpointer(const Config& config, const Program& program, CheckpointerOptions options);
+
+  // Whether checkpoint.every_seconds have passed since the last save began.
+  bool due_by_clock() const;
+
+  // Starts a save of the state as it is now. When the one before is still being written, it is skipped with a warning.
+  void save(const Progress& progress);
+
+  // To be called before the state changes. Returns the seconds that the training thread waited for the copy.
+  double wait_copied();
+
+  // Saves that have ended since the last call, the failed ones too; snapshot_seconds is the training thread's wait. A
+  // failure is shown at once; it is thrown as Error(checkpoint) when checkpoint.on_error is "fail", and as
+  // Error(numerics) when the state was not finite.
+  std::vector<SaveResult> poll();
+
+  // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved.
+  std::vector<SaveResult> finish(const Progress& progress);
+
+ private:
+  CheckpointContents contents(const Progress& progress) const;
+  SaveResult take(SaveResult result);
+
+  const Config& config_;
+  const Program& program_;
+  CheckpointerOptions options_;
+  std::optional<CheckpointWriter> writer_;  // rank 0
+  double last_start_;                       // monotonic seconds
+  double last_wait_ = 0;                    // seconds waited for the copy of the save in flight
+  int64_t failures_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// Evaluation: every validation sample counts once, for any number of ranks and any batch size; nothing is changed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/program.h"
+
+namespace lockstep {
+
+struct EvaluationResult {
+  Weights weights = Weights::raw;
+  int64_t examples = 0, top1 = 0, top5 = 0;  // top1, top5: correct ones
+  double loss = 0;                           // mean cross-entropy, without label smoothing
+  double top1_fraction() const { return examples ? static_cast<double>(top1) / static_cast<double>(examples) : 0; }
+  double top5_fraction() const { return examples ? static_cast<double>(top5) / static_cast<double>(examples) : 0; }
+};
+
+struct EvaluatorParts {
+  const Program& program;
+  const Backend& backend;
+  Stream& stream;
+  ProcessGroup& group;
+  const DataSource& data;
+};
+
+// Collective; owned by main, which keeps all parts alive. Used by the thread that runs the step.
+class Evaluator {
+ public:
+  // `options`: as for training; rank, batch size and mode are set here.
+  Evaluator(const EvaluatorParts& parts, LoaderOptions options, double wait_seconds);
+
+  // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank.
+  std::vector<EvaluationResult> run(std::span<const Weights> weights);
+
+ private:
+  EvaluatorParts parts_;
+  Loader loader_;
+  int64_t steps_;
+  double wait_seconds_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// metrics.jsonl: one JSON object a line, appended over restarts without repeating a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace lockstep {
+
+// Rank 0 only, one thread. Each line is written whole with one write(2). Trouble with the file is a warning: metrics
+// never stop a run.
+class MetricsLog {
+ public:
+  // Opens `path` for appending. What an earlier run left is mended first: a torn last line is cut off, and rows of
+  // steps after `resumed_step` are dropped (the run repeats those steps). Empty path: nothing is written.
+  MetricsLog(std::string path, int64_t resumed_step);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+
+  void write(const nlohmann::ordered_json& row);
+
+ private:
+  std::string path_;
+  int file_ = -1;
+};
+
+}  // namespace lockstep

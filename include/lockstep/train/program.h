@@ -1,0 +1,58 @@
+// The model of a run, compiled for one rank: the training graph, the evaluation graph that reads the same arenas, and
+// the arenas.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/backend/model_state.h"
+#include "lockstep/graph/executable.h"
+#include "lockstep/graph/model_builder.h"
+#include "lockstep/train/config.h"
+
+namespace lockstep {
+
+// The model section of the configuration for a graph of `batch_size` samples.
+ModelOptions model_options(const Config& config, int64_t batch_size, bool training);
+
+// Samples of one forward pass on this rank.
+struct ProgramBatches {
+  int64_t training = 1;
+  int64_t evaluation = 1;
+};
+
+enum class Weights : uint8_t { raw, average };
+
+enum class Purpose : uint8_t {
+  train,
+  evaluate,  // no training graph, no gradients, no optimizer slots
+};
+
+// Owned by main; backend and stream must outlive it.
+class Program {
+ public:
+  Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend, Stream& stream);
+
+  const Executable& training() const { return *training_; }  // Purpose::train
+  const Executable& evaluation() const { return *evaluation_; }
+  const ProgramBatches& batches() const { return batches_; }
+  const ModelState& state() const { return state_; }
+  // All parameters and statistics, the auxiliary head's too: the schema of the checkpoints.
+  const ParameterTable& parameters() const { return table_; }
+  const ParameterLayout& layout() const { return layout_; }
+  // The elements of one parameter or statistic in its arena, which must be addressable by the host.
+  std::span<float> parameter(ParameterId id, Weights weights = Weights::raw) const;
+
+  Arenas training_arenas() const;
+  Arenas evaluation_arenas(Weights weights) const;
+
+ private:
+  ProgramBatches batches_;
+  ParameterTable table_;
+  ParameterLayout layout_;
+  std::optional<Executable> training_, evaluation_;
+  ModelState state_;
+};
+
+}  // namespace lockstep

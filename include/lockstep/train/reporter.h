@@ -1,0 +1,47 @@
+// What a run tells the world: log lines, the progress bar, metrics.jsonl.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lockstep/checkpoint/writer.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/evaluator.h"
+#include "lockstep/train/metrics_log.h"
+#include "lockstep/train/progress.h"
+#include "lockstep/train/step_timer.h"
+
+namespace lockstep {
+
+struct ReporterOptions {
+  int64_t every_steps = 10;
+  std::string jsonl;         // path; empty: none
+  int64_t resumed_step = 0;  // rows of later steps in an existing file are dropped
+  bool bar = false;          // draw a progress bar instead of log lines
+  double wait_seconds = 600;
+};
+
+// Every rank has one; only rank 0's writes. Calls marked collective are made by all ranks.
+class Reporter {
+ public:
+  Reporter(ProcessGroup& group, ReporterOptions options);
+
+  bool due(int64_t step) const { return step % options_.every_steps == 0; }
+
+  // Collective. One log interval: completes the row from the timer, finds the slowest rank, prints.
+  void interval(ProgressRow row, const StepTimer& timer);
+  void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
+  void checkpoint(const SaveResult& result);
+  // Something a reader of metrics.jsonl should know ("resumed", "skipped", "stopped").
+  void event(int64_t step, const std::string& what, const std::string& text);
+  // Removes the bar.
+  void close();
+
+ private:
+  ProcessGroup& group_;
+  ReporterOptions options_;
+  MetricsLog metrics_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// The state a run starts from: fresh, from another run's weights, or where it stopped.
+#pragma once
+
+#include <string>
+
+#include "lockstep/dist/communicator.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/program.h"
+#include "lockstep/train/progress_state.h"
+
+namespace lockstep {
+
+struct StartParts {
+  const Config& config;
+  ProcessGroup& group;
+  Communicator& communicator;
+  Stream& stream;
+  const Program& program;
+};
+
+struct StartState {
+  Progress progress;
+  std::string resumed_from;    // path; empty: a fresh start
+  bool in_run_folder = false;  // resumed_from is a file of this run's own folder
+};
+
+// Collective. Rank 0 alone decides what to start from and reads it; all ranks get its arenas and compare them. Throws
+// AgreedError: config (2) when a file does not fit the model or a fresh start would overwrite, checkpoint (5) when
+// there are files but none is whole.
+StartState prepare_start(const StartParts& parts);
+
+struct LoadedWeights {
+  int64_t step = 0;
+  double epoch = 0;
+  bool has_average = false;
+};
+
+// Collective. The weights (and averages, where file and configuration have them) of a checkpoint: a path, or "latest"
+// in checkpoint.directory. Throws AgreedError as prepare_start does.
+LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint);
+
+// Rank 0's parameters, statistics, slots and averages to all ranks.
+void broadcast_state(const StartParts& parts);
+
+}  // namespace lockstep

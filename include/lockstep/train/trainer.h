@@ -1,0 +1,94 @@
+// The training loop.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/communicator.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/checkpointer.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/evaluator.h"
+#include "lockstep/train/optimizer.h"
+#include "lockstep/train/program.h"
+#include "lockstep/train/progress_state.h"
+#include "lockstep/train/reporter.h"
+#include "lockstep/train/schedule.h"
+#include "lockstep/train/step_header.h"
+#include "lockstep/train/step_timer.h"
+
+namespace lockstep {
+
+// What a run is made of; all of it owned by main and alive as long as the trainer.
+struct TrainerParts {
+  const Config& config;
+  ProcessGroup& group;
+  Communicator& communicator;
+  const Backend& backend;
+  Stream& stream;
+  const Program& program;
+  const DataSource& data;
+  Evaluator* evaluator;  // null: no validation data
+  Checkpointer& checkpointer;
+  Reporter& reporter;
+  const std::atomic<bool>& stop_requested;  // set by a signal handler
+};
+
+enum class RunEnd : uint8_t { finished, stopped };
+
+// One a rank; its thread runs the step.
+class Trainer {
+ public:
+  // `loader`: everything but rank, batch and position, which follow from the parts.
+  Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start);
+
+  // Trains to the end of the configuration, or until a stop is requested on any rank; saves and evaluates on the way
+  // and at the end. Throws Error(numerics) on every rank alike when loss or gradients are not finite.
+  RunEnd run();
+
+  const Progress& progress() const { return progress_; }
+  int64_t total_steps() const { return total_steps_; }
+
+ private:
+  bool finished() const { return progress_.step >= total_steps_; }
+  StepHeader step();
+  void forward(const Batch& batch);
+  void backward();
+  StepHeader reduce();
+  void update(const StepHeader& global);
+  StepHeader local_header(const Batch& batch);
+  void handle_not_finite();
+  void report_if_due();
+  void save_if_due(const StepHeader& global);
+  void finish_saves();
+  void evaluate_if_due();
+  void evaluate();
+  void audit_if_due();
+  int64_t evaluation_after(int64_t position) const;
+  double epoch() const;
+
+  TrainerParts parts_;
+  const Config& config_;
+  int64_t global_batch_;
+  int64_t total_steps_;
+  Progress progress_;
+  LearningRateSchedule schedule_;
+  Updater updater_;
+  GradientReducer reducer_;
+  Loader loader_;
+  Arenas arenas_;
+  StepHeader header_;  // this rank's, of the step that runs
+  std::array<int32_t, 4> step_input_{};
+  StepTimer timer_;
+  double started_ = 0;
+  double window_loss_ = 0;  // summed over the samples of the log interval
+  int64_t next_evaluation_;
+  int64_t evaluated_at_ = -1;  // step of the last evaluation
+  int skipped_in_a_row_ = 0;
+};
+
+}  // namespace lockstep

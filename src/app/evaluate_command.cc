@@ -1,0 +1,47 @@
+#include <optional>
+
+#include "app/commands.h"
+#include "app/job.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/train/config_load.h"
+#include "lockstep/train/reporter.h"
+#include "lockstep/train/start_state.h"
+
+namespace lockstep {
+
+int evaluate_command(const CommandLine& command, ProcessGroup& group) {
+  Config config = load_config_on_all(command, group);
+  const WaitFor wait{"the start", start_limit(config)};
+  const ThreadBudget threads = plan_threads(config, group);
+  if (config.data.validation.empty() && config.data.format != "synthetic") {
+    throw AgreedError(ExitCode::config, "data.validation names no data to evaluate on");
+  }
+  const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+  std::optional<Program> program;
+  on_every_rank(group, wait, [&] {
+    const int64_t training_batch = batch_sizes(config, group.size()).per_rank;
+    backend = open_backend(config, threads);
+    stream = backend->make_stream();
+    const int64_t batch = config.eval.batch_size > 0 ? config.eval.batch_size : training_batch;
+    program.emplace(config, ProgramBatches{training_batch, batch}, Purpose::evaluate, *backend, *stream);
+  });
+  MpiCommunicator communicator(group, {.abort_seconds = config.watchdog.abort_seconds});
+  const LoadedWeights loaded =
+      load_for_evaluation({config, group, communicator, *stream, *program}, command.checkpoint);
+
+  Evaluator evaluator({*program, *backend, *stream, group, *data}, loader_options(config, threads),
+                      config.watchdog.abort_seconds);
+  std::vector<Weights> weights = {Weights::raw};
+  if (loaded.has_average) weights.push_back(Weights::average);
+  Reporter reporter(group, {.wait_seconds = config.watchdog.abort_seconds});
+  reporter.evaluation(loaded.step, loaded.epoch, evaluator.run(weights));
+  group.barrier({"the end", wait.seconds});
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,134 @@
+#include "app/job.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/data/formats.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/train/config_load.h"
+#include "lockstep/train/config_sources.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kConfigSeconds = 60;  // the configuration's own limits are not known yet
+constexpr int64_t kProbedLabels = 1000;
+
+double scan_limit(const Config& config) {
+  const Config::Watchdog& w = config.watchdog;
+  return w.scan_abort_seconds > 0 ? w.scan_abort_seconds : w.abort_seconds;
+}
+
+CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
+  const auto digest = static_cast<int64_t>(cores.mask_digest);
+  const auto digests = group.allgather(std::span(&digest, 1), {"the table of cores", limit});
+  CoreSharing sharing{.local_ranks = group.local_size(), .same_mask_ranks = 0};
+  for (int r = 0; r < group.size(); ++r) {
+    sharing.same_mask_ranks += digests[static_cast<size_t>(r)] == digest && group.host(r) == group.host();
+  }
+  return sharing;
+}
+
+BadRecords bad_record_rule(const Config& config) {
+  return config.data.bad_records == "skip" ? BadRecords::skip : BadRecords::fail;
+}
+
+// Paths may hold any byte but NUL.
+std::string join_paths(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) (text += path) += '\0';
+  return text;
+}
+
+std::vector<std::string> split_paths(std::string_view text) {
+  std::vector<std::string> paths;
+  while (!text.empty()) {
+    const size_t end = text.find('\0');
+    paths.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return paths;
+}
+
+}  // namespace
+
+Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
+  const std::string text = on_root(group, {"the configuration", kConfigSeconds}, [&] {
+    return to_toml(load_config(gather_config_sources(command.config, command.overrides)).config);
+  });
+  return config_from_toml(text, "the configuration of rank 0");
+}
+
+double start_limit(const Config& config) {
+  const Config::Watchdog& w = config.watchdog;
+  return w.start_abort_seconds > 0 ? w.start_abort_seconds : w.abort_seconds;
+}
+
+ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
+  const double limit = start_limit(config);
+  const CpuCores cores = cpu_cores();
+  const int usable = usable_cores(cores, core_sharing(cores, group, limit));
+  const ThreadBudget budget = thread_budget({.cores = usable,
+                                             .compute = static_cast<int>(config.device.threads),
+                                             .workers = static_cast<int>(config.data.workers),
+                                             .omp_num_threads = parse_omp_num_threads(std::getenv("OMP_NUM_THREADS"))});
+  const auto lines = group.allgather(
+      fmt::format("{}: pid {}, {} core{} usable, {} compute thread{}, {} loader thread{}", group.describe(group.rank()),
+                  ::getpid(), usable, usable == 1 ? "" : "s", budget.compute, budget.compute == 1 ? "" : "s",
+                  budget.workers, budget.workers == 1 ? "" : "s"),
+      {"the table of ranks", limit});
+  for (const std::string& line : lines) log_info("{}", line);
+  if (budget.compute > usable) {
+    log_warning("{} compute threads on {} usable cores: lower device.threads or OMP_NUM_THREADS", budget.compute,
+                usable);
+  }
+  return budget;
+}
+
+std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& threads) {
+  if (config.device.kind == "gpu") {
+    fail(ExitCode::config, "device.kind = \"gpu\": this build has no GPU backend; use \"cpu\" or \"auto\"");
+  }
+  return make_backend("cpu", {.threads = threads.compute});
+}
+
+std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group) {
+  const bool training = split == Split::training;
+  const auto& patterns = training ? config.data.train : config.data.validation;
+  const WaitFor wait{training ? "the scan of data.train" : "the scan of data.validation", scan_limit(config)};
+  const std::string listed =
+      on_root(group, wait, [&] { return join_paths(list_inputs(config.data.format, patterns)); });
+  DataSourceOptions options{.format = config.data.format,
+                            .files = split_paths(listed),
+                            .labels = {.classes = config.model.classes, .offset = config.data.label_offset},
+                            .bad_records = bad_record_rule(config)};
+  options.synthetic = {.image_size = config.model.image_size, .split = training ? 0u : 1u};
+  std::unique_ptr<DataSource> source;
+  on_every_rank(group, wait, [&] { source = open_data_source(options); });
+  on_root(group, wait, [&] {
+    const LabelRange labels = probe_labels(*source, kProbedLabels);
+    log_info("{}: {}, labels {} to {}", training ? "training data" : "validation data", source->description(),
+             labels.smallest, labels.largest);
+    return std::string();
+  });
+  return source;
+}
+
+LoaderOptions loader_options(const Config& config, const ThreadBudget& threads) {
+  const auto augment = parse_augment(config.data.augment);
+  const auto normalize = parse_normalize(config.data.normalize);
+  require(augment && normalize, "data.augment or data.normalize was not checked");
+  return {.image_size = config.model.image_size,
+          .augment = *augment,
+          .normalize = *normalize,
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .shuffle = config.data.shuffle,
+          .shuffle_block = config.data.shuffle_block,
+          .bad_records = bad_record_rule(config),
+          .workers = threads.workers};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// What train and evaluate share: configuration for all ranks, threads, backend, data.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/base/cpu_cores.h"
+#include "lockstep/data/data_source.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/command_line.h"
+#include "lockstep/train/config.h"
+
+namespace lockstep {
+
+// Rank 0 reads file, environment and command line; every rank gets the result. Collective; throws AgreedError.
+Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
+
+// The limit of waits that belong to no phase of their own, and of those at the start.
+double start_limit(const Config& config);
+
+// Threads of this rank, from its cores and what the other ranks of the host use. Collective; rank 0 prints one line a
+// rank: rank, host, pid, cores, threads.
+ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
+
+std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& threads);
+
+// Opens the data set: rank 0 lists the files, every rank opens them. Collective; throws AgreedError.
+enum class Split : uint8_t { training, validation };
+std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group);
+
+// The data and augmentation keys; rank, batch and position are set by whoever makes the loader.
+LoaderOptions loader_options(const Config& config, const ThreadBudget& threads);
+
+}  // namespace lockstep

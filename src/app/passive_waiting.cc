@@ -1,0 +1,15 @@
+#include "app/passive_waiting.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace lockstep {
+
+void wait_passively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY")) return;  // NOLINT(concurrency-mt-unsafe): no other thread yet
+  if (::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+  ::execv("/proc/self/exe", argv);  // returns only on failure: then waiting is active, which is merely slower
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+#include <cstdlib>
+#include <optional>
+
+#include "app/commands.h"
+#include "app/job.h"
+#include "app/stop_signals.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/run_lock.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/train/config_load.h"
+#include "lockstep/train/start_state.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+namespace {
+
+std::string metrics_path(const Config& config) {
+  return config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl;
+}
+
+double save_limit(const Config& config) {
+  const Config::Watchdog& w = config.watchdog;
+  return w.save_abort_seconds > 0 ? w.save_abort_seconds : w.abort_seconds;
+}
+
+void warn_of_lost_restart(const StartState& start) {
+  const char* restarts = std::getenv("SLURM_RESTART_COUNT");
+  if (restarts && std::string_view(restarts) != "0" && start.resumed_from.empty()) {
+    log_warning("SLURM_RESTART_COUNT = {}: this job has run before, but there is no checkpoint to resume from",
+                restarts);
+  }
+}
+
+}  // namespace
+
+int train_command(const CommandLine& command, ProcessGroup& group) {
+  install_stop_signals();
+  const Config config = load_config_on_all(command, group);
+  const WaitFor wait{"the start", start_limit(config)};
+
+  // Everything the run is made of, each thing after those it needs; destroyed in reverse.
+  std::optional<RunLock> lock;
+  on_root(group, wait, [&] {
+    lock.emplace(config.checkpoint.directory);
+    return std::string();
+  });
+  const ThreadBudget threads = plan_threads(config, group);
+  const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
+  const std::unique_ptr<DataSource> validation = config.data.validation.empty() && config.data.format != "synthetic"
+                                                     ? nullptr
+                                                     : open_data(config, Split::validation, group);
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+  std::optional<Program> program;
+  BatchSizes batches;
+  on_every_rank(group, wait, [&] {
+    batches = batch_sizes(config, group.size());
+    backend = open_backend(config, threads);
+    stream = backend->make_stream();
+    const int64_t evaluation_batch = config.eval.batch_size > 0 ? config.eval.batch_size : batches.per_rank;
+    program.emplace(config, ProgramBatches{batches.per_rank, evaluation_batch}, Purpose::train, *backend, *stream);
+  });
+  MpiCommunicator communicator(group, {.abort_seconds = config.watchdog.abort_seconds});
+  const StartState start = prepare_start({config, group, communicator, *stream, *program});
+  if (group.is_root()) warn_of_lost_restart(start);
+
+  std::optional<Evaluator> evaluator;
+  if (validation) {
+    evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, *validation}, loader_options(config, threads),
+                      config.watchdog.abort_seconds);
+  }
+  std::optional<Checkpointer> checkpointer;
+  on_every_rank(group, wait, [&] {
+    checkpointer.emplace(config, *program,
+                         CheckpointerOptions{.root = group.is_root(),
+                                             .world_size = group.size(),
+                                             .global_batch = batches.global,
+                                             .samples_per_epoch = data->size(),
+                                             .config_text = to_toml(config),
+                                             .resumed_step = start.in_run_folder ? start.progress.step : -1});
+  });
+  Reporter reporter(group,
+                    {.every_steps = config.log.every_steps,
+                     .jsonl = metrics_path(config),
+                     .resumed_step = start.progress.step,
+                     .bar = config.log.progress == "bar" || (config.log.progress == "auto" && output_is_terminal()),
+                     .wait_seconds = config.watchdog.abort_seconds});
+  if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
+  Trainer trainer({config, group, communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
+                   *checkpointer, reporter, stop_requested()},
+                  loader_options(config, threads), start.progress);
+  log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch",
+           program->parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank,
+           data->size());
+
+  const RunEnd end = trainer.run();
+  reporter.close();
+  const bool stopped = end == RunEnd::stopped;
+  log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished",
+           trainer.progress().step, config.checkpoint.directory);
+  // Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
+  group.barrier({"the last checkpoint", save_limit(config) + wait.seconds});
+  return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#include "lockstep/train/checkpointer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/train/model_arrays.h"
+#include "lockstep/train/optimizer.h"
+
+namespace lockstep {
+namespace {
+
+double save_limit(const Config::Watchdog& w) {
+  return w.save_abort_seconds > 0 ? w.save_abort_seconds : w.abort_seconds;
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(const Config& config, const Program& program, CheckpointerOptions options)
+    : config_(config), program_(program), options_(std::move(options)), last_start_(monotonic_seconds()) {
+  if (!options_.root) return;
+  const Config::Watchdog& w = config.watchdog;
+  writer_.emplace(WriterOptions{.directory = config.checkpoint.directory,
+                                .keep = static_cast<int>(config.checkpoint.keep),
+                                .slow_seconds = w.save_warn_seconds > 0 ? w.save_warn_seconds : w.warn_seconds,
+                                .last_saved_step = options_.resumed_step});
+  warn_if_space_is_short(config.checkpoint.directory, estimate_checkpoint_bytes(contents({})));
+}
+
+bool Checkpointer::due_by_clock() const {
+  const double every = config_.checkpoint.every_seconds;
+  return writer_ && every > 0 && monotonic_seconds() - last_start_ >= every;
+}
+
+CheckpointContents Checkpointer::contents(const Progress& progress) const {
+  CheckpointContents c;
+  c.meta = {.step = progress.step,
+            .epoch = progress.position / options_.samples_per_epoch,
+            .samples_seen = progress.position,
+            .world_size = options_.world_size,
+            .global_batch = options_.global_batch,
+            .seed = config_.train.seed,
+            .model = config_.model.name};
+  for (const ModelArray& a : model_arrays(program_.parameters(), program_.layout(), program_.state(),
+                                          parse_optimizer(config_.optimizer.name))) {
+    c.arrays.push_back({a.path, a.shape, a.data});
+  }
+  c.training = {{"position", progress.position}, {"updates", progress.updates}};
+  c.config = options_.config_text;
+  return c;
+}
+
+void Checkpointer::save(const Progress& progress) {
+  if (!writer_) return;
+  const auto started = writer_->start(contents(progress));
+  if (started == CheckpointWriter::Start::started) last_start_ = monotonic_seconds();
+  if (started == CheckpointWriter::Start::busy) {
+    log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
+  }
+}
+
+double Checkpointer::wait_copied() {
+  if (!writer_) return 0;
+  const double waited = writer_->wait_copied();
+  last_wait_ = std::max(last_wait_, waited);
+  return waited;
+}
+
+SaveResult Checkpointer::take(SaveResult result) {
+  result.snapshot_seconds = std::exchange(last_wait_, 0);
+  if (!result.error) return result;
+  ++failures_;
+  log_error("{} (failed saves so far: {})", result.error->what(), failures_);
+  if (result.error->code() == ExitCode::numerics || config_.checkpoint.on_error == "fail") throw *result.error;
+  return result;
+}
+
+std::vector<SaveResult> Checkpointer::poll() {
+  std::vector<SaveResult> results;
+  while (writer_) {
+    auto result = writer_->poll();
+    if (!result) break;
+    results.push_back(take(std::move(*result)));
+  }
+  return results;
+}
+
+std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
+  if (!writer_) return {};
+  const double limit = save_limit(config_.watchdog);
+  auto wait = [&] {
+    if (writer_->wait_idle(limit)) return;
+    fail(ExitCode::checkpoint,
+         "the last checkpoint is still being written after {} s; {} may be damaged or out of reach", limit,
+         config_.checkpoint.directory);
+  };
+  wait();  // for a save in flight: the last state must not be skipped
+  writer_->start(contents(progress));
+  wait();
+  std::vector<SaveResult> results = poll();
+  for (const SaveResult& r : results) {
+    if (r.step == progress.step && r.error) throw *r.error;
+  }
+  return results;
+}
+
+}  // namespace lockstep

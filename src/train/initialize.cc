@@ -1,0 +1,42 @@
+#include "lockstep/train/initialize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep {
+namespace {
+
+double deviation_of(const Parameter& p, InitRule rule) {
+  if (rule == InitRule::model) return p.init.deviation;
+  const Shape& s = p.shape;
+  const bool conv = s.rank() == 4;
+  const auto fan_in = static_cast<double>(s.elements() / s[0]);
+  return std::sqrt((conv ? 2.0 : 1.0) / fan_in);
+}
+
+}  // namespace
+
+InitRule parse_init_rule(std::string_view name) {
+  if (name == "truncated_normal") return InitRule::model;
+  if (name == "fan_in") return InitRule::fan_in;
+  fail(ExitCode::config, "model.init = \"{}\": expected truncated_normal or fan_in", name);
+}
+
+void initialize_parameter(const Parameter& parameter, InitRule rule, uint64_t seed, std::span<float> values) {
+  if (parameter.init.kind == Initializer::Kind::constant) {
+    std::fill(values.begin(), values.end(), static_cast<float>(parameter.init.value));
+    return;
+  }
+  const double deviation = deviation_of(parameter, rule);
+  RandomStream stream(random_key(seed, fnv1a64(parameter.name)));
+  for (float& value : values) {
+    double z = stream.normal();
+    while (std::abs(z) > parameter.init.bound) z = stream.normal();
+    value = static_cast<float>(deviation * z);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+#include "lockstep/train/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Runs of the trained arena with equal weight decay, in arena order.
+std::vector<UpdateSegment> decay_segments(const ParameterTable& table, const ParameterLayout& layout,
+                                          const Config::Optimizer& config) {
+  std::vector<UpdateSegment> segments;
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    if (!table[id].trained()) continue;
+    const bool decayed = config.decay_norm_and_bias || !table[id].is_norm_or_bias();
+    segments.push_back(
+        {layout.offset[static_cast<size_t>(id)], table[id].shape.elements(), decayed ? config.weight_decay : 0});
+  }
+  std::sort(segments.begin(), segments.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return segments;
+}
+
+std::vector<ApplyStatistics::Entry> statistic_entries(const Graph& graph, const ParameterLayout& layout) {
+  std::vector<ApplyStatistics::Entry> entries;
+  for (const Node& node : graph.nodes) {
+    if (!std::holds_alternative<BatchMoments>(node.op)) continue;
+    const Value& mean = graph.value(node.inputs[0]);  // made by the batch norm
+    const Shape& x = graph.value(graph.node(mean.producer).inputs[0]).desc.shape;
+    auto offset = [&](ValueId v) { return layout.offset[static_cast<size_t>(graph.value(v).moment_of)]; };
+    entries.push_back({offset(node.outputs[0]), offset(node.outputs[1]), x.c(), x.h() * x.w()});
+  }
+  return entries;
+}
+
+}  // namespace
+
+OptimizerKind parse_optimizer(std::string_view name) {
+  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::rmsprop_tf, OptimizerKind::adamw}) {
+    if (optimizer_slots(kind).name == name) return kind;
+  }
+  fail(ExitCode::config, "optimizer.name = \"{}\" is not an optimizer of this version", name);
+}
+
+Updater::Updater(const Backend& backend, const Executable& executable, const Config& config)
+    : backend_(backend), kind_(parse_optimizer(config.optimizer.name)), average_decay_(config.ema.decay) {
+  const ParameterLayout& layout = executable.layout();
+  ApplyOptimizer rule{.kind = kind_,
+                      .momentum = config.optimizer.momentum,
+                      .decay = config.optimizer.decay,
+                      .epsilon = config.optimizer.epsilon,
+                      .segments = decay_segments(executable.graph().parameters, layout, config.optimizer)};
+  beta1_ = rule.beta1;
+  beta2_ = rule.beta2;
+  optimizer_ = backend.compile(UpdateOp{DType::f32, std::move(rule)});
+  norm_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{layout.trained_elements}});
+  statistics_ = backend.compile(
+      UpdateOp{DType::f32, ApplyStatistics{config.model.bn_momentum, statistic_entries(executable.graph(), layout)}});
+  if (average_decay_ > 0) {
+    average_parameters_ = backend.compile(UpdateOp{DType::f32, ApplyAverage{layout.trained_elements}});
+    average_statistics_ = backend.compile(UpdateOp{DType::f32, ApplyAverage{layout.statistic_elements}});
+  }
+  size_t workspace = 0;
+  for (const Kernel* k :
+       {norm_.get(), optimizer_.get(), statistics_.get(), average_parameters_.get(), average_statistics_.get()}) {
+    if (k) workspace = std::max(workspace, k->workspace_bytes());
+  }
+  workspace_ = backend.allocate(workspace);
+  scalars_ = backend.allocate(kUpdateScalars * sizeof(float));
+  norm_result_ = backend.allocate(sizeof(double));
+}
+
+void Updater::run(const Kernel& kernel, Stream& stream, Pointers inputs, Pointers outputs) const {
+  kernel.run({stream, inputs, outputs, workspace_.data()});
+}
+
+double Updater::gradient_norm(Stream& stream, const ModelState& state, double scale) const {
+  const std::array<void*, 1> in{state.gradients.data()}, out{norm_result_.data()};
+  run(*norm_, stream, in, out);
+  double squares = 0;
+  backend_.copy(stream, &squares, norm_result_.data(), sizeof squares);
+  stream.wait();
+  return std::sqrt(squares) * scale;
+}
+
+void Updater::apply(Stream& stream, const ModelState& state, const UpdateScalars& s) const {
+  const auto t = static_cast<double>(s.update);
+  std::array<float, kUpdateScalars> values{};
+  values[kLearningRate] = static_cast<float>(s.learning_rate);
+  values[kGradientScale] = static_cast<float>(s.gradient_scale);
+  values[kBias1] = static_cast<float>(1 - std::pow(beta1_, t));
+  values[kBias2] = static_cast<float>(1 - std::pow(beta2_, t));
+  // As TensorFlow's ExponentialMovingAverage with num_updates: young averages follow faster.
+  values[kAverageDecay] = static_cast<float>(std::min(average_decay_, (1 + t) / (10 + t)));
+  values[kSampleCount] = static_cast<float>(s.samples);
+  backend_.copy(stream, scalars_.data(), values.data(), sizeof values);
+
+  std::array<void*, 3> targets{state.parameters.data()};
+  for (size_t i = 0; i < state.slots.size(); ++i) targets[i + 1] = state.slots[i].data();
+  const std::array<void*, 2> from_gradients{state.gradients.data(), scalars_.data()};
+  run(*optimizer_, stream, from_gradients, {targets.data(), 1 + state.slots.size()});
+
+  float* moments = state.gradients.as<float>() + state.trained_elements;
+  const std::array<void*, 2> from_moments{moments, scalars_.data()};
+  const std::array<void*, 1> statistics{state.statistics.data()};
+  run(*statistics_, stream, from_moments, statistics);
+  if (!average_parameters_) return;
+
+  auto average = [&](const Kernel& kernel, const Buffer& value, const Buffer& target) {
+    const std::array<void*, 2> in{value.data(), scalars_.data()};
+    const std::array<void*, 1> out{target.data()};
+    run(kernel, stream, in, out);
+  };
+  average(*average_parameters_, state.parameters, state.average_parameters);
+  average(*average_statistics_, state.statistics, state.average_statistics);
+}
+
+}  // namespace lockstep

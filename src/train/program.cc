@@ -1,0 +1,72 @@
+#include "lockstep/train/program.h"
+
+#include <algorithm>
+
+#include "lockstep/models/models.h"
+#include "lockstep/train/optimizer.h"
+
+namespace lockstep {
+
+ModelOptions model_options(const Config& config, int64_t batch_size, bool training) {
+  return {.batch_size = batch_size,
+          .image_size = config.model.image_size,
+          .classes = config.model.classes,
+          .training = training,
+          .aux_weight = config.model.aux_weight,
+          .dropout = config.model.dropout,
+          .label_smoothing = training ? config.train.label_smoothing : 0,
+          .bn_epsilon = config.model.bn_epsilon,
+          .bn_scale = config.model.bn_scale};
+}
+
+Program::Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend,
+                 Stream& stream)
+    : batches_(batches) {
+  const bool rewrites = config.graph.rewrites;
+  // An evaluation draws the training graph too, for its parameters alone: two samples satisfy every batch norm.
+  const int64_t drawn_batch = purpose == Purpose::train ? batches.training : 2;
+  Graph graph = build_model(config.model.name, model_options(config, drawn_batch, true));
+  table_ = graph.parameters;
+  int64_t activations = 0;
+  if (purpose == Purpose::train) {
+    training_ = Executable::compile(std::move(graph), backend, {.rewrites = rewrites});
+    layout_ = training_->layout();
+    activations = training_->plan().activation_bytes;
+  } else {
+    layout_ = lay_out_parameters(table_, trained_in_table_order(table_));
+  }
+  Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));
+  const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
+  evaluation_ =
+      Executable::compile(std::move(evaluation), backend, {.rewrites = rewrites, .training = false, .layout = &layout});
+  activations = std::max(activations, evaluation_->plan().activation_bytes);
+  state_ = make_model_state(backend, stream, layout_,
+                            {.optimizer = parse_optimizer(config.optimizer.name),
+                             .training = purpose == Purpose::train,
+                             .average = config.ema.decay > 0,
+                             .activation_bytes = static_cast<size_t>(activations)});
+}
+
+std::span<float> Program::parameter(ParameterId id, Weights weights) const {
+  const Parameter& p = table_[id];
+  const bool raw = weights == Weights::raw;
+  const Buffer& arena = p.trained() ? (raw ? state_.parameters : state_.average_parameters)
+                                    : (raw ? state_.statistics : state_.average_statistics);
+  return {arena.as<float>() + layout_.offset[static_cast<size_t>(id)], static_cast<size_t>(p.shape.elements())};
+}
+
+Arenas Program::training_arenas() const {
+  return {.parameters = state_.parameters.data(),
+          .statistics = state_.statistics.data(),
+          .gradients = state_.gradients.data(),
+          .activations = state_.activations.data()};
+}
+
+Arenas Program::evaluation_arenas(Weights weights) const {
+  const bool average = weights == Weights::average;
+  return {.parameters = (average ? state_.average_parameters : state_.parameters).data(),
+          .statistics = (average ? state_.average_statistics : state_.statistics).data(),
+          .activations = state_.activations.data()};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+#include "lockstep/train/reporter.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kBarColumns = 100;
+
+// A rank's own work is what it does while the others wait for it: reading and computing, not waiting.
+struct Slowest {
+  int rank = 0;
+  double lag_seconds = 0;  // beyond the median rank
+};
+
+Slowest find_slowest(std::vector<int64_t> work_us) {
+  const auto most = std::max_element(work_us.begin(), work_us.end());
+  const auto rank = static_cast<int>(most - work_us.begin());
+  const int64_t largest = *most;
+  const auto middle = work_us.begin() + static_cast<std::ptrdiff_t>((work_us.size() - 1) / 2);
+  std::nth_element(work_us.begin(), middle, work_us.end());
+  return {rank, static_cast<double>(largest - *middle) * 1e-6};
+}
+
+std::string percent(int64_t part, int64_t whole) {
+  return fmt::format("{:.2f} % ({}/{})", whole ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0,
+                     part, whole);
+}
+
+}  // namespace
+
+Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
+    : group_(group),
+      options_(std::move(options)),
+      metrics_(group.is_root() ? options_.jsonl : std::string(), options_.resumed_step) {}
+
+void Reporter::interval(ProgressRow row, const StepTimer& timer) {
+  const auto steps = static_cast<double>(timer.steps());
+  auto mean = [&](StepPart part) { return timer.seconds(part) / steps; };
+  row.data_seconds = mean(StepPart::data);
+  row.compute_seconds = mean(StepPart::compute);
+  row.reduce_seconds = mean(StepPart::reduce);
+  row.save_seconds = mean(StepPart::save);
+  row.seconds_per_step = timer.total_seconds() / steps;
+  row.examples_per_second = static_cast<double>(timer.samples()) / timer.total_seconds();
+  if (group_.size() > 1) {
+    const auto own_us = static_cast<int64_t>((row.data_seconds + row.compute_seconds) * 1e6);
+    const Slowest slowest =
+        find_slowest(group_.allgather(std::span(&own_us, 1), {"the log line", options_.wait_seconds}));
+    row.slowest_rank = fmt::format("{}@{}", slowest.rank, group_.host(slowest.rank));
+    row.slowest_lag_seconds = slowest.lag_seconds;
+  }
+  if (!group_.is_root()) return;
+  options_.bar ? log_status(progress_bar(row, kBarColumns))
+               : log_line(LogLevel::info, training_line(log_timestamp_now(), row));
+  nlohmann::ordered_json json = {{"kind", "train"},
+                                 {"step", row.step},
+                                 {"epoch", row.epoch},
+                                 {"loss", row.loss},
+                                 {"lr", row.learning_rate},
+                                 {"examples_per_second", row.examples_per_second},
+                                 {"seconds_per_step", row.seconds_per_step},
+                                 {"data_seconds", row.data_seconds},
+                                 {"compute_seconds", row.compute_seconds},
+                                 {"reduce_seconds", row.reduce_seconds},
+                                 {"save_seconds", row.save_seconds}};
+  if (!row.slowest_rank.empty()) json["slowest_rank"] = row.slowest_rank;
+  metrics_.write(json);
+}
+
+void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
+  if (!group_.is_root()) return;
+  for (const EvaluationResult& r : results) {
+    const char* weights = r.weights == Weights::raw ? "raw" : "ema";
+    log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}", step, weights,
+             percent(r.top1, r.examples), percent(r.top5, r.examples), r.loss);
+    metrics_.write({{"kind", "eval"},
+                    {"step", step},
+                    {"epoch", epoch},
+                    {"weights", weights},
+                    {"top1", r.top1_fraction()},
+                    {"top5", r.top5_fraction()},
+                    {"loss", r.loss},
+                    {"examples", r.examples}});
+  }
+}
+
+void Reporter::checkpoint(const SaveResult& r) {
+  if (!group_.is_root() || r.error) return;
+  log_info("checkpoint of step {}: {} ({:.1f} MB; snapshot {:.3f} s, write {:.3f} s)", r.step, r.path,
+           static_cast<double>(r.bytes) * 1e-6, r.snapshot_seconds, r.write_seconds);
+  metrics_.write({{"kind", "checkpoint"},
+                  {"step", r.step},
+                  {"path", r.path},
+                  {"bytes", r.bytes},
+                  {"snapshot_seconds", r.snapshot_seconds},
+                  {"write_seconds", r.write_seconds}});
+}
+
+void Reporter::event(int64_t step, const std::string& what, const std::string& text) {
+  if (!group_.is_root()) return;
+  metrics_.write({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}});
+}
+
+void Reporter::close() { log_status({}); }
+
+}  // namespace lockstep

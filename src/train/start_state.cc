@@ -1,0 +1,166 @@
+#include "lockstep/train/start_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/schema.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/train/audit.h"
+#include "lockstep/train/initialize.h"
+#include "lockstep/train/model_arrays.h"
+#include "lockstep/train/optimizer.h"
+
+namespace lockstep {
+namespace {
+
+void copy_weights_to_averages(const ModelState& state) {
+  if (!state.average_parameters.data()) return;
+  std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
+  std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());
+}
+
+void initialize_fresh(const Config& config, const Program& program) {
+  const InitRule rule = parse_init_rule(config.model.init);
+  const ParameterTable& table = program.parameters();
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), program.parameter(id));
+  }
+}
+
+void read_group(const CheckpointReader& file, const std::string& group, const Program& program, Weights weights) {
+  for (ParameterId id : match_schema(program.parameters(), file, {.group = group})) {
+    file.read(array_path(group, program.parameters()[id].name), program.parameter(id, weights));
+  }
+}
+
+void load_weights_only(const std::string& path, const Program& program) {
+  const CheckpointReader file = CheckpointReader::open_weights(path);
+  read_group(file, file.model_group(), program, Weights::raw);
+  log_info("weights from {}", path);
+}
+
+// The checkpoint to continue from, by checkpoint.resume; nullopt: start fresh.
+std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& config) {
+  const std::string& folder = config.directory;
+  const auto warn = [](const std::string& text) { log_warning("{}", text); };
+  if (config.resume == "auto") return open_newest_whole(folder, warn);
+  if (config.resume == "must" || config.resume == "latest") {
+    auto file = open_newest_whole(folder, warn);
+    if (!file) {
+      fail(ExitCode::checkpoint, "checkpoint.resume = \"{}\", but there is no checkpoint in {}", config.resume, folder);
+    }
+    return file;
+  }
+  if (config.resume != "never") return CheckpointReader::open(config.resume);
+  if (find_checkpoints(folder).empty()) return std::nullopt;
+  if (!config.overwrite) {
+    fail(ExitCode::config,
+         "{} holds checkpoints and checkpoint.resume = \"never\": choose another checkpoint.directory, resume, or set "
+         "checkpoint.overwrite = true to delete them",
+         folder);
+  }
+  remove_all_checkpoints(folder);
+  return std::nullopt;
+}
+
+void check_fit(const Config& config, const Program& program, const CheckpointReader& file) {
+  if (file.meta().model != config.model.name) {
+    fail(ExitCode::config, "{} is a checkpoint of {}, model.name is {}", file.path(), file.meta().model,
+         config.model.name);
+  }
+  match_schema(program.parameters(), file, {.group = "/model"});
+  if (config.ema.decay > 0) match_schema(program.parameters(), file, {.group = "/ema"});
+  for (std::string_view slot : optimizer_slots(parse_optimizer(config.optimizer.name)).slots) {
+    match_schema(program.parameters(), file, {.group = fmt::format("/optimizer/{}", slot), .trained_only = true});
+  }
+}
+
+Progress load_all(const Config& config, const Program& program, const CheckpointReader& file) {
+  check_fit(config, program, file);
+  const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
+  for (const ModelArray& a : model_arrays(program.parameters(), program.layout(), program.state(), optimizer)) {
+    file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
+  }
+  if (file.meta().seed != config.train.seed) {
+    log_warning("{} was trained with train.seed = {}, this run has {}: the order of samples changes", file.path(),
+                file.meta().seed, config.train.seed);
+  }
+  const auto training = file.training();
+  auto number = [&](const char* name) {
+    const auto found = training.find(name);
+    const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
+    if (!value) fail(ExitCode::checkpoint, "{}: /training/{} is missing", file.path(), name);
+    return *value;
+  };
+  return {.step = file.meta().step, .position = number("position"), .updates = number("updates")};
+}
+
+bool lies_in(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  return std::filesystem::equivalent(std::filesystem::path(path).parent_path(), folder, error);
+}
+
+// Rank 0's part; the result travels as text.
+std::string start_on_root(const StartParts& parts) {
+  StartState start;
+  if (auto file = choose_checkpoint(parts.config.checkpoint)) {
+    start.progress = load_all(parts.config, parts.program, *file);
+    start.resumed_from = file->path();
+    start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
+    log_info("resuming at step {} from {}", start.progress.step, file->path());
+  } else {
+    initialize_fresh(parts.config, parts.program);
+    if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config.checkpoint.init_from, parts.program);
+    copy_weights_to_averages(parts.program.state());
+    log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
+  }
+  return nlohmann::json{start.progress.step, start.progress.position, start.progress.updates, start.resumed_from,
+                        start.in_run_folder}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+StartState prepare_start(const StartParts& parts) {
+  const WaitFor wait{"the start state", parts.config.watchdog.abort_seconds};
+  const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] { return start_on_root(parts); }));
+  const StartState start{{text[0], text[1], text[2]}, text[3], text[4]};
+  broadcast_state(parts);
+  audit_parameters(parts.group, parts.program, parts.config.watchdog.abort_seconds);
+  return start;
+}
+
+LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint) {
+  const WaitFor wait{"the checkpoint", parts.config.watchdog.abort_seconds};
+  const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] {
+    Config::Checkpoint choice = parts.config.checkpoint;
+    choice.resume = checkpoint;
+    const CheckpointReader file = *choose_checkpoint(choice);
+    read_group(file, "/model", parts.program, Weights::raw);
+    const bool average = parts.config.ema.decay > 0 && file.has("/ema");
+    if (average) read_group(file, "/ema", parts.program, Weights::average);
+    log_info("weights of step {} from {}", file.meta().step, file.path());
+    return nlohmann::json{file.meta().step, file.meta().epoch, average}.dump();
+  }));
+  broadcast_state(parts);
+  return {text[0], text[1], text[2]};
+}
+
+void broadcast_state(const StartParts& parts) {
+  const ModelState& s = parts.program.state();
+  std::vector<const Buffer*> buffers = {&s.parameters, &s.statistics};
+  for (const Buffer& slot : s.slots) buffers.push_back(&slot);
+  if (s.average_parameters.data()) buffers.insert(buffers.end(), {&s.average_parameters, &s.average_statistics});
+  for (const Buffer* b : buffers) {
+    parts.communicator.broadcast(parts.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
+  }
+  parts.communicator.join(parts.stream);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,252 @@
+#include "lockstep/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/random.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/train/audit.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostSkipsInARow = 10;
+
+LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options, int64_t position) {
+  options.training = true;
+  options.rank = parts.group.rank();
+  options.world_size = parts.group.size();
+  options.batch_size = parts.program.batches().training;
+  options.start_position = position;
+  return options;
+}
+
+int64_t steps_of(const TrainerParts& parts, int64_t global_batch, const Progress& start) {
+  const Config::Train& t = parts.config.train;
+  const double target = std::ceil(t.epochs * static_cast<double>(parts.data.size()));
+  const double left = std::max(0.0, target - static_cast<double>(start.position));
+  const int64_t by_epochs = start.step + static_cast<int64_t>(std::ceil(left / static_cast<double>(global_batch)));
+  return t.steps > 0 ? std::min(t.steps, by_epochs) : by_epochs;
+}
+
+std::span<float> gradient_arena(const Program& program) {
+  const ModelState& state = program.state();
+  return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
+}
+
+std::vector<Bucket> reduction_plan(const Program& program, const Config& config) {
+  std::vector<ReadyMark> marks;
+  for (const GradientMark& m : program.training().gradient_marks()) marks.push_back({m.position, m.end});
+  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : double{kHostBucketBytes};
+  return plan_buckets(marks, {.total_elements = program.state().gradient_elements(),
+                              .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
+}
+
+float* header_in_arena(const Program& program) {
+  const ModelState& state = program.state();
+  return state.gradients.as<float>() + state.trained_elements + state.statistic_elements;
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start)
+    : parts_(parts),
+      config_(parts.config),
+      global_batch_(parts.program.batches().training * parts.group.size()),
+      total_steps_(steps_of(parts, global_batch_, start)),
+      progress_(start),
+      schedule_(make_learning_rate_schedule(config_, {parts.data.size(), global_batch_, total_steps_})),
+      updater_(parts.backend, parts.program.training(), config_),
+      reducer_(parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_)),
+      loader_(parts.data, training_options(parts, std::move(loader), start.position)),
+      arenas_(parts.program.training_arenas()),
+      next_evaluation_(evaluation_after(start.position)) {}
+
+RunEnd Trainer::run() {
+  started_ = monotonic_seconds();
+  timer_.restart();
+  while (!finished()) {
+    const StepHeader global = step();
+    report_if_due();
+    audit_if_due();
+    if (global.stop > 0) {
+      finish_saves();
+      return RunEnd::stopped;
+    }
+    save_if_due(global);
+    evaluate_if_due();
+  }
+  parts_.checkpointer.save(progress_);
+  if (evaluated_at_ != progress_.step) evaluate();
+  finish_saves();
+  return RunEnd::finished;
+}
+
+// The step: read, compute, reduce, update. Saving and reporting stand outside it.
+StepHeader Trainer::step() {
+  timer_.enter(StepPart::data);
+  const Batch batch = loader_.next();
+  timer_.enter(StepPart::compute);
+  forward(batch);
+  backward();
+  const StepHeader global = reduce();
+  timer_.enter(StepPart::save);
+  parts_.checkpointer.wait_copied();
+  timer_.enter(StepPart::compute);
+  update(global);
+  ++progress_.step;
+  progress_.position += global_batch_;
+  timer_.finish_step(static_cast<int64_t>(global.samples));
+  window_loss_ += global.loss;
+  return global;
+}
+
+void Trainer::forward(const Batch& batch) {
+  const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
+  const auto first = static_cast<uint64_t>(batch.first_position);
+  step_input_ = {static_cast<int32_t>(key), static_cast<int32_t>(key >> 32), static_cast<int32_t>(first),
+                 static_cast<int32_t>(first >> 32)};
+  arenas_.external = {batch.images, batch.labels, batch.weights, step_input_.data()};
+  parts_.program.training().forward(parts_.stream, arenas_);
+  header_ = local_header(batch);
+}
+
+// Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
+// step header, when everything is.
+void Trainer::backward() {
+  reducer_.begin_step(progress_.step + 1);
+  parts_.program.training().backward(parts_.stream, arenas_,
+                                     [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); });
+  parts_.backend.copy(parts_.stream, header_in_arena(parts_.program), &header_, sizeof header_);
+  reducer_.last_ready(parts_.stream);
+}
+
+StepHeader Trainer::reduce() {
+  timer_.enter(StepPart::reduce);
+  reducer_.join(parts_.stream);
+  timer_.enter(StepPart::compute);
+  StepHeader global;
+  parts_.backend.copy(parts_.stream, &global, header_in_arena(parts_.program), sizeof global);
+  parts_.stream.wait();
+  return global;
+}
+
+StepHeader Trainer::local_header(const Batch& batch) {
+  StepHeader header;
+  const Executable& e = parts_.program.training();
+  for (const LossHead& head : e.graph().losses) {
+    float loss = 0;
+    parts_.backend.copy(parts_.stream, &loss, e.address(head.loss, arenas_), sizeof loss);
+    parts_.stream.wait();
+    header.loss += static_cast<float>(head.weight) * loss;
+  }
+  for (int64_t i = 0; i < batch.size; ++i) header.samples += batch.weights[i];
+  header.not_finite = std::isfinite(header.loss) ? 0 : 1;
+  const double limit = config_.train.max_seconds;
+  const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
+  header.stop = parts_.stop_requested.load() || (parts_.group.is_root() && time_over) ? 1 : 0;
+  header.save = parts_.checkpointer.due_by_clock() ? 1 : 0;
+  return header;
+}
+
+void Trainer::update(const StepHeader& global) {
+  const double scale = 1.0 / static_cast<double>(global.samples);
+  const double norm = updater_.gradient_norm(parts_.stream, parts_.program.state(), scale);
+  if (global.not_finite > 0 || !std::isfinite(norm)) {
+    handle_not_finite();
+    return;
+  }
+  skipped_in_a_row_ = 0;
+  const double clip = config_.train.clip_norm;
+  const double clipped = clip > 0 && norm > clip ? clip / norm : 1.0;
+  ++progress_.updates;
+  updater_.apply(parts_.stream, parts_.program.state(),
+                 {.learning_rate = schedule_.rate(progress_.step),
+                  .gradient_scale = scale * clipped,
+                  .samples = static_cast<int64_t>(global.samples),
+                  .update = progress_.updates});
+}
+
+// Every rank is here at the same step: the sums that say so are equal on all of them.
+void Trainer::handle_not_finite() {
+  const int64_t mine = header_.not_finite > 0;
+  const auto flags = parts_.group.allgather(std::span(&mine, 1), {"the report of not-finite values"});
+  std::string where;
+  for (int rank = 0; rank < parts_.group.size(); ++rank) {
+    if (flags[static_cast<size_t>(rank)])
+      where += fmt::format("{}{}", where.empty() ? "" : ", ", parts_.group.describe(rank));
+  }
+  const std::string what =
+      fmt::format("step {}: {}", progress_.step + 1,
+                  where.empty() ? fmt::format("the gradient of {} is not finite", first_bad_gradient(parts_.program))
+                                : fmt::format("the loss is not finite on {}", where));
+  if (config_.train.not_finite != "skip" || ++skipped_in_a_row_ > kMostSkipsInARow) {
+    throw AgreedError(ExitCode::numerics,
+                      what +
+                          "; the weights are those of the step before. Lower optimizer.lr, add warm-up or clipping "
+                          "(train.clip_norm), or set train.not_finite = \"skip\"");
+  }
+  if (parts_.group.is_root()) log_warning("{}: the step is skipped", what);
+  parts_.reporter.event(progress_.step + 1, "skipped", what);
+}
+
+void Trainer::report_if_due() {
+  if (!parts_.reporter.due(progress_.step)) return;
+  timer_.pause();
+  const auto samples = static_cast<double>(std::max<int64_t>(1, timer_.samples()));
+  parts_.reporter.interval({.step = progress_.step,
+                            .total_steps = total_steps_,
+                            .epoch = epoch(),
+                            .loss = window_loss_ / samples,
+                            .learning_rate = schedule_.rate(progress_.step - 1)},
+                           timer_);
+  for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
+  window_loss_ = 0;
+  timer_.restart();
+}
+
+void Trainer::save_if_due(const StepHeader& global) {
+  const int64_t every = config_.checkpoint.every_steps;
+  if (global.save > 0 || (every > 0 && progress_.step % every == 0)) parts_.checkpointer.save(progress_);
+}
+
+void Trainer::finish_saves() {
+  for (const SaveResult& result : parts_.checkpointer.finish(progress_)) parts_.reporter.checkpoint(result);
+}
+
+int64_t Trainer::evaluation_after(int64_t position) const {
+  const double period = config_.eval.every_epochs * static_cast<double>(parts_.data.size());
+  return static_cast<int64_t>(std::ceil((std::floor(static_cast<double>(position) / period) + 1) * period));
+}
+
+void Trainer::evaluate_if_due() {
+  const int64_t every = config_.eval.every_steps;
+  const bool by_steps = every > 0 && progress_.step % every == 0;
+  const bool by_epochs = every == 0 && config_.eval.every_epochs > 0 && progress_.position >= next_evaluation_;
+  if (by_steps || by_epochs) evaluate();
+}
+
+void Trainer::evaluate() {
+  timer_.pause();
+  next_evaluation_ = evaluation_after(progress_.position);
+  evaluated_at_ = progress_.step;
+  if (!parts_.evaluator) return;
+  std::vector<Weights> weights = {Weights::raw};
+  if (config_.ema.decay > 0) weights.push_back(Weights::average);
+  parts_.reporter.evaluation(progress_.step, epoch(), parts_.evaluator->run(weights));
+}
+
+void Trainer::audit_if_due() {
+  const int64_t every = config_.train.audit_every;
+  if (every > 0 && progress_.step % every == 0)
+    audit_parameters(parts_.group, parts_.program, config_.watchdog.abort_seconds);
+}
+
+double Trainer::epoch() const {
+  return static_cast<double>(progress_.position) / static_cast<double>(parts_.data.size());
+}
+
+}  // namespace lockstep
