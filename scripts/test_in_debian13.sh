@@ -24,7 +24,7 @@ fi
 # Innermost first; a mount point that was never mounted is no matter.
 clean_up() {
   local point
-  for point in dev/shm dev/pts dev proc; do
+  for point in dev/shm dev/pts dev sys proc; do
     if mountpoint -q "$system/$point"; then umount "$system/$point"; fi
   done
   # Never delete through a mount that did not let go.
@@ -39,6 +39,7 @@ if [ ! -e "$system/etc/debian_version" ]; then
 fi
 
 mountpoint -q "$system/proc" || mount -t proc proc "$system/proc"
+mountpoint -q "$system/sys" || mount -t sysfs -o ro sysfs "$system/sys"
 mountpoint -q "$system/dev" || mount --bind /dev "$system/dev"
 mountpoint -q "$system/dev/pts" || mount --bind /dev/pts "$system/dev/pts"
 mountpoint -q "$system/dev/shm" || mount -t tmpfs -o mode=1777 tmpfs "$system/dev/shm"

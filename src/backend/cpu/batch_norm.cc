@@ -43,16 +43,17 @@ std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Des
            {DNNL_ARG_DST, d.dst_desc()}, {DNNL_ARG_MEAN, channels}, {DNNL_ARG_VARIANCE, channels}, mask(d, op.relu)}});
 }
 
-// oneDNN 2.x refuses to run without a shift, though the gradient does not depend on it; it gets the scale in its place.
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs) {
   const auto d = describe_batch_norm_backward(context.engine, descs(context, op, inputs[0]));
   require(static_cast<bool>(d), "oneDNN has no BatchNormGrad for {}", inputs[0].to_string());
   const MemoryDesc channels = channels_desc(context, inputs[0]);
+  // Where a shift is asked for, any will do: it gets the scale.
+  const int shift = kBatchNormBackwardTakesShift ? DNNL_ARG_SHIFT : Argument::kUnused;
   return make_primitive_kernel<dnnl::batch_normalization_backward>(
       context, d,
       {.inputs = {{DNNL_ARG_SRC, d.src_desc()},
                   {DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
-                  {DNNL_ARG_SCALE, channels, DNNL_ARG_SHIFT},
+                  {DNNL_ARG_SCALE, channels, shift},
                   {DNNL_ARG_MEAN, channels},
                   {DNNL_ARG_VARIANCE, channels},
                   mask(d, op.relu)},

@@ -54,6 +54,8 @@ dnnl::batch_normalization_forward::primitive_desc describe_batch_norm_inference(
                                                                                 const BatchNormDescs& d);
 dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(const dnnl::engine& engine,
                                                                                 const BatchNormDescs& d);
+// 2.x refuses to run the backward without a shift, though the gradient does not depend on it; 3.x refuses it with one.
+inline constexpr bool kBatchNormBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
 
 // Pooling; maximum pooling writes the chosen places to its workspace.
 struct PoolingDescs {
