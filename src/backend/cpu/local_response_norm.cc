@@ -96,15 +96,15 @@ LOCKSTEP_VECTORIZED void combine(const float* dy, const float* powers, const flo
 
 // Calls body(offset of the place's first channel, the thread's lines) for every place.
 template <class Body>
-void for_each_place(const Context& context, const ChannelLayout& layout, int64_t half, void* workspace,
-                    const Body& body) {
+void for_each_place(int threads, const ChannelLayout& layout, int64_t half, void* workspace, const Body& body) {
   const size_t bytes = Lines::bytes(layout.channels, half);
-  parallel_ranges(context.threads, layout.samples * layout.places, kGrain, [&](Range range, int thread) {
+  parallel_ranges(threads, layout.samples * layout.places, kGrain, [&](Range range, int thread) {
     char* scratch = static_cast<char*>(workspace) + static_cast<size_t>(thread) * bytes;
     std::fill_n(scratch, bytes, '\0');
     const Lines lines(reinterpret_cast<float*>(scratch), layout.channels, half);
-    for (int64_t i = range.begin; i < range.end; ++i)
+    for (int64_t i = range.begin; i < range.end; ++i) {
       body(layout.offset(i / layout.places, 0, i % layout.places), lines);
+    }
   });
 }
 
@@ -118,9 +118,9 @@ size_t scratch_bytes(const Context& context, const Op& op, const TensorDesc& x) 
 std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNorm& op, Descs inputs, Descs) {
   const ChannelLayout layout(inputs[0]);
   const Normalization norm(op);
-  const auto body = [&context, layout, norm](const KernelArgs& args) {
+  const auto body = [layout, norm, threads = context.threads](const KernelArgs& args) {
     const int64_t channels = layout.channels;
-    for_each_place(context, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
+    for_each_place(threads, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
       float *x = lines[0], *squares = lines[1], *scales = lines[2], *powers = lines[3];
       gather(layout, input(args, 0) + at, x);
       multiply(x, x, squares, channels);
@@ -138,10 +138,10 @@ std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNormG
           inputs[1].to_string());
   const ChannelLayout layout(inputs[0]);
   const Normalization norm(op);
-  const auto body = [&context, layout, norm](const KernelArgs& args) {
+  const auto body = [layout, norm, threads = context.threads](const KernelArgs& args) {
     const int64_t channels = layout.channels;
     const float factor = 2 * norm.alpha * norm.beta;
-    for_each_place(context, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
+    for_each_place(threads, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
       float *x = lines[0], *dy = lines[1], *terms = lines[2], *scales = lines[3], *powers = lines[4];
       gather(layout, input(args, 0) + at, x);
       gather(layout, input(args, 1) + at, dy);
