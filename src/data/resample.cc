@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include "lockstep/base/error.h"
 
@@ -35,48 +37,101 @@ void build_axis(const AxisMap& map, int64_t size, TransformScratch::Axis& axis) 
   }
 }
 
-// Adds weight * source to a line of floats.
+// The weighted sum of source lines `first`, first + stride, ... into `line`. Two lines at a time: half the traffic to
+// `line`, in loops that the compiler vectorizes.
 template <class T>
-void accumulate(float* line, const T* source, float weight, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) line[i] += weight * static_cast<float>(source[i]);
+void sum_lines(const T* first, int64_t stride, std::span<const float> weights, std::span<float> line) {
+  const auto count = std::ssize(line);
+  float* const out = line.data();
+  if (weights.size() % 2 == 0) {
+    std::fill(line.begin(), line.end(), 0.0F);
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = weights[0] * static_cast<float>(first[i]);
+  }
+  for (size_t k = weights.size() % 2; k < weights.size(); k += 2) {
+    const T* const a = first + static_cast<int64_t>(k) * stride;
+    const T* const b = a + stride;
+    const float weight_a = weights[k];
+    const float weight_b = weights[k + 1];
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] += weight_a * static_cast<float>(a[i]) + weight_b * static_cast<float>(b[i]);
+    }
+  }
 }
 
-// Vertical first: whole source lines are summed (contiguous, so the compiler vectorizes), then only the output's own
-// columns are formed from the sum.
+// One output line of `kChannels` channels at once, which lie `channel` apart in the source and `plane` in the output;
+// `step` separates a channel's columns.
+struct LineLayout {
+  int64_t step = 1;
+  int64_t channel = 1;
+  int64_t plane = 1;
+};
+template <int kChannels>
+void sum_columns(const float* line, const TransformScratch::Axis& columns, const LineLayout& layout, float* output) {
+  const int64_t size = std::ssize(columns.begin);
+  for (int64_t x = 0; x < size; ++x) {
+    const auto column = static_cast<size_t>(x);
+    const float* const source = line + columns.begin[column] * layout.step;
+    float sums[kChannels] = {};
+    for (int64_t k = columns.offset[column]; k < columns.offset[column + 1]; ++k) {
+      const float weight = columns.weights[static_cast<size_t>(k)];
+      const float* const at = source + (k - columns.offset[column]) * layout.step;
+      for (int c = 0; c < kChannels; ++c) sums[c] += weight * at[c * layout.channel];
+    }
+    for (int c = 0; c < kChannels; ++c) output[c * layout.plane + x] = sums[c];
+  }
+}
+
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// The source elements that an axis reads at all.
+Range touched(const TransformScratch::Axis& axis) {
+  Range range = {.begin = std::numeric_limits<int64_t>::max(), .end = 0};
+  for (size_t i = 0; i < axis.begin.size(); ++i) {
+    const int64_t count = axis.offset[i + 1] - axis.offset[i];
+    if (count == 0) continue;
+    range.begin = std::min(range.begin, axis.begin[i]);
+    range.end = std::max(range.end, axis.begin[i] + count);
+  }
+  return {.begin = std::min(range.begin, range.end), .end = range.end};
+}
+
+// Vertical first: whole source lines are summed, then only the output's own columns are formed from the sum.
 template <class T>
 void resample_lines(const ImageView& image, const T* pixels, int64_t size, TransformScratch& scratch, float* output) {
   const TransformScratch::Axis& rows = scratch.rows;
-  const TransformScratch::Axis& columns = scratch.columns;
   const bool planar = image.layout == ImageView::Layout::planar;
   const int64_t segments = planar ? image.channels : 1;
-  const int64_t step = planar ? 1 : image.channels;  // between the columns of one channel
+  const int64_t step = planar ? 1 : image.channels;
   const int64_t segment = image.width * step;
+  const LineLayout layout = {.step = step, .channel = planar ? segment : 1, .plane = size * size};
+  const Range used = touched(scratch.columns);
   scratch.line.resize(static_cast<size_t>(image.width * image.channels));
-  float* const line = scratch.line.data();
+  const std::span<float> line(scratch.line);
   for (int64_t y = 0; y < size; ++y) {
-    std::fill(scratch.line.begin(), scratch.line.end(), 0.0F);
     const auto row = static_cast<size_t>(y);
-    for (int64_t k = rows.offset[row]; k < rows.offset[row + 1]; ++k) {
-      const int64_t source_row = rows.begin[row] + k - rows.offset[row];
-      for (int64_t s = 0; s < segments; ++s) {
-        const T* source = pixels + (s * image.height + source_row) * segment;
-        accumulate(line + s * segment, source, rows.weights[static_cast<size_t>(k)], segment);
-      }
+    const auto weights = std::span(rows.weights)
+                             .subspan(static_cast<size_t>(rows.offset[row]),
+                                      static_cast<size_t>(rows.offset[row + 1] - rows.offset[row]));
+    for (int64_t s = 0; s < segments; ++s) {
+      const T* const first = pixels + (s * image.height + rows.begin[row]) * segment + used.begin * step;
+      sum_lines(first, segment, weights,
+                line.subspan(static_cast<size_t>(s * segment + used.begin * step),
+                             static_cast<size_t>((used.end - used.begin) * step)));
     }
-    for (int64_t c = 0; c < 3; ++c) {
-      const int64_t channel = image.channels == 1 ? 0 : c;
-      const float* const from = line + (planar ? channel * segment : channel);
-      float* const out = output + (c * size + y) * size;
-      for (int64_t x = 0; x < size; ++x) {
-        const auto column = static_cast<size_t>(x);
-        const float* const weights = columns.weights.data() + columns.offset[column];
-        const int64_t count = columns.offset[column + 1] - columns.offset[column];
-        const float* const source = from + columns.begin[column] * step;
-        float sum = 0.0F;
-        for (int64_t k = 0; k < count; ++k) sum += weights[k] * source[k * step];
-        out[x] = sum;
-      }
+    float* const out = output + y * size;
+    if (image.channels == 3) {
+      sum_columns<3>(line.data(), scratch.columns, layout, out);
+    } else {
+      sum_columns<1>(line.data(), scratch.columns, layout, out);
     }
+  }
+  if (image.channels == 1) {
+    std::copy_n(output, layout.plane, output + layout.plane);
+    std::copy_n(output, layout.plane, output + 2 * layout.plane);
   }
 }
 
