@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "data/cifar10_source.h"
 #include "data/folder_source.h"
 #include "data/hdf5_source.h"
 #include "data/synthetic_source.h"
@@ -82,9 +83,8 @@ struct DataFormat {
   std::unique_ptr<DataSource> (*open)(const DataSourceOptions& options);
 };
 constexpr std::array kFormats = {
-    DataFormat{"tfrecord", list_files, open_tfrecord},
-    DataFormat{"folder", list_folders, open_folder},
-    DataFormat{"hdf5", list_files, open_hdf5},
+    DataFormat{"tfrecord", list_files, open_tfrecord},     DataFormat{"folder", list_folders, open_folder},
+    DataFormat{"cifar10", list_files, open_cifar10},       DataFormat{"hdf5", list_files, open_hdf5},
     DataFormat{"synthetic", list_nothing, open_synthetic},
 };
 

@@ -1,7 +1,5 @@
 #include "lockstep/data/loader.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -18,13 +16,9 @@ constexpr int64_t kMaxTaskSamples = 16;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-int choose_workers(const LoaderOptions& options) {
-  return options.workers > 0 ? options.workers : std::max(1, usable_cores() - 1);
-}
-
 // Several samples a task when they are many and small, but enough tasks for every worker.
 int64_t choose_task_samples(const LoaderOptions& options) {
-  return std::clamp<int64_t>(options.batch_size / (4 * choose_workers(options)), 1, kMaxTaskSamples);
+  return std::clamp<int64_t>(options.batch_size / (4 * options.workers), 1, kMaxTaskSamples);
 }
 
 LoaderOptions checked(LoaderOptions options, int64_t data_size) {
@@ -33,7 +27,8 @@ LoaderOptions checked(LoaderOptions options, int64_t data_size) {
           options.accumulate);
   require(options.image_size > 0, "an image size of {}", options.image_size);
   require(options.start_position >= 0, "start position {}", options.start_position);
-  require(options.queue_depth >= 2, "{} batch slots", options.queue_depth);
+  require(options.workers >= 1 && options.queue_depth >= 2, "{} workers, {} batch slots", options.workers,
+          options.queue_depth);
   require(data_size > 0, "a loader over {} samples", data_size);
   return options;
 }
@@ -51,13 +46,6 @@ int64_t evaluation_steps(int64_t samples, int world_size, int64_t batch_size) {
   return (samples + global - 1) / global;
 }
 
-int usable_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return 1;
-  return std::max(1, CPU_COUNT(&mask));
-}
-
 Loader::Loader(const DataSource& source, LoaderOptions options)
     : options_(checked(std::move(options), source.size())),
       data_size_(source.size()),
@@ -68,9 +56,8 @@ Loader::Loader(const DataSource& source, LoaderOptions options)
       pipeline_(std::make_unique<SamplePipeline>(source, options_)),
       task_samples_(choose_task_samples(options_)) {
   make_slots();
-  const int count = choose_workers(options_);
-  workers_.reserve(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  workers_.reserve(static_cast<size_t>(options_.workers));
+  for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
 }
 
 Loader::~Loader() {

@@ -134,7 +134,8 @@ std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) 
 
 RecordIndex scan_records(const InputFile& file, BadRecords policy) {
   RecordIndex index;
-  if (file.size_bytes() == 0) log_warning("{}: is empty (0 records)", file.path());
+  const bool speaks = log_rank() == 0;  // all ranks see the same files; one warning is enough
+  if (speaks && file.size_bytes() == 0) log_warning("{}: is empty (0 records)", file.path());
   while (index.bounds.back() < file.size_bytes()) {
     const int64_t offset = index.bounds.back();
     int64_t end = 0;
@@ -146,8 +147,10 @@ RecordIndex scan_records(const InputFile& file, BadRecords policy) {
     if (policy == BadRecords::fail) {
       fail(ExitCode::data, "{}: record {} (offset {}): {}", file.path(), index.records(), offset, wrong);
     }
-    log_warning("{}: record {} (offset {}): {}; the rest of the file is left out", file.path(), index.records(), offset,
-                wrong);
+    if (speaks) {
+      log_warning("{}: record {} (offset {}): {}; the rest of the file is left out", file.path(), index.records(),
+                  offset, wrong);
+    }
     break;
   }
   return index;

@@ -37,7 +37,7 @@ struct LoaderOptions {
   int64_t shuffle_block = 0;
   int64_t start_position = 0;  // training: samples that all ranks together have consumed before the first call
   BadRecords bad_records = BadRecords::fail;
-  int workers = 0;      // threads; 0: one less than the cores this process may use, at least one
+  int workers = 1;      // threads
   int queue_depth = 3;  // batch slots, the one in use included; at least 2
   HostAllocator allocate = allocate_aligned;
 };
@@ -137,8 +137,5 @@ class Loader {
 
 // Calls of one evaluation pass on every rank: ceil(samples / (world_size * batch_size)).
 int64_t evaluation_steps(int64_t samples, int world_size, int64_t batch_size);
-
-// Cores in this process's affinity mask: what the launcher lets it use.
-int usable_cores();
 
 }  // namespace lockstep

@@ -1,0 +1,14 @@
+// The binary version of CIFAR-10: records of one label byte and 3 x 32 x 32 pixel bytes.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/data/data_source.h"
+
+namespace lockstep {
+
+// A file whose length is no multiple of a record is an error; under BadRecords::skip its tail is left out with a
+// warning.
+std::unique_ptr<DataSource> open_cifar10(const DataSourceOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#include "data/cifar10_source.h"
+
+#include "lockstep/data/formats.h"
+#include "test/catch.h"
+#include "test/data/temporary_folder.h"
+
+using namespace lockstep;
+
+namespace {
+
+// `count` records whose label is their number and whose channels are flat: number, 100 + number, 200 + number.
+std::string records(int count) {
+  std::string file;
+  for (int i = 0; i < count; ++i) {
+    file += static_cast<char>(i);
+    for (const int level : {i, 100 + i, 200 + i}) file += std::string(1024, static_cast<char>(level));
+  }
+  return file;
+}
+
+std::unique_ptr<DataSource> open(const TemporaryFolder& folder, BadRecords policy = BadRecords::fail) {
+  return open_data_source({.format = "cifar10",
+                           .files = list_inputs("cifar10", {folder / "data_batch_*.bin"}),
+                           .labels = {.classes = 10},
+                           .bad_records = policy});
+}
+
+}  // namespace
+
+TEST_CASE("CIFAR-10 records are planar pixels after a label byte, numbered through all files") {
+  const TemporaryFolder folder;
+  write_file(folder / "data_batch_1.bin", records(3));
+  write_file(folder / "data_batch_2.bin", records(2));
+  const auto source = open(folder);
+  REQUIRE(source->size() == 5);
+  CHECK(source->class_names()[3] == "cat");
+  CHECK(source->where(4) == "data_batch_2.bin record 1 (offset 3073)");
+  Sample sample;
+  source->read(4, sample);
+  CHECK(sample.label == 1);
+  CHECK(sample.kind == Sample::Kind::u8);
+  REQUIRE(sample.bytes.size() == 3072);
+  CHECK(sample.bytes[0] == std::byte{1});
+  CHECK(sample.bytes[1024] == std::byte{101});
+  CHECK(sample.bytes[3071] == std::byte{201});
+}
+
+TEST_CASE("a CIFAR-10 file with a torn record is an error, or loses its tail when bad records are skipped") {
+  const TemporaryFolder folder;
+  write_file(folder / "data_batch_1.bin", records(3).substr(0, 3 * 3073 - 10));
+  CHECK_THROWS_WITH(open(folder), ContainsSubstring("data_batch_1.bin: ends 3063 bytes after its last whole record"));
+  CHECK(open(folder, BadRecords::skip)->size() == 2);
+}
