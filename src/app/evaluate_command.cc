@@ -7,6 +7,7 @@
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/train/config_load.h"
+#include "lockstep/train/deadlines.h"
 #include "lockstep/train/reporter.h"
 #include "lockstep/train/start_state.h"
 
@@ -14,7 +15,8 @@ namespace lockstep {
 
 int evaluate_command(const CommandLine& command, ProcessGroup& group) {
   Config config = load_config_on_all(command, group);
-  const WaitFor wait{"the start", start_limit(config)};
+  const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
+  Watchdog watchdog(watchdog_options(config));
   const ThreadBudget threads = plan_threads(config, group);
   if (config.data.validation.empty() && config.data.format != "synthetic") {
     throw AgreedError(ExitCode::config, "data.validation names no data to evaluate on");
@@ -30,15 +32,15 @@ int evaluate_command(const CommandLine& command, ProcessGroup& group) {
     const int64_t batch = config.eval.batch_size > 0 ? config.eval.batch_size : training_batch;
     program.emplace(config, ProgramBatches{training_batch, batch}, Purpose::evaluate, *backend, *stream);
   });
-  MpiCommunicator communicator(group, {.abort_seconds = config.watchdog.abort_seconds});
+  MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::start)});
   const LoadedWeights loaded =
       load_for_evaluation({config, group, communicator, *stream, *program}, command.checkpoint);
 
-  Evaluator evaluator({*program, *backend, *stream, group, *data}, loader_options(config, threads),
-                      config.watchdog.abort_seconds);
+  Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),
+                      wait_seconds(config, RunPhase::evaluate));
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
-  Reporter reporter(group, {.wait_seconds = config.watchdog.abort_seconds});
+  Reporter reporter(group, {});
   reporter.evaluation(loaded.step, loaded.epoch, evaluator.run(weights));
   group.barrier({"the end", wait.seconds});
   return static_cast<int>(ExitCode::ok);

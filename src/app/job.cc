@@ -8,19 +8,17 @@
 #include "lockstep/base/log.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/dist/mpi_session.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/config_sources.h"
+#include "lockstep/train/deadlines.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kConfigSeconds = 60;  // the configuration's own limits are not known yet
+constexpr double kWatchdogGraceSeconds = 5;
 constexpr int64_t kProbedLabels = 1000;
-
-double scan_limit(const Config& config) {
-  const Config::Watchdog& w = config.watchdog;
-  return w.scan_abort_seconds > 0 ? w.scan_abort_seconds : w.abort_seconds;
-}
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
   const auto digest = static_cast<int64_t>(cores.mask_digest);
@@ -62,13 +60,8 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   return config_from_toml(text, "the configuration of rank 0");
 }
 
-double start_limit(const Config& config) {
-  const Config::Watchdog& w = config.watchdog;
-  return w.start_abort_seconds > 0 ? w.start_abort_seconds : w.abort_seconds;
-}
-
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
-  const double limit = start_limit(config);
+  const double limit = wait_seconds(config, RunPhase::start);
   const CpuCores cores = cpu_cores();
   const int usable = usable_cores(cores, core_sharing(cores, group, limit));
   const ThreadBudget budget = thread_budget({.cores = usable,
@@ -88,6 +81,21 @@ ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
   return budget;
 }
 
+WatchdogOptions watchdog_options(const Config& config) {
+  WatchdogOptions options;
+  for (int i = 0; i < kRunPhases; ++i) {
+    options.limits[i] = phase_limits(config, static_cast<RunPhase>(i));
+    // Waits between ranks end first: their messages name the rank that is missing.
+    if (options.limits[i].abort_seconds > 0) options.limits[i].abort_seconds += kWatchdogGraceSeconds;
+  }
+  options.warn = [](const std::string& text) { log_warning("{}", text); };
+  options.abort = [](const std::string& text) {
+    log_error("{}: this rank is stuck; the job ends", text);
+    abort_job(static_cast<int>(ExitCode::stalled));
+  };
+  return options;
+}
+
 std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& threads) {
   if (config.device.kind == "gpu") {
     fail(ExitCode::config, "device.kind = \"gpu\": this build has no GPU backend; use \"cpu\" or \"auto\"");
@@ -98,7 +106,8 @@ std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& 
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group) {
   const bool training = split == Split::training;
   const auto& patterns = training ? config.data.train : config.data.validation;
-  const WaitFor wait{training ? "the scan of data.train" : "the scan of data.validation", scan_limit(config)};
+  const WaitFor wait{training ? "the scan of data.train" : "the scan of data.validation",
+                     wait_seconds(config, RunPhase::scan)};
   const std::string listed =
       on_root(group, wait, [&] { return join_paths(list_inputs(config.data.format, patterns)); });
   DataSourceOptions options{.format = config.data.format,

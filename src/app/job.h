@@ -9,6 +9,7 @@
 #include "lockstep/data/data_source.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/dist/watchdog.h"
 #include "lockstep/train/command_line.h"
 #include "lockstep/train/config.h"
 
@@ -17,12 +18,12 @@ namespace lockstep {
 // Rank 0 reads file, environment and command line; every rank gets the result. Collective; throws AgreedError.
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
 
-// The limit of waits that belong to no phase of their own, and of those at the start.
-double start_limit(const Config& config);
-
 // Threads of this rank, from its cores and what the other ranks of the host use. Collective; rank 0 prints one line a
 // rank: rank, host, pid, cores, threads.
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
+
+// Warnings and the end of the job (exit code 6) for a rank that makes no progress.
+WatchdogOptions watchdog_options(const Config& config);
 
 std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& threads);
 

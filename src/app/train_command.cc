@@ -10,6 +10,7 @@
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/train/config_load.h"
+#include "lockstep/train/deadlines.h"
 #include "lockstep/train/start_state.h"
 #include "lockstep/train/trainer.h"
 
@@ -18,11 +19,6 @@ namespace {
 
 std::string metrics_path(const Config& config) {
   return config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl;
-}
-
-double save_limit(const Config& config) {
-  const Config::Watchdog& w = config.watchdog;
-  return w.save_abort_seconds > 0 ? w.save_abort_seconds : w.abort_seconds;
 }
 
 void warn_of_lost_restart(const StartState& start) {
@@ -38,7 +34,9 @@ void warn_of_lost_restart(const StartState& start) {
 int train_command(const CommandLine& command, ProcessGroup& group) {
   install_stop_signals();
   const Config config = load_config_on_all(command, group);
-  const WaitFor wait{"the start", start_limit(config)};
+  const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
+
+  Watchdog watchdog(watchdog_options(config));
 
   // Everything the run is made of, each thing after those it needs; destroyed in reverse.
   std::optional<RunLock> lock;
@@ -47,10 +45,12 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
     return std::string();
   });
   const ThreadBudget threads = plan_threads(config, group);
+  watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   const std::unique_ptr<DataSource> validation = config.data.validation.empty() && config.data.format != "synthetic"
                                                      ? nullptr
                                                      : open_data(config, Split::validation, group);
+  watchdog.progress(RunPhase::start, 0);
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
   std::optional<Program> program;
@@ -62,14 +62,14 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
     const int64_t evaluation_batch = config.eval.batch_size > 0 ? config.eval.batch_size : batches.per_rank;
     program.emplace(config, ProgramBatches{batches.per_rank, evaluation_batch}, Purpose::train, *backend, *stream);
   });
-  MpiCommunicator communicator(group, {.abort_seconds = config.watchdog.abort_seconds});
+  MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::train)});
   const StartState start = prepare_start({config, group, communicator, *stream, *program});
   if (group.is_root()) warn_of_lost_restart(start);
 
   std::optional<Evaluator> evaluator;
   if (validation) {
-    evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, *validation}, loader_options(config, threads),
-                      config.watchdog.abort_seconds);
+    evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, watchdog, *validation},
+                      loader_options(config, threads), wait_seconds(config, RunPhase::evaluate));
   }
   std::optional<Checkpointer> checkpointer;
   on_every_rank(group, wait, [&] {
@@ -86,10 +86,10 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
                      .jsonl = metrics_path(config),
                      .resumed_step = start.progress.step,
                      .bar = config.log.progress == "bar" || (config.log.progress == "auto" && output_is_terminal()),
-                     .wait_seconds = config.watchdog.abort_seconds});
+                     .wait_seconds = wait_seconds(config, RunPhase::train)});
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
   Trainer trainer({config, group, communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
-                   *checkpointer, reporter, stop_requested()},
+                   *checkpointer, reporter, watchdog, stop_requested()},
                   loader_options(config, threads), start.progress);
   log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch",
            program->parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank,
@@ -100,8 +100,9 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
   const bool stopped = end == RunEnd::stopped;
   log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished",
            trainer.progress().step, config.checkpoint.directory);
+  watchdog.progress(RunPhase::save, trainer.progress().step);
   // Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
-  group.barrier({"the last checkpoint", save_limit(config) + wait.seconds});
+  group.barrier({"the last checkpoint", wait_seconds(config, RunPhase::save)});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }
 

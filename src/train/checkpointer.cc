@@ -6,25 +6,18 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/train/deadlines.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
 
 namespace lockstep {
-namespace {
-
-double save_limit(const Config::Watchdog& w) {
-  return w.save_abort_seconds > 0 ? w.save_abort_seconds : w.abort_seconds;
-}
-
-}  // namespace
 
 Checkpointer::Checkpointer(const Config& config, const Program& program, CheckpointerOptions options)
     : config_(config), program_(program), options_(std::move(options)), last_start_(monotonic_seconds()) {
   if (!options_.root) return;
-  const Config::Watchdog& w = config.watchdog;
   writer_.emplace(WriterOptions{.directory = config.checkpoint.directory,
                                 .keep = static_cast<int>(config.checkpoint.keep),
-                                .slow_seconds = w.save_warn_seconds > 0 ? w.save_warn_seconds : w.warn_seconds,
+                                .slow_seconds = phase_limits(config, RunPhase::save).warn_seconds,
                                 .last_saved_step = options_.resumed_step});
   warn_if_space_is_short(config.checkpoint.directory, estimate_checkpoint_bytes(contents({})));
 }
@@ -89,7 +82,7 @@ std::vector<SaveResult> Checkpointer::poll() {
 
 std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
   if (!writer_) return {};
-  const double limit = save_limit(config_.watchdog);
+  const double limit = wait_seconds(config_, RunPhase::save);
   auto wait = [&] {
     if (writer_->wait_idle(limit)) return;
     fail(ExitCode::checkpoint,

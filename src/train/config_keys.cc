@@ -98,7 +98,7 @@ std::vector<ConfigKey> make_keys() {
        .also = {"dtype", "amp", "fp16"}},
       {LOCKSTEP_KEY(train, sync_batch_norm), .allowed = {"false"},
        .meaning = "Normalizes over the global batch instead of each rank's.", .also = {"sync_bn"}},
-      {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1e6),
+      {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1),
        .meaning = "Batches whose gradients are added up before an update.",
        .also = {"gradient_accumulation_steps", "accumulate_steps"}},
       {LOCKSTEP_KEY(train, clip_norm), .range = at_least(0),
@@ -108,11 +108,14 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Start values, order, augmentation and dropout are functions of it.",
        .also = {"random_seed", "rng_seed"}},
       {LOCKSTEP_KEY(train, deterministic),
-       .meaning = "Only methods whose result is the same bits in every run with the same ranks and threads."},
+       .meaning = "Only methods whose result is the same bits in every run with the same ranks and threads; on the CPU "
+                  "there are no others."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Stop and save after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
-      {LOCKSTEP_KEY(train, not_finite), .allowed = {"stop"},
-       .meaning = "What to do when a loss or gradient is not finite."},
+      {LOCKSTEP_KEY(train, not_finite), .allowed = {"stop", "skip"},
+       .meaning =
+           "When a loss or gradient is not finite: end the run with exit code 4, or leave the weights as they are "
+           "and go on (at most ten times in a row)."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
 
@@ -163,7 +166,8 @@ std::vector<ConfigKey> make_keys() {
        .also = {"save_secs", "interval"}},
       {LOCKSTEP_KEY(checkpoint, keep), .unit = "files", .range = between(1, 1e6),
        .meaning = "How many of the newest checkpoints stay.", .also = {"max_to_keep", "keep_last"}},
-      {LOCKSTEP_KEY(checkpoint, keep_best), .meaning = "The one with the best validation accuracy stays as well."},
+      {LOCKSTEP_KEY(checkpoint, keep_best), .allowed = {"false"},
+       .meaning = "The one with the best validation accuracy stays as well."},
       {LOCKSTEP_KEY(checkpoint, on_error), .allowed = {"warn", "fail"},
        .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
       {LOCKSTEP_KEY(checkpoint, overwrite),
@@ -206,9 +210,14 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Number format of gradients on the wire."},
 
       {LOCKSTEP_KEY(watchdog, warn_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning = "A step or phase that takes longer is reported, with the rank that is behind. 0: never."},
+       .meaning =
+           "A rank that makes no progress for so long says so, with phase and step; a save that takes so long is "
+           "reported. 0: never."},
       {LOCKSTEP_KEY(watchdog, abort_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning = "One that takes longer ends the run with exit code 6. 0: never.", .also = {"timeout"}},
+       .meaning =
+           "A rank that makes no progress for so long, or is waited for so long, ends the run with exit code 6. 0: "
+           "never.",
+       .also = {"timeout"}},
       {LOCKSTEP_KEY(watchdog, start_warn_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "warn_seconds for the start, until the data are scanned. 0: as warn_seconds."},
       {LOCKSTEP_KEY(watchdog, start_abort_seconds), .unit = "seconds", .range = at_least(0),
@@ -230,10 +239,10 @@ std::vector<ConfigKey> make_keys() {
        .also = {"display_every", "log_interval", "print_freq"}},
       {LOCKSTEP_KEY(log, jsonl),
        .meaning = "File of machine-readable log lines, in the checkpoint folder. Empty: none."},
-      {LOCKSTEP_KEY(log, tensorboard), .meaning = "Whether TensorBoard event files are written."},
+      {LOCKSTEP_KEY(log, tensorboard), .allowed = {"false"}, .meaning = "Whether TensorBoard event files are written."},
       {LOCKSTEP_KEY(log, progress), .allowed = {"auto", "lines"},
        .meaning = "auto: a bar when mpirun's own output is a terminal, plain lines elsewhere. lines: always lines."},
-      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 1e6),
+      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 0),
        .meaning = "A Chrome trace of so many steps. 0: none."},
   };
 }

@@ -49,6 +49,7 @@ Evaluator::Evaluator(const EvaluatorParts& parts, LoaderOptions options, double 
 std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights) {
   std::vector<Sums> sums(weights.size());
   for (int64_t step = 0; step < steps_; ++step) {
+    parts_.watchdog.progress(RunPhase::evaluate, step);
     const Batch batch = loader_.next();
     for (size_t i = 0; i < weights.size(); ++i) add_batch(parts_, batch, weights[i], sums[i]);
   }

@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/train/audit.h"
+#include "lockstep/train/deadlines.h"
 #include "lockstep/train/initialize.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
@@ -128,16 +129,16 @@ std::string start_on_root(const StartParts& parts) {
 }  // namespace
 
 StartState prepare_start(const StartParts& parts) {
-  const WaitFor wait{"the start state", parts.config.watchdog.abort_seconds};
+  const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] { return start_on_root(parts); }));
   const StartState start{{text[0], text[1], text[2]}, text[3], text[4]};
   broadcast_state(parts);
-  audit_parameters(parts.group, parts.program, parts.config.watchdog.abort_seconds);
+  audit_parameters(parts.group, parts.program, wait_seconds(parts.config, RunPhase::start));
   return start;
 }
 
 LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint) {
-  const WaitFor wait{"the checkpoint", parts.config.watchdog.abort_seconds};
+  const WaitFor wait{"the checkpoint", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] {
     Config::Checkpoint choice = parts.config.checkpoint;
     choice.resume = checkpoint;

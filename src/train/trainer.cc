@@ -9,6 +9,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/train/audit.h"
+#include "lockstep/train/deadlines.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +27,7 @@ LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options,
 
 int64_t steps_of(const TrainerParts& parts, int64_t global_batch, const Progress& start) {
   const Config::Train& t = parts.config.train;
+  if (t.epochs == 0) return t.steps;
   const double target = std::ceil(t.epochs * static_cast<double>(parts.data.size()));
   const double left = std::max(0.0, target - static_cast<double>(start.position));
   const int64_t by_epochs = start.step + static_cast<int64_t>(std::ceil(left / static_cast<double>(global_batch)));
@@ -87,6 +89,7 @@ RunEnd Trainer::run() {
 
 // The step: read, compute, reduce, update. Saving and reporting stand outside it.
 StepHeader Trainer::step() {
+  parts_.watchdog.progress(RunPhase::train, progress_.step);
   timer_.enter(StepPart::data);
   const Batch batch = loader_.next();
   timer_.enter(StepPart::compute);
@@ -173,7 +176,8 @@ void Trainer::update(const StepHeader& global) {
 // Every rank is here at the same step: the sums that say so are equal on all of them.
 void Trainer::handle_not_finite() {
   const int64_t mine = header_.not_finite > 0;
-  const auto flags = parts_.group.allgather(std::span(&mine, 1), {"the report of not-finite values"});
+  const auto flags = parts_.group.allgather(
+      std::span(&mine, 1), {"the report of not-finite values", wait_seconds(config_, RunPhase::train)});
   std::string where;
   for (int rank = 0; rank < parts_.group.size(); ++rank) {
     if (flags[static_cast<size_t>(rank)])
@@ -214,6 +218,7 @@ void Trainer::save_if_due(const StepHeader& global) {
 }
 
 void Trainer::finish_saves() {
+  parts_.watchdog.progress(RunPhase::save, progress_.step);
   for (const SaveResult& result : parts_.checkpointer.finish(progress_)) parts_.reporter.checkpoint(result);
 }
 
@@ -242,7 +247,7 @@ void Trainer::evaluate() {
 void Trainer::audit_if_due() {
   const int64_t every = config_.train.audit_every;
   if (every > 0 && progress_.step % every == 0)
-    audit_parameters(parts_.group, parts_.program, config_.watchdog.abort_seconds);
+    audit_parameters(parts_.group, parts_.program, wait_seconds(config_, RunPhase::train));
 }
 
 double Trainer::epoch() const {

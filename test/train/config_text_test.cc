@@ -17,7 +17,7 @@ ConfigValue other_value(const ConfigKey& key) {
     case ConfigType::boolean:
       return key.allowed.empty() ? !std::get<bool>(value) : std::get<bool>(value);
     case ConfigType::integer:
-      return std::get<int64_t>(value) + 1;
+      return std::get<int64_t>(value) + (key.range.high > static_cast<double>(std::get<int64_t>(value)) ? 1 : 0);
     case ConfigType::number:
       return std::get<double>(value) / 3 + 1.0 / 7;
     case ConfigType::text:

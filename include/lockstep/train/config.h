@@ -143,7 +143,7 @@ struct Config {
   struct Log {
     int64_t every_steps = 10;
     std::string jsonl = "metrics.jsonl";
-    bool tensorboard = true;
+    bool tensorboard = false;
     std::string progress = "auto";
     int64_t trace_steps = 0;
     bool operator==(const Log&) const = default;

@@ -8,6 +8,7 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/dist/watchdog.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {
@@ -25,6 +26,7 @@ struct EvaluatorParts {
   const Backend& backend;
   Stream& stream;
   ProcessGroup& group;
+  Watchdog& watchdog;
   const DataSource& data;
 };
 

@@ -10,6 +10,7 @@
 #include "lockstep/dist/communicator.h"
 #include "lockstep/dist/gradient_reducer.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/dist/watchdog.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/evaluator.h"
@@ -35,6 +36,7 @@ struct TrainerParts {
   Evaluator* evaluator;  // null: no validation data
   Checkpointer& checkpointer;
   Reporter& reporter;
+  Watchdog& watchdog;
   const std::atomic<bool>& stop_requested;  // set by a signal handler
 };
 
