@@ -140,6 +140,16 @@ TEST_CASE("max pooling sees padding as minus infinity") {
   });
 }
 
+TEST_CASE("a NaN passes through every activation, so that a diverged run is noticed") {
+  on_every_backend([](const Runner& r) {
+    const HostTensor x = r.real({2, 1, 1, 2}, {1, kNaN, 3, -1}), one = r.real({1}, {1});
+    CHECK(std::isnan(r.run(Relu{}, {x})[0].values[1]));
+    const auto norm = r.run(BatchNorm{.relu = true}, {x, one, one});
+    for (double value : norm[0].values) CHECK(std::isnan(value));
+    CHECK(std::isnan(r.run(BatchNormInference{.relu = true}, {x, one, one, one, one})[0].values[1]));
+  });
+}
+
 TEST_CASE("the reference backend gives equal maxima's gradient to the first and lets NaN win") {
   const Runner r({"reference", DType::f64});
   const Window window{2, 2, 2, 2, 0, 0};
@@ -150,7 +160,6 @@ TEST_CASE("the reference backend gives equal maxima's gradient to the first and 
   const HostTensor dy = r.real({1, 1, 1, 2}, {1, 2});
   CHECK(r.last({x, dy}, {{MaxPool{window}, {0}}, {MaxPoolGrad{window, x.shape}, {1, 3}}}).values ==
         std::vector<double>{0, 1, 0, 0, 0, 0, 2, 0});
-  CHECK(std::isnan(r.run(Relu{}, {r.real({1}, {kNaN})})[0].values[0]));
 }
 
 TEST_CASE("average pooling divides by the window, or by what of it lies inside") {
