@@ -1,0 +1,65 @@
+// Whole models against values that PyTorch computed (test/golden/README.md): outputs, gradients, and the weights and
+// statistics after one step.
+#include <cmath>
+
+#include "lockstep/base/cpu_cores.h"
+#include "test/catch.h"
+#include "test/models/golden.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+std::unique_ptr<Backend> backend_on_all_cores(std::string_view name) {
+  return make_backend(name, {.threads = usable_cores(cpu_cores())});
+}
+
+// In float64 nothing but the order of sums differs.
+void check_exactly(const std::string& file) {
+  const GoldenCase golden = read_golden(file);
+  const auto backend = backend_on_all_cores("reference");
+  for (const auto& [quantity, error] : golden_errors(golden, compute_golden(golden, *backend, DType::f64))) {
+    INFO(quantity);
+    CHECK(error < 1e-8);
+  }
+}
+
+// In float32 PyTorch's own error is the yardstick, in the worst of its variants: batch norm over few samples magnifies
+// rounding.
+void check_in_float32(const std::string& file) {
+  const GoldenCase golden = read_golden(file);
+  std::map<std::string, double> allowed;
+  for (const auto& [variant, values] : golden.peers) {
+    for (const auto& [quantity, error] : golden_errors(golden, values)) {
+      allowed[quantity] = std::max(allowed[quantity], 3 * error + 1e-6);
+    }
+  }
+  const auto backend = backend_on_all_cores("cpu");
+  for (const auto& [quantity, error] : golden_errors(golden, compute_golden(golden, *backend, DType::f32))) {
+    INFO(quantity);
+    CHECK(error <= allowed.at(quantity));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cifar10_cnn computes the reference values", "[golden]") { check_exactly("cifar10_cnn_24_b16.h5"); }
+
+TEST_CASE("cifar10_cnn in float32 is as close as its peers", "[golden]") { check_in_float32("cifar10_cnn_24_b16.h5"); }
+
+TEST_CASE("inception_v3 on 107 pixels computes the reference values", "[golden]") {
+  check_exactly("inception_v3_107_b8.h5");
+}
+
+TEST_CASE("inception_v3 on 107 pixels in float32 is as close as its peers", "[golden]") {
+  check_in_float32("inception_v3_107_b8.h5");
+}
+
+TEST_CASE("inception_v3 on 299 pixels in float32 is as close as its peers", "[golden]") {
+  check_in_float32("inception_v3_299_b8.h5");
+}
+
+TEST_CASE("inception_v3 on 299 pixels computes the reference values", "[slow]") {
+  check_exactly("inception_v3_299_b8.h5");
+}
