@@ -29,14 +29,17 @@ std::string first_line_of(const std::string& path) {
   return text.substr(0, text.find('\n'));
 }
 
-// The kernel's start time of a process, which tells it from a later one of the same number; empty: no such process.
+// The kernel's start time of a process, which tells it from a later one of the same number; empty: no such process, or
+// one that has ended and waits for its parent to notice (a zombie: as long as it likes after a kill of the launcher).
 std::string start_of_process(const std::string& pid) {
   const std::string stat = first_line_of("/proc/" + pid + "/stat");
   const size_t name_end = stat.rfind(')');  // the name before it may hold anything
   if (name_end == std::string::npos) return {};
   std::istringstream fields(stat.substr(name_end + 1));
   std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;  // fields 3 (state) to 22 (starttime), see proc(5)
+  fields >> field;  // field 3, the state; field 22 is the start time: proc(5)
+  if (field == "Z" || field == "X") return {};
+  for (int i = 4; i <= 22; ++i) fields >> field;
   return field;
 }
 
