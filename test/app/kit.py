@@ -1,0 +1,342 @@
+"""What the end-to-end tests share: small data sets, configurations, runs of the real program under the real mpirun.
+
+ctest sets LOCKSTEP_TRAINER, LOCKSTEP_MPIRUN and the variables that Open MPI needs here.
+"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zlib
+
+import h5py
+import numpy
+
+TRAINER = os.environ["LOCKSTEP_TRAINER"]
+MPIRUN = os.environ["LOCKSTEP_MPIRUN"]
+DIGITS = os.path.join(os.path.dirname(__file__), "../../data/digits/train.tfrecord")
+
+OK, INTERNAL, CONFIG, DATA, NUMERICS, CHECKPOINT, STALLED, STOPPED = 0, 1, 2, 3, 4, 5, 6, 75
+
+
+# ---- images and records
+
+
+def png(pixels):
+    """A PNG of an array [H,W,3] of uint8."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0 on every row
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def images(count, side=16, seed=0):
+    """`count` (PNG, label) pairs of ten classes; the label shows in the picture."""
+    random = numpy.random.default_rng(seed)
+    samples = []
+    for i in range(count):
+        pixels = random.integers(0, 128, (side, side, 3), dtype=numpy.uint8)
+        pixels[:, :, i % 3] += numpy.uint8(12 * (i % 10))
+        samples.append((png(pixels), i % 10))
+    return samples
+
+
+def _crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_CRC_TABLE = _crc_table()
+
+
+def masked_crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _varint(value):
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _field(number, body):
+    return _varint(number << 3 | 2) + _varint(len(body)) + body
+
+
+def example(encoded, label):
+    """A serialized tf.train.Example with ImageNet's keys."""
+    image = _field(1, b"image/encoded") + _field(2, _field(1, _field(1, encoded)))
+    klass = _field(1, b"image/class/label") + _field(2, _field(3, _field(1, _varint(label))))
+    return _field(1, _field(1, image) + _field(1, klass))
+
+
+def tfrecord(samples):
+    out = b""
+    for encoded, label in samples:
+        body = example(encoded, label)
+        head = struct.pack("<Q", len(body))
+        out += head + struct.pack("<I", masked_crc32c(head)) + body + struct.pack("<I", masked_crc32c(body))
+    return out
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+# ---- configurations
+
+
+def toml(config):
+    def value(v):
+        if isinstance(v, bool):
+            return str(v).lower()
+        return json.dumps(v)
+
+    return "\n".join(f"[{section}]\n" + "".join(f"{k} = {value(v)}\n" for k, v in keys.items())
+                     for section, keys in config.items())
+
+
+def merged(config, changes):
+    """A copy of {section: {key: value}} with changes {"section.key": value}; None removes a key."""
+    result = {section: dict(keys) for section, keys in config.items()}
+    for name, value in changes.items():
+        section, key = name.split(".")
+        if value is None:
+            result.setdefault(section, {}).pop(key, None)
+        else:
+            result.setdefault(section, {})[key] = value
+    return result
+
+
+# The network without batch normalization, small enough for steps of a few milliseconds.
+SMALL = {
+    "model": {"name": "cifar10_cnn", "classes": 10, "image_size": 16, "aux_weight": 0.0, "dropout": 0.0},
+    "data": {"format": "tfrecord", "train": "train.tfrecord", "augment": "none"},
+    "train": {"batch_size": 12, "steps": 20, "epochs": 1000.0},
+    "optimizer": {"name": "sgd", "lr": 0.01, "weight_decay": 1e-4},
+    "schedule": {"name": "constant"},
+    "ema": {"decay": 0.0},
+    "checkpoint": {"directory": "run", "every_seconds": 0},
+    "log": {"every_steps": 1},
+    "watchdog": {"warn_seconds": 30, "abort_seconds": 60},
+}
+
+# The network with everything that a checkpoint must hold: batch normalization, dropout, averages, two slots.
+LARGE = merged(SMALL, {
+    "model.name": "inception_v3", "model.image_size": 75, "model.dropout": 0.2, "model.init": "fan_in",
+    "data.train": DIGITS, "train.batch_size": 2, "optimizer.name": "adamw", "optimizer.lr": 1e-4,
+    "optimizer.epsilon": 1e-8, "ema.decay": 0.9, "schedule.name": "exponential", "schedule.decay_epochs": 0.01,
+})
+
+
+# ---- runs
+
+
+class Result:
+    def __init__(self, code, output, seconds):
+        self.code, self.output, self.seconds = code, output, seconds
+
+    def __str__(self):
+        return f"exit code {self.code} after {self.seconds:.1f} s\n{self.output}"
+
+    def count(self, text):
+        return self.output.count(text)
+
+    def errors(self):
+        return [line for line in self.output.splitlines() if "error: " in line]
+
+    def warnings(self):
+        return [line for line in self.output.splitlines() if "warning: " in line]
+
+
+def environment(changes=None):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "SLURM_"))}
+    env["LOCKSTEP_CACHE"] = CACHE
+    for name, value in (changes or {}).items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+CACHE = tempfile.mkdtemp(prefix="lockstep_cache_")
+
+
+class Job:
+    """A started command and all its processes, as one group that can be killed at once."""
+
+    def __init__(self, command, cwd, env=None):
+        self.log = tempfile.TemporaryFile()
+        self.mark = f"KIT_JOB={os.getpid()}.{time.monotonic_ns()}"
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=subprocess.STDOUT, start_new_session=True,
+                                        env=environment(dict([self.mark.split("=")], **(env or {}))))
+
+    def output(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def wait(self, timeout=120):
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = "timeout"
+        seconds = time.monotonic() - self.started
+        self.kill()
+        result = Result(code, self.output(), seconds)
+        self.log.close()
+        return result
+
+    def wait_for(self, condition, what, timeout=60):
+        end = time.monotonic() + timeout
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.kill()
+                raise AssertionError(f"{what}: not seen\n{self.output()}")
+            time.sleep(0.01)
+
+    def wait_for_output(self, text, timeout=60):
+        self.wait_for(lambda: text in self.output(), repr(text), timeout)
+
+    def ranks(self):
+        """Process ids of the ranks, in the order of ranks."""
+        found = {}
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            pid = int(path.split("/")[2])
+            try:
+                with open(path, "rb") as file:
+                    variables = file.read().decode(errors="replace").split("\0")
+                if self.mark in variables and os.readlink(f"/proc/{pid}/exe") == os.path.realpath(TRAINER):
+                    rank = [v for v in variables if v.startswith("OMPI_COMM_WORLD_RANK=")]
+                    found[int(rank[0].split("=")[1]) if rank else 0] = pid
+            except OSError:
+                continue
+        return [found[rank] for rank in sorted(found)]
+
+    def kill(self):
+        """Ends whatever is left of the job. The ranks first: mpirun must not have a chance to tidy up."""
+        for pid in self.ranks():
+            _signal(pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            _signal(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def _signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+class TestCase(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="lockstep_")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def records(self, count, name="train.tfrecord", side=16, seed=0):
+        return write(self.path(name), tfrecord(images(count, side, seed)))
+
+    def config(self, changes=None, base=None, name="run.toml"):
+        """Writes a configuration file and returns its path."""
+        return write(self.path(name), toml(merged(base or SMALL, changes or {})))
+
+    def command(self, ranks, *arguments, flags=()):
+        """ranks = 0: without mpirun."""
+        if ranks == 0:
+            return [TRAINER, *arguments]
+        return [MPIRUN, *flags, "-np", str(ranks), TRAINER, *arguments]
+
+    def start(self, ranks, *arguments, flags=(), env=None, cwd=None):
+        job = Job(self.command(ranks, *arguments, flags=flags), cwd or self.folder, env)
+        self.addCleanup(job.kill)
+        return job
+
+    def run_job(self, ranks, *arguments, flags=(), env=None, cwd=None, timeout=120):
+        return self.start(ranks, *arguments, flags=flags, env=env, cwd=cwd).wait(timeout)
+
+    def train(self, ranks, config, overrides=None, code=OK, **more):
+        """Runs to the end, with options --section.key value, and checks the exit code."""
+        options = [part for k, v in (overrides or {}).items() for part in ("--" + k, str(v))]
+        result = self.run_job(ranks, "--config", config, *options, **more)
+        self.assertEqual(result.code, code, str(result))
+        return result
+
+    def assert_once(self, result, text):
+        self.assertEqual(result.count(text), 1, f"{text!r} must be printed once: {result}")
+
+    def assert_one_error(self, result, code, *texts):
+        """The job ended with that code and said why in one line that holds all the texts."""
+        self.assertEqual(result.code, code, str(result))
+        errors = result.errors()
+        self.assertEqual(len(errors), 1, f"one error line expected: {result}")
+        for text in texts:
+            self.assertIn(text, errors[0])
+
+
+# ---- what runs leave behind
+
+
+def checkpoints(folder):
+    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "step-*.h5")))
+
+
+def datasets(path):
+    """{name: array} of everything in an HDF5 file."""
+    found = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def metrics(folder, kind=None):
+    """Rows of metrics.jsonl; every line must be a whole JSON object."""
+    with open(os.path.join(folder, "metrics.jsonl")) as file:
+        rows = [json.loads(line) for line in file]
+    return [row for row in rows if kind in (None, row["kind"])]
+
+
+def per_step(folder, field):
+    """{step: value} of the training rows; no step may come twice."""
+    rows = metrics(folder, "train")
+    values = {row["step"]: row[field] for row in rows}
+    if len(values) != len(rows):
+        raise AssertionError(f"{folder}: steps come twice in {[row['step'] for row in rows]}")
+    return values
+
+
+def main():
+    program = unittest.main(exit=False, verbosity=2)
+    shutil.rmtree(CACHE, ignore_errors=True)
+    sys.exit(not program.result.wasSuccessful())

@@ -1,0 +1,68 @@
+"""Any number of ranks trains the same model."""
+
+import os
+
+import numpy
+
+import kit
+
+
+class RankCounts(kit.TestCase):
+    # Without batch normalization, N ranks with 24 / N samples each compute what one rank does with all 24, up to the
+    # order of sums.
+    def test_weights_and_losses_do_not_depend_on_the_number_of_ranks(self):
+        self.records(100)
+        config = self.config({"train.batch_size": None, "train.global_batch": 24, "optimizer.momentum": 0.9})
+        for ranks in (1, 2, 3, 4):
+            self.train(ranks, config, {"checkpoint.directory": f"run{ranks}"})
+        one = kit.datasets(self.path("run1/latest"))
+        losses = kit.per_step(self.path("run1"), "loss")
+        self.assertEqual(sorted(losses), list(range(1, 21)))
+        for ranks in (2, 3, 4):
+            other = kit.datasets(self.path(f"run{ranks}/latest"))
+            self.assertEqual(one.keys(), other.keys())
+            for name in [name for name in one if name.startswith("model/")]:
+                distance = numpy.linalg.norm(other[name] - one[name]) / numpy.linalg.norm(one[name])
+                self.assertLess(distance, 1e-5, f"{name} on {ranks} ranks")
+            for step, loss in kit.per_step(self.path(f"run{ranks}"), "loss").items():
+                self.assertAlmostEqual(loss / losses[step], 1, delta=1e-5, msg=f"step {step} on {ranks} ranks")
+
+    def test_evaluation_counts_every_sample_once_on_any_number_of_ranks(self):
+        self.records(5)
+        for samples in (1, 2, 3, 5, 7, 23, 24, 25, 59, 60):
+            validation = self.records(samples, f"validation{samples}.tfrecord", seed=samples)
+            config = self.config({"data.validation": validation, "data.train": validation, "train.steps": 2,
+                                  "train.batch_size": 3, "model.image_size": 8})
+            results = set()
+            for ranks in (1, 2, 3, 4):
+                folder = f"run{samples}.{ranks}"
+                self.train(ranks, config, {"checkpoint.directory": folder, "train.batch_size": 12 // ranks})
+                row = kit.metrics(self.path(folder), "eval")[-1]
+                self.assertEqual(row["examples"], samples, f"{samples} samples on {ranks} ranks")
+                results.add((row["top1"], row["top5"], round(row["loss"], 4)))
+            self.assertEqual(len(results), 1, f"{samples} samples: {results}")
+
+    # Hardly any message fits into the eager limit, or everything goes through sockets.
+    def test_saves_between_steps_do_not_depend_on_how_messages_travel(self):
+        self.records(30)
+        config = self.config({"checkpoint.every_steps": 2, "checkpoint.keep": 100})
+        vader = [] if "Open MPI) 5" in os.popen(kit.MPIRUN + " --version").read() else ["btl_vader_eager_limit 64"]
+        for setting in [*vader, "btl tcp,self"]:
+            folder = setting.split()[0]
+            self.train(2, config, {"checkpoint.directory": folder}, flags=["--mca", *setting.split()])
+            for name in kit.checkpoints(self.path(folder)):
+                self.assertIn("model/fc5.weight", kit.datasets(self.path(folder, name)))
+
+    def test_rank_0_alone_decides_what_relative_paths_mean(self):
+        self.records(30)
+        config = self.config({"train.steps": 2})
+        command = [kit.TRAINER, "--config", os.path.basename(config), "--checkpoint.directory", "here"]
+        result = kit.Job([kit.MPIRUN, "--wdir", self.folder, "-np", "1", *command, ":", "--wdir", "/", "-np", "1",
+                          *command], "/").wait()
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertEqual(kit.checkpoints(self.path("here")), ["step-00000002.h5"])
+        self.assertFalse(os.path.exists("/here"))
+
+
+if __name__ == "__main__":
+    kit.main()

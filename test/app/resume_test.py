@@ -1,0 +1,87 @@
+"""A run that was stopped and resumed equals one that never stopped."""
+
+import signal
+
+import numpy
+
+import kit
+
+# Every step is logged, so that metrics show each step's loss and rate; no schedule that depends on train.steps.
+SMALL = kit.merged(kit.SMALL, {"train.batch_size": 7, "train.steps": 40, "model.dropout": 0.3, "ema.decay": 0.9,
+                               "data.augment": "inception", "schedule.name": "exponential",
+                               "schedule.decay_epochs": 1.0, "schedule.warmup_epochs": 2.0})
+
+
+class Resume(kit.TestCase):
+    def assert_same_runs(self, one, other, last_step):
+        name = f"step-{last_step:08d}.h5"
+        left, right = kit.datasets(self.path(one, name)), kit.datasets(self.path(other, name))
+        self.assertEqual(left.keys(), right.keys())
+        for key in left.keys() - {"config"}:
+            self.assertEqual(left[key].tobytes(), right[key].tobytes(), key)
+        for field in ("loss", "lr", "epoch"):
+            rows = kit.per_step(self.path(one), field)
+            self.assertEqual(sorted(rows), list(range(1, last_step + 1)))
+            self.assertEqual(rows, kit.per_step(self.path(other), field), field)
+
+    # 60 samples and steps of 7 a rank: step 17 is in the middle of an epoch for one rank and for two.
+    def test_stopping_in_the_middle_of_an_epoch_changes_no_bit(self):
+        self.records(60)
+        config = self.config(base=SMALL)
+        for ranks in (1, 2):
+            self.train(ranks, config, {"checkpoint.directory": f"whole{ranks}"})
+            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}", "train.steps": 17})
+            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}"})
+            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 40)
+
+    def test_stopping_at_the_end_of_an_epoch_changes_no_bit(self):
+        validation = self.records(10, "validation.tfrecord", seed=1)
+        self.records(42)
+        config = self.config({"train.steps": 12, "data.validation": validation}, SMALL)
+        self.train(2, config, {"checkpoint.directory": "whole"})
+        self.train(2, config, {"checkpoint.directory": "parts", "train.steps": 6})  # 84 samples
+        self.train(2, config, {"checkpoint.directory": "parts"})
+        self.assert_same_runs("whole", "parts", 12)
+        evaluations = [[(row["step"], row["weights"], row["loss"]) for row in kit.metrics(self.path(run), "eval")]
+                       for run in ("whole", "parts")]
+        self.assertEqual(*evaluations)
+
+    # Batch normalization, dropout, averages and AdamW's two slots.
+    def test_statistics_and_averages_are_resumed_too(self):
+        config = self.config({"train.steps": 6}, kit.LARGE)
+        for ranks in (1, 2):
+            self.train(ranks, config, {"checkpoint.directory": f"whole{ranks}"})
+            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}", "train.steps": 3})
+            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}"})
+            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 6)
+
+    def test_a_run_stopped_by_a_signal_saves_and_continues(self):
+        self.records(60)
+        config = self.config({"train.steps": 400}, SMALL)
+        for ranks in (1, 2):
+            self.train(ranks, config, {"checkpoint.directory": f"whole{ranks}"})
+            job = self.start(ranks, "--config", config, "--checkpoint.directory", f"parts{ranks}")
+            job.wait_for_output("step 40,")
+            job.process.send_signal(signal.SIGUSR1)
+            stopped = job.wait()
+            self.assertEqual(stopped.code, kit.STOPPED, str(stopped))
+            self.assert_once(stopped, "stopped on request")
+            self.assertEqual(len(kit.checkpoints(self.path(f"parts{ranks}"))), 1)
+            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}"})
+            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 400)
+
+    def test_another_number_of_ranks_continues_with_the_same_global_batch(self):
+        self.records(60)
+        config = self.config({"train.batch_size": None, "train.global_batch": 14, "train.steps": 30, "ema.decay": 0.0},
+                             SMALL)
+        self.train(1, config, {"checkpoint.directory": "one"})
+        self.train(2, config, {"checkpoint.directory": "changing", "train.steps": 16})
+        self.train(1, config, {"checkpoint.directory": "changing"})
+        one, other = (kit.datasets(self.path(run, "latest")) for run in ("one", "changing"))
+        for name in [name for name in one if name.startswith(("model/", "optimizer/"))]:
+            distance = numpy.linalg.norm(other[name] - one[name]) / numpy.linalg.norm(one[name])
+            self.assertLess(distance, 1e-5, name)
+
+
+if __name__ == "__main__":
+    kit.main()
