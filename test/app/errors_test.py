@@ -1,5 +1,6 @@
 """Wrong input ends the job with its documented exit code and one clear message, with one rank or several."""
 
+import concurrent.futures
 import os
 import struct
 
@@ -10,78 +11,96 @@ import kit
 
 
 class Errors(kit.TestCase):
-    def refused(self, code, *texts, config=None, arguments=(), ranks=(0, 2)):
-        """Alone and under mpirun: that exit code, and one error line with all the texts."""
-        options = ["--config", config] if config else []
-        for count in ranks:
-            with self.subTest(texts=texts, ranks=count):
-                self.assert_one_error(self.run_job(count, *arguments, *options, timeout=60), code, *texts)
-                self.assertEqual(kit.checkpoints(self.path("run")), [])
+    def refused(self, code, *rows, arguments=(), ranks=(0, 2)):
+        """Each row is a configuration file (or "") and texts. Alone and under mpirun, that exit code is expected, and
+        one error line with all the texts. The jobs run side by side: for the most part mpirun waits in its sleep."""
+
+        def run(job):
+            row, (config, *_), count = job
+            options = ["--config", config, "--checkpoint.directory", f"run{row}.{count}"] if config else []
+            return self.run_job(count, *arguments, *options, timeout=100)
+
+        jobs = [(row, texts, count) for row, texts in enumerate(rows) for count in ranks]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for (row, (config, *texts), count), result in zip(jobs, pool.map(run, jobs)):
+                with self.subTest(config=config, texts=texts, ranks=count):
+                    self.assert_one_error(result, code, *texts)
+                    self.assertEqual(kit.checkpoints(self.path(f"run{row}.{count}")), [])
 
     def test_configurations_that_make_no_sense(self):
         self.records(10)
         good = kit.toml(kit.SMALL)
-        for name, text, told in (
-                ("unknown", good.replace("steps = 20", "stepps = 20"), ("unknown.toml:", "stepps", "train.steps")),
-                ("type", good.replace("steps = 20", 'steps = "many"'), ("type.toml:", "steps", "integer")),
-                ("duplicate", good.replace("steps = 20", "steps = 20\nsteps = 21"), ("duplicate.toml:", "steps")),
-        ):
-            self.refused(kit.CONFIG, *told, config=kit.write(self.path(name + ".toml"), text))
-        self.refused(kit.CONFIG, "nowhere.toml", config="nowhere.toml")
+        for name, line in (("unknown", "stepps = 20"), ("type", 'steps = "many"'), ("twice", "steps = 20\nsteps = 21")):
+            kit.write(self.path(name + ".toml"), good.replace("steps = 20", line))
+        self.refused(kit.CONFIG,
+                     ("unknown.toml", "unknown.toml:", "stepps", "train.steps"),
+                     ("type.toml", "type.toml:", "steps", "integer"),
+                     ("twice.toml", "twice.toml:", "steps"),
+                     ("nowhere.toml", "nowhere.toml"))
 
     def test_models_that_do_not_fit_their_settings(self):
-        large = {"train.steps": 1}
-        self.refused(kit.CONFIG, "model.image_size = 74", "75",
-                     config=self.config({**large, "model.image_size": 74}, kit.LARGE))
-        self.refused(kit.CONFIG, "model.aux_weight", "299",
-                     config=self.config({**large, "model.aux_weight": 0.4}, kit.LARGE))
-        self.refused(kit.CONFIG, "one value", "train.batch_size",
-                     config=self.config({**large, "train.batch_size": 1}, kit.LARGE))
+        def config(key, value):
+            return self.config({"train.steps": 1, key: value}, kit.LARGE, f"{key}.toml")
+
+        self.refused(kit.CONFIG,
+                     (config("model.image_size", 74), "model.image_size = 74", "75"),
+                     (config("model.aux_weight", 0.4), "model.aux_weight", "299"),
+                     (config("train.batch_size", 1), "one value", "train.batch_size"))
 
     def test_global_batches_that_do_not_divide(self):
         self.records(10)
         config = self.config({"train.batch_size": None, "train.global_batch": 25})
-        self.refused(kit.CONFIG, "train.global_batch = 25", "24 and 26", config=config, ranks=(2,))
+        self.refused(kit.CONFIG, (config, "train.global_batch = 25", "24 and 26"), ranks=(2,))
 
     def test_command_lines_that_are_not_understood(self):
         self.records(10)
         config = self.config()
-        self.refused(kit.CONFIG, "evalute", "evaluate", arguments=["evalute"], config=config)
-        self.refused(kit.CONFIG, "--trian.steps", "--train.steps", arguments=["--trian.steps", "3"], config=config)
-        self.refused(kit.CONFIG, "--train.steps", "twice", arguments=["--train.steps", "3", "--train.steps", "4"],
-                     config=config)
-        self.refused(kit.CONFIG, "no configuration")
+        self.refused(kit.CONFIG, (config, "evalute", "evaluate"), arguments=["evalute"])
+        self.refused(kit.CONFIG, (config, "--trian.steps", "--train.steps"), arguments=["--trian.steps", "3"])
+        self.refused(kit.CONFIG, (config, "--train.steps", "twice"),
+                     arguments=["--train.steps", "3", "--train.steps", "4"])
+        self.refused(kit.CONFIG, ("", "no configuration"))
 
-    def test_data_that_are_missing_or_empty(self):
+    def test_data_that_are_missing_empty_or_something_else(self):
         kit.write(self.path("empty.tfrecord"), b"")
         os.makedirs(self.path("folder/class"))
-        for name, changes in (("missing.tfrecord", {}), ("empty.tfrecord", {}), ("folder", {"data.format": "folder"})):
-            self.refused(kit.DATA, name, config=self.config({"data.train": name, **changes}))
-
-    def test_records_that_are_damaged_or_mislabelled(self):
-        good = kit.images(20)
-        body = len(kit.tfrecord(good[:7]))  # record 7 starts here
-        records = kit.tfrecord(good)
-        flipped = bytearray(records)
-        flipped[body + 40] ^= 1
-        broken_header = records[:body] + struct.pack("<Q", 1 << 40) + records[body + 8:]
-        for name, data, told in (
-                ("truncated", records[:-5], ("record 19",)),
-                ("checksum", bytes(flipped), ("record 7", "checksum")),
-                ("header", broken_header, ("record 7",)),
-                ("label", kit.tfrecord([*good[:7], (good[7][0], 10), *good[8:]]), ("record 7", "label 10", "0..9")),
-                ("image", kit.tfrecord([*good[:7], (good[7][0][:60], 7), *good[8:]]), ("record 7",)),
-                ("text", kit.tfrecord([*good[:7], (b"not an image", 7), *good[8:]]), ("record 7",)),
-        ):
-            kit.write(self.path(name + ".tfrecord"), data)
-            self.refused(kit.DATA, name + ".tfrecord", *told, config=self.config({"data.train": name + ".tfrecord"}))
-
-    def test_hdf5_files_that_hold_something_else(self):
         with h5py.File(self.path("flat.h5"), "w") as file:
             file["images"] = numpy.zeros((4, 48), numpy.uint8)
             file["labels"] = numpy.zeros(4, numpy.int64)
-        self.refused(kit.DATA, "flat.h5", "[N,C,H,W]",
-                     config=self.config({"data.format": "hdf5", "data.train": "flat.h5"}))
+
+        def config(name, data_format="tfrecord"):
+            return self.config({"data.train": name, "data.format": data_format}, name=name + ".toml")
+
+        self.refused(kit.DATA,
+                     (config("missing.tfrecord"), "missing.tfrecord"),
+                     (config("empty.tfrecord"), "empty.tfrecord"),
+                     (config("folder", "folder"), "folder"),
+                     (config("flat.h5", "hdf5"), "flat.h5", "[N,C,H,W]"))
+
+    def test_records_that_are_damaged_or_mislabelled(self):
+        good = kit.images(20)
+        begin = len(kit.tfrecord(good[:7]))  # of record 7
+        records = kit.tfrecord(good)
+        flipped = bytearray(records)
+        flipped[begin + 40] ^= 1
+
+        def with_record_7(encoded, label=7):
+            return kit.tfrecord([*good[:7], (encoded, label), *good[8:]])
+
+        cut = records[:begin] + struct.pack("<Q", 1 << 40) + records[begin + 8:]
+        rows = []
+        for name, data, *told in (
+                ("truncated", records[:-5], "record 19"),
+                ("checksum", bytes(flipped), "record 7", "checksum"),
+                ("header", cut, "record 7"),
+                ("label", with_record_7(good[7][0], 10), "record 7", "label 10", "0..9"),
+                ("image", with_record_7(good[7][0][:60]), "record 7"),
+                ("text", with_record_7(b"not an image"), "record 7"),
+        ):
+            kit.write(self.path(name + ".tfrecord"), data)
+            config = self.config({"data.train": name + ".tfrecord"}, name=name + ".toml")
+            rows.append((config, name + ".tfrecord", *told))
+        self.refused(kit.DATA, *rows)
 
     # Only one of two ranks reads the bad record (there are as many records as samples in a step). The job must not
     # wait for the other.
