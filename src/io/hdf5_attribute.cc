@@ -96,9 +96,10 @@ void Hdf5File::write_attribute(const std::string& object, const std::string& nam
   const Lock lock;
   const Hdf5Id id = open_object(object);
   const Hdf5Id type = check_id(H5Tcopy(H5T_C_S1), context, "make a string type");
-  check(H5Tset_size(type.get(), value.size() + 1), context, "set the string length");
+  check(H5Tset_size(type.get(), H5T_VARIABLE), context, "set the string length");  // h5py gives str, not bytes
   check(H5Tset_cset(type.get(), H5T_CSET_UTF8), context, "set the character set");
-  create_attribute(id.get(), name, type.get(), value.c_str(), context);
+  const char* text = value.c_str();
+  create_attribute(id.get(), name, type.get(), &text, context);
 }
 
 }  // namespace lockstep

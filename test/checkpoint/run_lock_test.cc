@@ -1,0 +1,126 @@
+#include "lockstep/checkpoint/run_lock.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+#include "lockstep/io/file.h"
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::string lock_text(const ScratchFolder& folder) { return read_text_file(folder / "run.lock", ExitCode::internal); }
+
+// The value of a field of this process's own lock.
+std::string field_of(const std::string& text, const std::string& key) {
+  const size_t at = text.find(key + " ") + key.size() + 1;
+  return text.substr(at, text.find('\n', at) - at);
+}
+
+void write_lock(const ScratchFolder& folder, const std::string& text) {
+  write_text_atomically(folder / "run.lock", text, ExitCode::internal);
+}
+
+constexpr RunLockOptions kFast{.heartbeat_seconds = 0.05, .stale_seconds = 0.5};
+
+}  // namespace
+
+TEST_CASE("a second run on a folder is refused and told who owns it; afterwards the folder is free") {
+  const ScratchFolder folder;
+  {
+    const RunLock first(folder / "run");
+    const auto error = error_of([&] { RunLock second(folder / "run"); });
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::config);
+    CHECK_THAT(error->what(), ContainsSubstring(fmt::format("belongs to a running job, process {} on ", ::getpid())));
+    CHECK(first.held());
+  }
+  CHECK(list_directory(folder / "run", ExitCode::internal).empty());
+  CHECK_NOTHROW(RunLock(folder / "run"));
+}
+
+TEST_CASE("the lock of a dead process of this machine is taken over at once") {
+  const ScratchFolder folder;
+  std::string space;
+  std::string started;
+  {
+    const RunLock own(folder.path());
+    space = field_of(lock_text(folder), "space");
+    started = field_of(lock_text(folder), "started");
+  }
+  // No such process; and a process of that number which started at another time.
+  for (const std::string& owner :
+       {std::string("pid 999999999\nstarted 1"), fmt::format("pid {}\nstarted {}0", ::getpid(), started)}) {
+    write_lock(folder, fmt::format("host old\n{}\nspace {}\nheartbeat 000000000007\n", owner, space));
+    const RunLock lock(folder.path());  // a wait of a minute would fail the test's time limit
+    CHECK(lock.held());
+    CHECK(field_of(lock_text(folder), "pid") == std::to_string(::getpid()));
+  }
+}
+
+TEST_CASE("the lock of another machine is taken over when its heartbeat stands still") {
+  const ScratchFolder folder;
+  write_lock(folder, "host node7\npid 12\nstarted 1\nspace elsewhere\nheartbeat 000000000007\n");
+  const RunLock lock(folder.path(), kFast);
+  CHECK(lock.held());
+}
+
+TEST_CASE("a stump of a lock is taken over when nobody completes it") {
+  const ScratchFolder folder;
+  write_lock(folder, "");
+  CHECK_NOTHROW(RunLock(folder.path(), kFast));
+}
+
+TEST_CASE("the lock of another machine is respected while its heart beats") {
+  const ScratchFolder folder;
+  std::atomic<bool> stop = false;
+  const auto beat = [&](int n) {
+    write_lock(folder, fmt::format("host node7\npid 12\nstarted 1\nspace elsewhere\nheartbeat {:012}\n", n));
+  };
+  beat(0);
+  std::thread other([&] {
+    for (int n = 1; !stop; ++n) {
+      beat(n);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const auto error = error_of([&] { RunLock lock(folder.path(), {.heartbeat_seconds = 0.05, .stale_seconds = 30}); });
+  stop = true;
+  other.join();
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring("process 12 on node7"));
+}
+
+TEST_CASE("the heart beats in place, and a deleted lock is made again") {
+  const ScratchFolder folder;
+  const RunLock lock(folder.path(), kFast);
+  const std::string first = lock_text(folder);
+  while (lock_text(folder) == first) std::this_thread::yield();
+  CHECK(lock_text(folder).size() == first.size());
+  remove_file(folder / "run.lock");
+  while (!path_exists(folder / "run.lock")) std::this_thread::yield();
+  CHECK(lock.held());
+}
+
+TEST_CASE("a run whose folder was taken over notices and leaves the new owner's lock alone") {
+  const ScratchFolder folder;
+  const std::string theirs = "host node7\npid 12\nstarted 1\nspace elsewhere\nheartbeat 000000000000\n";
+  {
+    const RunLock lock(folder.path(), kFast);
+    write_lock(folder, theirs);
+    while (lock.held()) std::this_thread::yield();
+  }
+  CHECK(lock_text(folder) == theirs);
+}
+
+TEST_CASE("a folder that cannot be made is a checkpoint error") {
+  const ScratchFolder folder;
+  write_text_atomically(folder / "file", "", ExitCode::internal);
+  const auto error = error_of([&] { RunLock lock(folder / "file"); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+}

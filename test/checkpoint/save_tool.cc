@@ -1,0 +1,98 @@
+// checkpoint_save_tool DIRECTORY VALUES ACTION...: a stand-in for a training run. Actions: a number saves that step
+// and waits for the result; rm:NAME deletes a file in the folder; open opens the newest whole checkpoint; overlap:A:B
+// starts to save A, counts how often it gets round while that is written, and tries to save B meanwhile.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/writer.h"
+#include "lockstep/io/file.h"
+
+using namespace lockstep;
+
+namespace {
+
+class Tool {
+ public:
+  Tool(const std::string& directory, size_t values)
+      : directory_(directory),
+        values_(values, 1.0F),
+        writer_({.directory = directory, .keep = 3, .slow_seconds = 0.3}) {}
+
+  void act(const std::string& action) {
+    if (action.starts_with("rm:")) {
+      remove_file(directory_ + "/" + action.substr(3));
+    } else if (action == "open") {
+      const auto reader = open_newest_whole(directory_, [](const std::string& text) { log_warning("{}", text); });
+      say(reader ? fmt::format("newest {}", reader->meta().step) : "none");
+    } else if (action.starts_with("overlap:")) {
+      const size_t colon = action.find(':', 8);
+      overlap(std::stoll(action.substr(8, colon - 8)), std::stoll(action.substr(colon + 1)));
+    } else {
+      start(std::stoll(action));
+      writer_.wait_copied();
+      finish();
+    }
+  }
+
+ private:
+  static void say(const std::string& text) {
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
+  }
+
+  CheckpointWriter::Start start(int64_t step) {
+    CheckpointContents contents;
+    contents.meta.step = step;
+    contents.arrays.push_back({"/model/x", Shape{static_cast<int64_t>(values_.size())}, values_.data()});
+    return writer_.start(std::move(contents));
+  }
+
+  void finish() {
+    writer_.wait_idle(60);
+    while (const auto result = writer_.poll()) {
+      if (result->error) {
+        say(fmt::format("step {} failed with {}: {}", result->step, static_cast<int>(result->error->code()),
+                        result->error->what()));
+      } else {
+        say(fmt::format("step {} saved", result->step));
+      }
+    }
+  }
+
+  void overlap(int64_t first, int64_t second) {
+    start(first);
+    writer_.wait_copied();
+    say(start(second) == CheckpointWriter::Start::busy ? "busy" : "not busy");
+    int rounds = 0;
+    while (!writer_.wait_idle(0)) {
+      writer_.poll();
+      ++rounds;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    say(rounds > 10 ? "went on" : "stood still");
+    finish();
+  }
+
+  std::string directory_;
+  std::vector<float> values_;
+  CheckpointWriter writer_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Tool tool(argv[1], std::stoul(argv[2]));
+    for (int i = 3; i < argc; ++i) tool.act(argv[i]);
+    return 0;
+  } catch (const Error& error) {
+    log_error("{}", error.what());
+    return static_cast<int>(error.code());
+  }
+}

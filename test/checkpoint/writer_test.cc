@@ -1,0 +1,180 @@
+#include "lockstep/checkpoint/writer.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "lockstep/checkpoint/folder.h"
+#include "test/catch.h"
+#include "test/checkpoint/fixtures.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+using Start = CheckpointWriter::Start;
+
+namespace {
+
+SaveResult finish(CheckpointWriter& writer) {
+  REQUIRE(writer.wait_idle(60));
+  const auto result = writer.poll();
+  REQUIRE(result);
+  return *result;
+}
+
+SaveResult save(CheckpointWriter& writer, CheckpointContents contents, bool best = false) {
+  REQUIRE(writer.start(std::move(contents), best) == Start::started);
+  writer.wait_copied();
+  return finish(writer);
+}
+
+std::string link_of(const ScratchFolder& folder, const std::string& name) {
+  return std::filesystem::read_symlink(folder / name).string();
+}
+
+}  // namespace
+
+TEST_CASE("a save is published under its step, is whole, and latest points at it") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder / "run"});
+  CHECK_FALSE(writer.poll());
+  const SaveResult result = save(writer, model.contents(10));
+  CHECK_FALSE(result.error);
+  CHECK(result.step == 10);
+  CHECK(result.path == folder / "run/step-00000010.h5");
+  CHECK(result.bytes == static_cast<int64_t>(std::filesystem::file_size(result.path)));
+  CHECK(result.snapshot_seconds > 0);
+  CHECK(result.write_seconds > 0);
+  CHECK(CheckpointReader::open(result.path).meta().step == 10);
+  CHECK(link_of(folder, "run/latest") == "step-00000010.h5");
+  CHECK(list_directory(folder / "run", ExitCode::internal).size() == 2);
+}
+
+TEST_CASE("what is saved is what the sources held before wait_copied returned") {
+  const ScratchFolder folder;
+  std::vector<float> source(300'000, 1.0F);
+  CheckpointWriter writer({.directory = folder.path()});
+  const auto contents = [&](int64_t step) {
+    return CheckpointContents{.meta = {.step = step}, .arrays = {{"/model/x", Shape{300'000}, source.data()}}};
+  };
+  for (int64_t step = 1; step <= 3; ++step) {
+    std::fill(source.begin(), source.end(), static_cast<float>(step));
+    REQUIRE(writer.start(contents(step)) == Start::started);
+    CHECK(writer.wait_copied() >= 0);
+    std::fill(source.begin(), source.end(), -1.0F);
+    const SaveResult result = finish(writer);
+    std::vector<float> read(source.size());
+    CheckpointReader::open(result.path).read("/model/x", read);
+    CHECK((read == std::vector<float>(source.size(), static_cast<float>(step))));
+  }
+}
+
+TEST_CASE("a step that is saved, or being saved, is not written again") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder.path(), .last_saved_step = 5});
+  CHECK(writer.start(model.contents(5)) == Start::already_saved);
+  REQUIRE(writer.start(model.contents(10)) == Start::started);
+  CHECK(writer.start(model.contents(10)) == Start::already_saved);
+  const SaveResult result = finish(writer);
+  const auto written = std::filesystem::last_write_time(result.path);
+  CHECK(writer.start(model.contents(10)) == Start::already_saved);
+  CHECK(writer.wait_idle(0));
+  CHECK(std::filesystem::last_write_time(result.path) == written);
+  CHECK_FALSE(path_exists(folder / checkpoint_name(5)));
+}
+
+TEST_CASE("the newest are kept, and the best beside them") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder.path(), .keep = 2});
+  for (int64_t step = 1; step <= 5; ++step) CHECK_FALSE(save(writer, model.contents(step), step == 2).error);
+  std::vector<int64_t> steps;
+  for (const FoundCheckpoint& file : find_checkpoints(folder.path())) steps.push_back(file.step);
+  CHECK(steps == std::vector<int64_t>{5, 4, 2});
+  CHECK(link_of(folder, "best") == checkpoint_name(2));
+  CHECK(writer.start(model.contents(5), true) == Start::already_saved);
+  CHECK(link_of(folder, "best") == checkpoint_name(5));
+}
+
+TEST_CASE("best may be said while the step is being written") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder.path()});
+  REQUIRE(writer.start(model.contents(3)) == Start::started);
+  CHECK(writer.start(model.contents(3), true) == Start::already_saved);
+  finish(writer);
+  CHECK(link_of(folder, "best") == checkpoint_name(3));
+}
+
+TEST_CASE("values that are not finite are never published and the array is named") {
+  const ScratchFolder folder;
+  SmallModel model;
+  CheckpointWriter writer({.directory = folder.path()});
+  CHECK_FALSE(save(writer, model.contents(1)).error);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    model.values()[2][39] = bad;  // /model/fc.weight
+    const SaveResult result = save(writer, model.contents(2));
+    REQUIRE(result.error);
+    CHECK(result.error->code() == ExitCode::numerics);
+    CHECK_THAT(result.error->what(),
+               ContainsSubstring(fmt::format("step 2: /model/fc.weight holds {} at element 39", bad)));
+  }
+  CHECK(link_of(folder, "latest") == checkpoint_name(1));
+  CHECK(find_checkpoints(folder.path()).size() == 1);
+  model.values()[2][39] = 0;
+  CHECK_FALSE(save(writer, model.contents(2)).error);
+}
+
+TEST_CASE("a save that fails keeps its error for the caller, and the next one works") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder / "run"});
+  std::filesystem::remove(folder / "run");
+  const SaveResult lost = save(writer, model.contents(1));
+  REQUIRE(lost.error);
+  CHECK(lost.error->code() == ExitCode::checkpoint);
+  CHECK_THAT(lost.error->what(), ContainsSubstring(folder / "run/step-00000001.h5"));
+  std::filesystem::create_directory(folder / "run");
+  CHECK_FALSE(save(writer, model.contents(1)).error);
+}
+
+TEST_CASE("a file in the way of latest does not lose the checkpoint") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  std::filesystem::create_directories(folder / "latest/full");
+  CheckpointWriter writer({.directory = folder.path()});
+  CHECK_FALSE(save(writer, model.contents(1)).error);
+  CHECK(CheckpointReader::open(folder / checkpoint_name(1)).meta().step == 1);
+}
+
+TEST_CASE("the writer's end waits for the save in flight, and its start clears what a killed run left") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  model.write(9, folder / (checkpoint_name(9) + ".tmp"));
+  {
+    CheckpointWriter writer({.directory = folder.path()});
+    CHECK_FALSE(path_exists(folder / (checkpoint_name(9) + ".tmp")));
+    REQUIRE(writer.start(model.contents(4)) == Start::started);
+  }
+  CHECK(CheckpointReader::open(folder / checkpoint_name(4)).meta().step == 4);
+}
+
+TEST_CASE("saving goes on while another thread reads checkpoints") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder.path(), .keep = 0});
+  CHECK_FALSE(save(writer, model.contents(1)).error);
+  for (int64_t step = 2; step <= 20; ++step) {
+    REQUIRE(writer.start(model.contents(step)) == Start::started);
+    const auto reader = open_newest_whole(folder.path(), [](const std::string& text) { FAIL(text); });
+    REQUIRE(reader);
+    CHECK(reader->meta().step >= step - 1);
+    std::vector<float> weights(48);
+    reader->read("/model/conv.weight", weights);
+    CHECK(weights[5] == 5.25F);
+    writer.wait_copied();
+    CHECK_FALSE(finish(writer).error);
+  }
+}
