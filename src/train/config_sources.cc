@@ -39,10 +39,11 @@ std::vector<Assignment> environment_variables() {
 }  // namespace
 
 std::vector<std::string> recipe_folders() {
-  std::vector<std::string> folders = {LOCKSTEP_SOURCE_RECIPES};
+  std::vector<std::string> folders;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) folders.push_back((program.parent_path().parent_path() / "share/lockstep/recipes").string());
+  folders.emplace_back(LOCKSTEP_SOURCE_RECIPES);
   return folders;
 }
 

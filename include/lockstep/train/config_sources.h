@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Folders that may hold bundled recipes, first one wins: the source tree this program was built from, then
-// share/lockstep/recipes of the installation it runs from.
+// Folders that may hold bundled recipes, first one wins: share/lockstep/recipes of the installation this program runs
+// from, then the source tree it was built from.
 std::vector<std::string> recipe_folders();
 
 // Names of the recipes in these folders (files NAME.toml), sorted.
