@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -223,6 +224,7 @@ void Trainer::finish_saves() {
 }
 
 int64_t Trainer::evaluation_after(int64_t position) const {
+  if (config_.eval.every_epochs == 0) return std::numeric_limits<int64_t>::max();
   const double period = config_.eval.every_epochs * static_cast<double>(parts_.data.size());
   return static_cast<int64_t>(std::ceil((std::floor(static_cast<double>(position) / period) + 1) * period));
 }
@@ -230,7 +232,7 @@ int64_t Trainer::evaluation_after(int64_t position) const {
 void Trainer::evaluate_if_due() {
   const int64_t every = config_.eval.every_steps;
   const bool by_steps = every > 0 && progress_.step % every == 0;
-  const bool by_epochs = every == 0 && config_.eval.every_epochs > 0 && progress_.position >= next_evaluation_;
+  const bool by_epochs = every == 0 && progress_.position >= next_evaluation_;
   if (by_steps || by_epochs) evaluate();
 }
 
