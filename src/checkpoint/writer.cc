@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
@@ -48,26 +52,81 @@ void point(const std::string& directory, const std::string& link, int64_t step) 
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(WriterOptions options)
-    : options_(std::move(options)), last_saved_step_(options_.last_saved_step) {
-  make_directories(options_.directory, ExitCode::checkpoint);
-  remove_stale_temporaries(options_.directory);
-  thread_ = std::thread([this] { run(); });
+// Owned by the writer and by its thread, whichever ends last.
+class CheckpointWriter::Worker {
+ public:
+  explicit Worker(WriterOptions options) : options_(std::move(options)), last_saved_step_(options_.last_saved_step) {}
+
+  Start start(CheckpointContents contents, bool best);
+  double wait_copied();
+  std::optional<SaveResult> poll();
+  bool wait_idle(double seconds);
+  // Asks run() to return; false: it is still at work after give_up_seconds.
+  bool stop();
+  void run();
+
+ private:
+  enum class Phase { idle, copying, writing };
+
+  SaveResult save();
+  void copy_sources();
+  void publish(SaveResult& result);
+  void mark_best(int64_t step) const;
+  void warn_if_slow();
+
+  const WriterOptions options_;
+  std::vector<float> staging_;  // of the writer's thread
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Phase phase_ = Phase::idle;
+  bool stop_ = false;
+  CheckpointContents contents_;  // of the save in flight; the writer's thread alone changes it after start()
+  bool best_ = false;            // asked for, not yet done
+  double started_at_ = 0;
+  bool slow_reported_ = false;
+  std::deque<SaveResult> results_;
+  int64_t last_saved_step_;
+};
+
+CheckpointWriter::CheckpointWriter(WriterOptions options) {
+  make_directories(options.directory, ExitCode::checkpoint);
+  remove_stale_temporaries(options.directory);
+  worker_ = std::make_shared<Worker>(std::move(options));
+  thread_ = std::thread([worker = worker_] { worker->run(); });
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-  for (const SaveResult& result : results_) {
-    if (result.error) log_error("{}", result.error->what());
+  if (worker_->stop()) {
+    thread_.join();
+  } else {
+    thread_.detach();
   }
 }
 
 CheckpointWriter::Start CheckpointWriter::start(CheckpointContents contents, bool best) {
+  return worker_->start(std::move(contents), best);
+}
+double CheckpointWriter::wait_copied() { return worker_->wait_copied(); }
+std::optional<SaveResult> CheckpointWriter::poll() { return worker_->poll(); }
+bool CheckpointWriter::wait_idle(double seconds) { return worker_->wait_idle(seconds); }
+
+bool CheckpointWriter::Worker::stop() {
+  const bool idle = wait_idle(options_.give_up_seconds);
+  std::lock_guard lock(mutex_);
+  stop_ = true;
+  changed_.notify_all();
+  for (const SaveResult& result : results_) {
+    if (result.error) log_error("{}", result.error->what());
+  }
+  if (!idle) {
+    log_error("{}/{}: given up after {:.0f} s; the disk does not answer", options_.directory,
+              checkpoint_name(contents_.meta.step), monotonic_seconds() - started_at_);
+  }
+  return idle;
+}
+
+CheckpointWriter::Start CheckpointWriter::Worker::start(CheckpointContents contents, bool best) {
   {
     std::unique_lock lock(mutex_);
     const int64_t step = contents.meta.step;
@@ -91,14 +150,14 @@ CheckpointWriter::Start CheckpointWriter::start(CheckpointContents contents, boo
   return Start::started;
 }
 
-double CheckpointWriter::wait_copied() {
+double CheckpointWriter::Worker::wait_copied() {
   const double before = monotonic_seconds();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return phase_ != Phase::copying; });
   return monotonic_seconds() - before;
 }
 
-std::optional<SaveResult> CheckpointWriter::poll() {
+std::optional<SaveResult> CheckpointWriter::Worker::poll() {
   std::lock_guard lock(mutex_);
   warn_if_slow();
   if (results_.empty()) return std::nullopt;
@@ -107,7 +166,7 @@ std::optional<SaveResult> CheckpointWriter::poll() {
   return result;
 }
 
-bool CheckpointWriter::wait_idle(double seconds) {
+bool CheckpointWriter::Worker::wait_idle(double seconds) {
   constexpr double kLook = 0.5;  // between looks at the slow warning
   const double end = monotonic_seconds() + seconds;
   std::unique_lock lock(mutex_);
@@ -120,7 +179,7 @@ bool CheckpointWriter::wait_idle(double seconds) {
   return true;
 }
 
-void CheckpointWriter::warn_if_slow() {
+void CheckpointWriter::Worker::warn_if_slow() {
   const double seconds = monotonic_seconds() - started_at_;
   if (phase_ == Phase::idle || slow_reported_ || seconds < options_.slow_seconds) return;
   slow_reported_ = true;
@@ -128,7 +187,7 @@ void CheckpointWriter::warn_if_slow() {
               options_.directory, checkpoint_name(contents_.meta.step));
 }
 
-void CheckpointWriter::run() {
+void CheckpointWriter::Worker::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || phase_ == Phase::copying; });
@@ -148,7 +207,7 @@ void CheckpointWriter::run() {
   }
 }
 
-SaveResult CheckpointWriter::save() {
+SaveResult CheckpointWriter::Worker::save() {
   const double start = monotonic_seconds();
   SaveResult result{.step = contents_.meta.step,
                     .path = options_.directory + "/" + checkpoint_name(contents_.meta.step)};
@@ -173,7 +232,7 @@ SaveResult CheckpointWriter::save() {
   return result;
 }
 
-void CheckpointWriter::copy_sources() {
+void CheckpointWriter::Worker::copy_sources() {
   size_t total = 0;
   for (const CheckpointArray& array : contents_.arrays) total += static_cast<size_t>(array.shape.elements());
   staging_.resize(total);
@@ -186,7 +245,7 @@ void CheckpointWriter::copy_sources() {
   }
 }
 
-void CheckpointWriter::publish(SaveResult& result) {
+void CheckpointWriter::Worker::publish(SaveResult& result) {
   {
     const Hdf5Image image = build_checkpoint(contents_, result.path);
     result.bytes = static_cast<int64_t>(image.bytes().size());
@@ -196,7 +255,7 @@ void CheckpointWriter::publish(SaveResult& result) {
   apply_retention(options_.directory, {.keep = options_.keep, .step = result.step});
 }
 
-void CheckpointWriter::mark_best(int64_t step) const { point(options_.directory, "best", step); }
+void CheckpointWriter::Worker::mark_best(int64_t step) const { point(options_.directory, "best", step); }
 
 void warn_if_space_is_short(const std::string& directory, int64_t checkpoint_bytes) {
   const int64_t free = free_bytes(directory);

@@ -1,6 +1,7 @@
 // checkpoint_save_tool DIRECTORY VALUES ACTION...: a stand-in for a training run. Actions: a number saves that step
 // and waits for the result; rm:NAME deletes a file in the folder; open opens the newest whole checkpoint; overlap:A:B
-// starts to save A, counts how often it gets round while that is written, and tries to save B meanwhile.
+// starts to save A, counts how often it gets round while that is written, and tries to save B meanwhile;
+// leave:S starts to save S and goes on to the next action.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -22,7 +23,7 @@ class Tool {
   Tool(const std::string& directory, size_t values)
       : directory_(directory),
         values_(values, 1.0F),
-        writer_({.directory = directory, .keep = 3, .slow_seconds = 0.3}) {}
+        writer_({.directory = directory, .keep = 3, .slow_seconds = 0.3, .give_up_seconds = 0.5}) {}
 
   void act(const std::string& action) {
     if (action.starts_with("rm:")) {
@@ -33,6 +34,9 @@ class Tool {
     } else if (action.starts_with("overlap:")) {
       const size_t colon = action.find(':', 8);
       overlap(std::stoll(action.substr(8, colon - 8)), std::stoll(action.substr(colon + 1)));
+    } else if (action.starts_with("leave:")) {
+      start(std::stoll(action.substr(6)));
+      writer_.wait_copied();
     } else {
       start(std::stoll(action));
       writer_.wait_copied();

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/io/file.h"
 #include "test/catch.h"
 #include "test/scratch.h"
 
@@ -94,6 +95,19 @@ TEST_CASE("a slow disk holds nobody up: the next save is skipped, the wait is to
   REQUIRE(at != std::string::npos);
   CHECK(result.output.find(warning, at + 1) == std::string::npos);
   CHECK_THAT(result.output, ContainsSubstring(", path " + (folder / "step-00000002.h5\n")));
+}
+
+TEST_CASE("a disk that does not answer holds the program's end up for a limited time only") {
+  if (!strace_works()) return;
+  const ScratchFolder folder;
+  const CommandResult left = run_tool(folder, "inject=fsync:delay_enter=3000000", "1 leave:2");
+  CAPTURE(left.output);
+  CHECK(left.status == 0);
+  CHECK_THAT(left.output, ContainsSubstring((folder / "step-00000002.h5") + ": given up after "));
+  CHECK_THAT(left.output, ContainsSubstring("; the disk does not answer\n"));
+  CHECK(path_exists(folder / "step-00000002.h5.tmp"));
+  CHECK(run_command(fmt::format("{} {} 1 open", kTool, folder.path())).output == "newest 1\n");
+  check_only_steps(folder, {1});
 }
 
 TEST_CASE("a full file system refuses the third checkpoint, keeps two, and takes the next when there is room") {

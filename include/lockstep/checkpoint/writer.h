@@ -2,15 +2,11 @@
 // copies it to staging memory, then builds, writes and publishes the file. Only the copy is ever waited for.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "lockstep/checkpoint/checkpoint.h"
 
@@ -20,6 +16,7 @@ struct WriterOptions {
   std::string directory;         // made if absent; owned by this run (RunLock)
   int keep = 5;                  // newest checkpoints kept; 0 keeps all
   double slow_seconds = 60;      // a write that takes longer is reported once
+  double give_up_seconds = 600;  // the destructor waits no longer for a disk that does not answer
   int64_t last_saved_step = -1;  // the step resumed from, when its file is in `directory`
 };
 
@@ -38,7 +35,8 @@ class CheckpointWriter {
  public:
   // Makes the folder and deletes temporaries that a killed run left. Throws Error(checkpoint) when it cannot.
   explicit CheckpointWriter(WriterOptions options);
-  // Waits for the save in flight; a result that nobody has polled is logged if it is an error.
+  // Waits for the save in flight, up to give_up_seconds: then its thread is left to itself, which is said, so that an
+  // error on its way to main is not held up for ever. A result that nobody has polled is logged if it is an error.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -63,30 +61,9 @@ class CheckpointWriter {
   bool wait_idle(double seconds);
 
  private:
-  enum class Phase { idle, copying, writing };
-
-  void run();
-  SaveResult save();
-  void copy_sources();
-  void publish(SaveResult& result);
-  void mark_best(int64_t step) const;
-  void warn_if_slow();
-
-  const WriterOptions options_;
-  std::vector<float> staging_;  // of the writer's thread
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Phase phase_ = Phase::idle;
-  bool stop_ = false;
-  CheckpointContents contents_;  // of the save in flight; the writer's thread alone uses it after start()
-  bool best_ = false;            // asked for, not yet done
-  double started_at_ = 0;
-  bool slow_reported_ = false;
-  std::deque<SaveResult> results_;
-  int64_t last_saved_step_;
-
-  std::thread thread_;  // last: it uses all of the above
+  class Worker;  // the state both threads share, and what the writer's thread does
+  std::shared_ptr<Worker> worker_;
+  std::thread thread_;
 };
 
 // Logs a warning when fewer than two checkpoints of this size fit the folder's file system.
