@@ -272,19 +272,26 @@ class TestCase(unittest.TestCase):
         """Writes a configuration file and returns its path."""
         return write(self.path(name), toml(merged(base or SMALL, changes or {})))
 
-    def command(self, ranks, *arguments, flags=()):
-        """ranks = 0: without mpirun."""
-        if ranks == 0:
-            return [TRAINER, *arguments]
-        return [MPIRUN, *flags, "-np", str(ranks), TRAINER, *arguments]
-
-    def start(self, ranks, *arguments, flags=(), env=None, cwd=None):
-        job = Job(self.command(ranks, *arguments, flags=flags), cwd or self.folder, env)
+    def start(self, ranks, *arguments, flags=(), wrapper=(), env=None, cwd=None):
+        """Starts the trainer; ranks = 0: without mpirun."""
+        launcher = [MPIRUN, *flags, "-np", str(ranks)] if ranks > 0 else []
+        job = Job([*launcher, *wrapper, TRAINER, *arguments], cwd or self.folder, env)
         self.addCleanup(job.kill)
         return job
 
-    def run_job(self, ranks, *arguments, flags=(), env=None, cwd=None, timeout=120):
-        return self.start(ranks, *arguments, flags=flags, env=env, cwd=cwd).wait(timeout)
+    def run_job(self, ranks, *arguments, timeout=120, **more):
+        return self.start(ranks, *arguments, **more).wait(timeout)
+
+    def disk_fault(self, fault):
+        """A wrapper under which rank 0's fsync suffers what strace's inject=fsync: says, and nothing else does."""
+        if subprocess.run(["strace", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+            self.skipTest("strace cannot trace here")
+        script = write(self.path("wrapper.sh"), f"""#!/bin/sh
+[ "${{OMPI_COMM_WORLD_RANK:-0}}" = 0 ] || exec "$@"
+exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=fsync -e inject=fsync:{fault} "$@"
+""")
+        os.chmod(script, 0o755)
+        return [script]
 
     def train(self, ranks, config, overrides=None, code=OK, **more):
         """Runs to the end, with options --section.key value, and checks the exit code."""

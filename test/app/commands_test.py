@@ -1,0 +1,60 @@
+"""The subcommands beside training."""
+
+import os
+
+import kit
+
+NO_MPI = {name: None for name in os.environ if name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
+
+
+class Commands(kit.TestCase):
+    def test_helps_and_version_need_nothing(self):
+        for arguments in (["--version"], ["--help"], ["evaluate", "--help"], ["explain", "--help"], ["inspect", "--help"]):
+            result = self.run_job(0, *arguments, env=NO_MPI)
+            self.assertEqual(result.code, kit.OK, str(result))
+            self.assertIn("trainer", result.output)
+
+    def test_inspect_tells_whole_files_from_damaged_ones_without_mpi(self):
+        self.records(10)
+        self.train(1, self.config({"train.steps": 2}))
+        file = self.path("run/step-00000002.h5")
+        for arguments in ([], ["--verify"]):
+            result = self.run_job(0, "inspect", file, *arguments, env=NO_MPI)
+            self.assertEqual(result.code, kit.OK, str(result))
+            self.assertIn("step 2", result.output)
+        self.assertIn("/model/fc5.weight [10,192]", result.output)
+        with open(file, "r+b") as stream:
+            stream.seek(100_000)
+            byte = stream.read(1)
+            stream.seek(100_000)
+            stream.write(bytes([byte[0] ^ 1]))
+        self.assertEqual(self.run_job(0, "inspect", file, "--verify", env=NO_MPI).code, kit.CHECKPOINT)
+        self.assertEqual(self.run_job(0, "inspect", "nowhere.h5", env=NO_MPI).code, kit.CHECKPOINT)
+
+    def test_explain_runs_nothing(self):
+        result = self.run_job(0, "explain", "--config", "digits", env=NO_MPI)
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertIn('name = "inception_v3"', result.output)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_evaluate_finds_the_numbers_of_the_run_itself(self):
+        self.records(60)
+        self.records(25, "validation.tfrecord", seed=1)
+        config = self.config({"data.validation": "validation.tfrecord", "ema.decay": 0.9, "train.steps": 30})
+        trained = self.train(2, config)
+        expected = [line for line in trained.output.splitlines() if line.startswith("evaluation at step 30 ")]
+        self.assertEqual(len(expected), 2, str(trained))
+        before = os.listdir(self.path("run"))
+        for ranks in (0, 1, 2, 3):
+            for checkpoint in ([], ["--checkpoint", "latest"], ["--checkpoint", "run/step-00000030.h5"]):
+                result = self.run_job(ranks, "evaluate", "--config", config, *checkpoint)
+                self.assertEqual(result.code, kit.OK, str(result))
+                for line in expected:
+                    self.assert_once(result, line)
+        self.assertEqual(os.listdir(self.path("run")), before)
+        missing = self.run_job(2, "evaluate", "--config", config, "--checkpoint", "nowhere.h5")
+        self.assert_one_error(missing, kit.CHECKPOINT, "nowhere.h5")
+
+
+if __name__ == "__main__":
+    kit.main()
