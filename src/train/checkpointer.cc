@@ -61,21 +61,22 @@ double Checkpointer::wait_copied() {
   return waited;
 }
 
-SaveResult Checkpointer::take(SaveResult result) {
+// A failure that ends the run is thrown, and shown by whoever ends it.
+SaveResult Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
   if (!result.error) return result;
-  ++failures_;
-  log_error("{} (failed saves so far: {})", result.error->what(), failures_);
-  if (result.error->code() == ExitCode::numerics || config_.checkpoint.on_error == "fail") throw *result.error;
+  const bool numerics = result.error->code() == ExitCode::numerics;
+  if (numerics || config_.checkpoint.on_error == "fail" || result.step == last_step) throw *result.error;
+  log_error("{} (failed saves so far: {})", result.error->what(), ++failures_);
   return result;
 }
 
-std::vector<SaveResult> Checkpointer::poll() {
+std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
   std::vector<SaveResult> results;
   while (writer_) {
     auto result = writer_->poll();
     if (!result) break;
-    results.push_back(take(std::move(*result)));
+    results.push_back(take(std::move(*result), last_step));
   }
   return results;
 }
@@ -90,12 +91,10 @@ std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
          config_.checkpoint.directory);
   };
   wait();  // for a save in flight: the last state must not be skipped
+  std::vector<SaveResult> results = poll(progress.step);
   writer_->start(contents(progress));
   wait();
-  std::vector<SaveResult> results = poll();
-  for (const SaveResult& r : results) {
-    if (r.step == progress.step && r.error) throw *r.error;
-  }
+  for (SaveResult& r : poll(progress.step)) results.push_back(std::move(r));
   return results;
 }
 

@@ -191,7 +191,7 @@ class Job:
     """A started command and all its processes, as one group that can be killed at once."""
 
     def __init__(self, command, cwd, env=None):
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # not a pipe: nobody reads while the job runs
         self.mark = f"KIT_JOB={os.getpid()}.{time.monotonic_ns()}"
         self.started = time.monotonic()
         self.process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=self.log,
@@ -209,9 +209,7 @@ class Job:
             code = "timeout"
         seconds = time.monotonic() - self.started
         self.kill()
-        result = Result(code, self.output(), seconds)
-        self.log.close()
-        return result
+        return Result(code, self.output(), seconds)
 
     def wait_for(self, condition, what, timeout=60):
         end = time.monotonic() + timeout
@@ -247,6 +245,10 @@ class Job:
             _signal(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def close(self):
+        self.kill()
+        self.log.close()
+
 
 def _signal(pid, number):
     try:
@@ -275,8 +277,11 @@ class TestCase(unittest.TestCase):
     def start(self, ranks, *arguments, flags=(), wrapper=(), env=None, cwd=None):
         """Starts the trainer; ranks = 0: without mpirun."""
         launcher = [MPIRUN, *flags, "-np", str(ranks)] if ranks > 0 else []
-        job = Job([*launcher, *wrapper, TRAINER, *arguments], cwd or self.folder, env)
-        self.addCleanup(job.kill)
+        return self.start_command([*launcher, *wrapper, TRAINER, *arguments], cwd, env)
+
+    def start_command(self, command, cwd=None, env=None):
+        job = Job(command, cwd or self.folder, env)
+        self.addCleanup(job.close)
         return job
 
     def run_job(self, ranks, *arguments, timeout=120, **more):

@@ -41,7 +41,7 @@ class Saving(kit.TestCase):
     def test_a_last_save_that_fails_makes_the_run_fail(self):
         config = self.config({"train.steps": 4})
         result = self.train(2, config, code=kit.CHECKPOINT, wrapper=self.disk_fault("error=EIO"))
-        self.assertIn("step-00000004.h5", result.errors()[-1])
+        self.assert_one_error(result, kit.CHECKPOINT, "step-00000004.h5")
         self.assertEqual(os.listdir(self.path("run")).count("latest"), 0)
         self.assertEqual([name for name in os.listdir(self.path("run")) if "tmp" in name], [])
 
@@ -53,8 +53,9 @@ class Saving(kit.TestCase):
         self.assertIn("step-00000015.h5", result.errors()[0])
         self.assertIn("step-00000040.h5", kit.checkpoints(self.path("run")))
         self.assertNotIn("step-00000015.h5", kit.checkpoints(self.path("run")))
-        self.train(2, config, {"checkpoint.directory": "strict", "checkpoint.on_error": "fail"}, kit.CHECKPOINT,
-                   wrapper=wrapper)
+        strict = {"checkpoint.directory": "strict", "checkpoint.on_error": "fail"}
+        self.assert_one_error(self.train(2, config, strict, kit.CHECKPOINT, wrapper=wrapper), kit.CHECKPOINT,
+                              "step-00000015.h5")
 
     def test_a_full_disk_leaves_the_checkpoints_before_as_they_were(self):
         disk = self.path("disk")

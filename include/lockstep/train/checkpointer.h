@@ -37,16 +37,16 @@ class Checkpointer {
   double wait_copied();
 
   // Saves that have ended since the last call, the failed ones too; snapshot_seconds is the training thread's wait. A
-  // failure is shown at once; it is thrown as Error(checkpoint) when checkpoint.on_error is "fail", and as
-  // Error(numerics) when the state was not finite.
-  std::vector<SaveResult> poll();
+  // failure is shown; it is thrown instead, as Error(checkpoint), when checkpoint.on_error is "fail" or the save was of
+  // `last_step`, and as Error(numerics) when the state was not finite.
+  std::vector<SaveResult> poll(int64_t last_step = -1);
 
   // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved.
   std::vector<SaveResult> finish(const Progress& progress);
 
  private:
   CheckpointContents contents(const Progress& progress) const;
-  SaveResult take(SaveResult result);
+  SaveResult take(SaveResult result, int64_t last_step);
 
   const Config& config_;
   const Program& program_;
