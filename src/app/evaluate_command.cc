@@ -14,14 +14,16 @@
 namespace lockstep {
 
 int evaluate_command(const CommandLine& command, ProcessGroup& group) {
-  Config config = load_config_on_all(command, group);
+  const Config config = load_config_on_all(command, group);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
   Watchdog watchdog(watchdog_options(config));
   const ThreadBudget threads = plan_threads(config, group);
   if (config.data.validation.empty() && config.data.format != "synthetic") {
     throw AgreedError(ExitCode::config, "data.validation names no data to evaluate on");
   }
+  watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);
+  watchdog.progress(RunPhase::start, 0);
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
   std::optional<Program> program;
@@ -42,6 +44,7 @@ int evaluate_command(const CommandLine& command, ProcessGroup& group) {
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});
   reporter.evaluation(loaded.step, loaded.epoch, evaluator.run(weights));
+  if (config.data.bad_records == "skip") reporter.bad_records(loaded.step, "data.validation", evaluator.bad_records());
   group.barrier({"the end", wait.seconds});
   return static_cast<int>(ExitCode::ok);
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
@@ -49,6 +50,16 @@ std::vector<std::string> split_paths(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   return paths;
+}
+
+// Ranks that see different files would make different numbers of steps.
+void require_one_size(int64_t size, ProcessGroup& group, const std::string& data, const WaitFor& wait) {
+  const std::vector<int64_t> sizes = group.allgather(std::span(&size, 1), wait);
+  const auto other = std::ranges::find_if(sizes, [&](int64_t s) { return s != sizes.front(); });
+  if (other == sizes.end()) return;
+  throw AgreedError(ExitCode::data, fmt::format("{} has {} samples on {}, but {} on {}: the ranks see different files",
+                                                data, sizes.front(), group.describe(0), *other,
+                                                group.describe(static_cast<int>(other - sizes.begin()))));
 }
 
 }  // namespace
@@ -117,6 +128,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   options.synthetic = {.image_size = config.model.image_size, .split = training ? 0u : 1u};
   std::unique_ptr<DataSource> source;
   on_every_rank(group, wait, [&] { source = open_data_source(options); });
+  require_one_size(source->size(), group, training ? "data.train" : "data.validation", wait);
   on_root(group, wait, [&] {
     const LabelRange labels = probe_labels(*source, kProbedLabels);
     log_info("{}: {}, labels {} to {}", training ? "training data" : "validation data", source->description(),

@@ -79,14 +79,14 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
                                              .global_batch = batches.global,
                                              .samples_per_epoch = data->size(),
                                              .config_text = to_toml(config),
-                                             .resumed_step = start.in_run_folder ? start.progress.step : -1});
+                                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
+                                             .lock = lock ? &*lock : nullptr});
   });
-  Reporter reporter(group,
-                    {.every_steps = config.log.every_steps,
-                     .jsonl = metrics_path(config),
-                     .resumed_step = start.progress.step,
-                     .bar = config.log.progress == "bar" || (config.log.progress == "auto" && output_is_terminal()),
-                     .wait_seconds = wait_seconds(config, RunPhase::train)});
+  Reporter reporter(group, {.every_steps = config.log.every_steps,
+                            .jsonl = metrics_path(config),
+                            .resumed_step = start.progress.step,
+                            .bar = config.log.progress == "auto" && output_is_terminal(),
+                            .wait_seconds = wait_seconds(config, RunPhase::train)});
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
   Trainer trainer({config, group, communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
                    *checkpointer, reporter, watchdog, stop_requested()},

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 Checkpointer::Checkpointer(const Config& config, const Program& program, CheckpointerOptions options)
-    : config_(config), program_(program), options_(std::move(options)), last_start_(monotonic_seconds()) {
+    : config_(config), program_(program), options_(std::move(options)), last_save_(monotonic_seconds()) {
   if (!options_.root) return;
   writer_.emplace(WriterOptions{.directory = config.checkpoint.directory,
                                 .keep = static_cast<int>(config.checkpoint.keep),
@@ -24,7 +24,7 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
 
 bool Checkpointer::due_by_clock() const {
   const double every = config_.checkpoint.every_seconds;
-  return writer_ && every > 0 && monotonic_seconds() - last_start_ >= every;
+  return writer_ && every > 0 && monotonic_seconds() - last_save_ >= every;
 }
 
 CheckpointContents Checkpointer::contents(const Progress& progress) const {
@@ -45,13 +45,25 @@ CheckpointContents Checkpointer::contents(const Progress& progress) const {
   return c;
 }
 
+CheckpointWriter::Start Checkpointer::start(const Progress& progress) {
+  if (options_.lock && !options_.lock->held()) {
+    fail(ExitCode::checkpoint,
+         "{} was taken over by another run while this one stood still; step {} and later ones are not saved",
+         config_.checkpoint.directory, progress.step);
+  }
+  return writer_->start(contents(progress));
+}
+
 void Checkpointer::save(const Progress& progress) {
   if (!writer_) return;
-  const auto started = writer_->start(contents(progress));
-  if (started == CheckpointWriter::Start::started) last_start_ = monotonic_seconds();
-  if (started == CheckpointWriter::Start::busy) {
+  last_save_ = monotonic_seconds();
+  if (start(progress) == CheckpointWriter::Start::busy) {
     log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
   }
+}
+
+void Checkpointer::save_last(const Progress& progress) {
+  if (writer_) start(progress);
 }
 
 double Checkpointer::wait_copied() {
@@ -84,15 +96,16 @@ std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
 std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
   if (!writer_) return {};
   const double limit = wait_seconds(config_, RunPhase::save);
+  const double deadline = monotonic_seconds() + limit;
   auto wait = [&] {
-    if (writer_->wait_idle(limit)) return;
+    if (writer_->wait_idle(deadline - monotonic_seconds())) return;
     fail(ExitCode::checkpoint,
          "the last checkpoint is still being written after {} s; {} may be damaged or out of reach", limit,
          config_.checkpoint.directory);
   };
   wait();  // for a save in flight: the last state must not be skipped
   std::vector<SaveResult> results = poll(progress.step);
-  writer_->start(contents(progress));
+  start(progress);
   wait();
   for (SaveResult& r : poll(progress.step)) results.push_back(std::move(r));
   return results;

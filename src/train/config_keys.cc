@@ -57,7 +57,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, vocabulary), .range = between(1, 2147483647),
        .meaning = "Ids of wide_mlp are below this; other models ignore it."},
 
-      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "hdf5", "synthetic"},
+      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "cifar10", "hdf5", "synthetic"},
        .meaning = "How the data are stored. synthetic makes images up and reads nothing."},
       {LOCKSTEP_KEY(data, train), .path = PathRole::input,
        .meaning = "Training data: a path, a glob or a list of them.",
@@ -66,7 +66,7 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Validation data, likewise. Empty: no evaluation.", .also = {"val", "valid", "eval", "test"}},
       {LOCKSTEP_KEY(data, label_offset), .range = between(-1000000, 1000000),
        .meaning = "Added to every stored label; ImageNet TFRecords hold 1 to 1000, so -1 gives 0 to 999."},
-      {LOCKSTEP_KEY(data, augment), .allowed = {"inception", "crop_flip", "none"},
+      {LOCKSTEP_KEY(data, augment), .allowed = {"inception", "torchvision", "crop_flip", "none"},
        .meaning = "Random changes of training images. Evaluation uses the crop that belongs to it."},
       {LOCKSTEP_KEY(data, normalize), .allowed = {"inception", "torchvision", "none"},
        .meaning = "Pixel values: inception maps them to [-1, 1], torchvision subtracts ImageNet's mean and divides by "

@@ -9,9 +9,18 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/io/file.h"
 
 namespace lockstep {
 namespace {
+
+// Whether a line is a row of a step that the run does not repeat.
+bool is_kept(const std::string& line, int64_t last_step) {
+  const auto row = nlohmann::json::parse(line, nullptr, false);
+  if (!row.is_object()) return false;
+  const auto step = row.find("step");
+  return step == row.end() || !step->is_number() || step->get<double>() <= static_cast<double>(last_step);
+}
 
 // The whole lines of the file that belong to steps up to `last_step`; false when nothing has to change.
 bool mended_text(const std::string& path, int64_t last_step, std::string& text) {
@@ -19,9 +28,7 @@ bool mended_text(const std::string& path, int64_t last_step, std::string& text) 
   bool changed = false;
   std::string line;
   while (std::getline(in, line)) {
-    const bool whole = !in.eof();
-    const auto row = nlohmann::json::parse(line, nullptr, false);
-    const bool keep = whole && row.is_object() && row.value("step", int64_t{0}) <= last_step;
+    const bool keep = !in.eof() && is_kept(line, last_step);
     if (keep) text += line + '\n';
     changed = changed || !keep;
   }
@@ -29,15 +36,11 @@ bool mended_text(const std::string& path, int64_t last_step, std::string& text) 
 }
 
 void mend(const std::string& path, int64_t last_step) {
-  std::string text;
-  if (!mended_text(path, last_step, text)) return;
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << text;
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    log_warning("{}: could not drop repeated rows ({})", path, errno_text(errno));
+  try {
+    std::string text;
+    if (mended_text(path, last_step, text)) write_text_atomically(path, text, ExitCode::checkpoint);
+  } catch (const Error& error) {
+    log_warning("rows of repeated steps stay in the metrics: {}", error.what());
   }
 }
 
@@ -54,13 +57,16 @@ MetricsLog::~MetricsLog() {
   if (file_ >= 0) ::close(file_);
 }
 
-void MetricsLog::write(const nlohmann::ordered_json& row) {
+void MetricsLog::write(std::string_view row) {
   if (file_ < 0) return;
-  const std::string line = row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  const std::string line = fmt::format("{}{}\n", torn_ ? "\n" : "", row);
   const ssize_t written = ::write(file_, line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) {
-    log_warning("{}: metrics could not be written ({})", path_, written < 0 ? errno_text(errno) : "disk full");
+  if (written == static_cast<ssize_t>(line.size())) {
+    torn_ = false;
+    return;
   }
+  torn_ = torn_ || written > 0;
+  log_warning("{}: metrics could not be written ({})", path_, written < 0 ? errno_text(errno) : "disk full");
 }
 
 }  // namespace lockstep

@@ -5,11 +5,18 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "train/bad_records.h"
 
 namespace lockstep {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr int kBarColumns = 100;
+constexpr size_t kListedRecords = 100;  // in the log; metrics.jsonl has all
+
+// Paths in it may hold bytes that are no UTF-8.
+std::string json_line(const Json& row) { return row.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 // A rank's own work is what it does while the others wait for it: reading and computing, not waiting.
 struct Slowest {
@@ -57,19 +64,19 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   if (!group_.is_root()) return;
   options_.bar ? log_status(progress_bar(row, kBarColumns))
                : log_line(LogLevel::info, training_line(log_timestamp_now(), row));
-  nlohmann::ordered_json json = {{"kind", "train"},
-                                 {"step", row.step},
-                                 {"epoch", row.epoch},
-                                 {"loss", row.loss},
-                                 {"lr", row.learning_rate},
-                                 {"examples_per_second", row.examples_per_second},
-                                 {"seconds_per_step", row.seconds_per_step},
-                                 {"data_seconds", row.data_seconds},
-                                 {"compute_seconds", row.compute_seconds},
-                                 {"reduce_seconds", row.reduce_seconds},
-                                 {"save_seconds", row.save_seconds}};
+  Json json = {{"kind", "train"},
+               {"step", row.step},
+               {"epoch", row.epoch},
+               {"loss", row.loss},
+               {"lr", row.learning_rate},
+               {"examples_per_second", row.examples_per_second},
+               {"seconds_per_step", row.seconds_per_step},
+               {"data_seconds", row.data_seconds},
+               {"compute_seconds", row.compute_seconds},
+               {"reduce_seconds", row.reduce_seconds},
+               {"save_seconds", row.save_seconds}};
   if (!row.slowest_rank.empty()) json["slowest_rank"] = row.slowest_rank;
-  metrics_.write(json);
+  metrics_.write(json_line(json));
 }
 
 void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
@@ -78,14 +85,14 @@ void Reporter::evaluation(int64_t step, double epoch, std::span<const Evaluation
     const char* weights = r.weights == Weights::raw ? "raw" : "ema";
     log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}", step, weights,
              percent(r.top1, r.examples), percent(r.top5, r.examples), r.loss);
-    metrics_.write({{"kind", "eval"},
-                    {"step", step},
-                    {"epoch", epoch},
-                    {"weights", weights},
-                    {"top1", r.top1_fraction()},
-                    {"top5", r.top5_fraction()},
-                    {"loss", r.loss},
-                    {"examples", r.examples}});
+    metrics_.write(json_line({{"kind", "eval"},
+                              {"step", step},
+                              {"epoch", epoch},
+                              {"weights", weights},
+                              {"top1", r.top1_fraction()},
+                              {"top5", r.top5_fraction()},
+                              {"loss", r.loss},
+                              {"examples", r.examples}}));
   }
 }
 
@@ -93,17 +100,35 @@ void Reporter::checkpoint(const SaveResult& r) {
   if (!group_.is_root() || r.error) return;
   log_info("checkpoint of step {}: {} ({:.1f} MB; snapshot {:.3f} s, write {:.3f} s)", r.step, r.path,
            static_cast<double>(r.bytes) * 1e-6, r.snapshot_seconds, r.write_seconds);
-  metrics_.write({{"kind", "checkpoint"},
-                  {"step", r.step},
-                  {"path", r.path},
-                  {"bytes", r.bytes},
-                  {"snapshot_seconds", r.snapshot_seconds},
-                  {"write_seconds", r.write_seconds}});
+  metrics_.write(json_line({{"kind", "checkpoint"},
+                            {"step", r.step},
+                            {"path", r.path},
+                            {"bytes", r.bytes},
+                            {"snapshot_seconds", r.snapshot_seconds},
+                            {"write_seconds", r.write_seconds}}));
 }
 
 void Reporter::event(int64_t step, const std::string& what, const std::string& text) {
   if (!group_.is_root()) return;
-  metrics_.write({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}});
+  metrics_.write(json_line({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}}));
+}
+
+void Reporter::bad_records(int64_t step, const std::string& data, std::span<const BadRecordNote> notes) {
+  const auto all = group_.allgather(encode_bad_records(notes), {"the list of bad records", options_.wait_seconds});
+  if (!group_.is_root()) return;
+  const std::vector<BadRecordNote> records = merge_bad_records(all);
+  int64_t times = 0;
+  Json list = Json::array();
+  for (const BadRecordNote& r : records) {
+    times += r.times;
+    if (list.size() < kListedRecords) log_info("bad record, met {} times: {}", r.times, r.message);
+    list.push_back({{"index", r.index}, {"times", r.times}, {"message", r.message}});
+  }
+  const std::string text =
+      fmt::format("bad records of {} skipped: {}, met {} times in all", data, records.size(), times);
+  log_info("{}", text);
+  metrics_.write(json_line(
+      {{"kind", "event"}, {"step", step}, {"event", "bad_records"}, {"text", text}, {"records", std::move(list)}}));
 }
 
 void Reporter::close() { log_status({}); }

@@ -46,17 +46,21 @@ void load_weights_only(const std::string& path, const Program& program) {
   log_info("weights from {}", path);
 }
 
+void warn(const std::string& text) { log_warning("{}", text); }
+
+// The newest whole checkpoint of the folder, which `wanted_by` asks for.
+CheckpointReader open_newest(const std::string& folder, const std::string& wanted_by) {
+  auto file = open_newest_whole(folder, warn);
+  if (!file) fail(ExitCode::checkpoint, "{}, but there is no checkpoint in {}", wanted_by, folder);
+  return std::move(*file);
+}
+
 // The checkpoint to continue from, by checkpoint.resume; nullopt: start fresh.
 std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& config) {
   const std::string& folder = config.directory;
-  const auto warn = [](const std::string& text) { log_warning("{}", text); };
   if (config.resume == "auto") return open_newest_whole(folder, warn);
   if (config.resume == "must" || config.resume == "latest") {
-    auto file = open_newest_whole(folder, warn);
-    if (!file) {
-      fail(ExitCode::checkpoint, "checkpoint.resume = \"{}\", but there is no checkpoint in {}", config.resume, folder);
-    }
-    return file;
+    return open_newest(folder, fmt::format("checkpoint.resume = \"{}\"", config.resume));
   }
   if (config.resume != "never") return CheckpointReader::open(config.resume);
   if (find_checkpoints(folder).empty()) return std::nullopt;
@@ -140,9 +144,9 @@ StartState prepare_start(const StartParts& parts) {
 LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint) {
   const WaitFor wait{"the checkpoint", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] {
-    Config::Checkpoint choice = parts.config.checkpoint;
-    choice.resume = checkpoint;
-    const CheckpointReader file = *choose_checkpoint(choice);
+    const CheckpointReader file = checkpoint == "latest"
+                                      ? open_newest(parts.config.checkpoint.directory, "--checkpoint latest")
+                                      : CheckpointReader::open(checkpoint);
     read_group(file, "/model", parts.program, Weights::raw);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
     if (average) read_group(file, "/ema", parts.program, Weights::average);

@@ -1,8 +1,6 @@
 #include "lockstep/train/trainer.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -11,6 +9,7 @@
 #include "lockstep/dist/agreement.h"
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/run_plan.h"
 
 namespace lockstep {
 namespace {
@@ -24,15 +23,6 @@ LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options,
   options.batch_size = parts.program.batches().training;
   options.start_position = position;
   return options;
-}
-
-int64_t steps_of(const TrainerParts& parts, int64_t global_batch, const Progress& start) {
-  const Config::Train& t = parts.config.train;
-  if (t.epochs == 0) return t.steps;
-  const double target = std::ceil(t.epochs * static_cast<double>(parts.data.size()));
-  const double left = std::max(0.0, target - static_cast<double>(start.position));
-  const int64_t by_epochs = start.step + static_cast<int64_t>(std::ceil(left / static_cast<double>(global_batch)));
-  return t.steps > 0 ? std::min(t.steps, by_epochs) : by_epochs;
 }
 
 std::span<float> gradient_arena(const Program& program) {
@@ -59,14 +49,19 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
     : parts_(parts),
       config_(parts.config),
       global_batch_(parts.program.batches().training * parts.group.size()),
-      total_steps_(steps_of(parts, global_batch_, start)),
+      total_steps_(lockstep::total_steps(config_.train, {parts.data.size(), global_batch_}, start)),
       progress_(start),
-      schedule_(make_learning_rate_schedule(config_, {parts.data.size(), global_batch_, total_steps_})),
+      schedule_(make_learning_rate_schedule(
+          config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
       updater_(parts.backend, parts.program.training(), config_),
       reducer_(parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_)),
       loader_(parts.data, training_options(parts, std::move(loader), start.position)),
       arenas_(parts.program.training_arenas()),
       next_evaluation_(evaluation_after(start.position)) {}
+
+// The step at which a run with this global batch from the start would be here: the schedule's epochs hold when a run
+// goes on with another batch. Without such a change it is the step itself.
+int64_t Trainer::schedule_step(int64_t position) const { return position / global_batch_; }
 
 RunEnd Trainer::run() {
   started_ = monotonic_seconds();
@@ -76,16 +71,21 @@ RunEnd Trainer::run() {
     report_if_due();
     audit_if_due();
     if (global.stop > 0) {
-      finish_saves();
-      return RunEnd::stopped;
+      parts_.checkpointer.save_last(progress_);
+      return end(RunEnd::stopped);
     }
     save_if_due(global);
     evaluate_if_due();
   }
-  parts_.checkpointer.save(progress_);
+  parts_.checkpointer.save_last(progress_);
   if (evaluated_at_ != progress_.step) evaluate();
+  return end(RunEnd::finished);
+}
+
+RunEnd Trainer::end(RunEnd how) {
+  report_bad_records();
   finish_saves();
-  return RunEnd::finished;
+  return how;
 }
 
 // The step: read, compute, reduce, update. Saving and reporting stand outside it.
@@ -104,7 +104,10 @@ StepHeader Trainer::step() {
   ++progress_.step;
   progress_.position += global_batch_;
   timer_.finish_step(static_cast<int64_t>(global.samples));
-  window_loss_ += global.loss;
+  if (global.not_finite == 0) {
+    window_loss_ += global.loss;
+    window_samples_ += global.samples;
+  }
   return global;
 }
 
@@ -168,7 +171,7 @@ void Trainer::update(const StepHeader& global) {
   const double clipped = clip > 0 && norm > clip ? clip / norm : 1.0;
   ++progress_.updates;
   updater_.apply(parts_.stream, parts_.program.state(),
-                 {.learning_rate = schedule_.rate(progress_.step),
+                 {.learning_rate = schedule_.rate(schedule_step(progress_.position)),
                   .gradient_scale = scale * clipped,
                   .samples = static_cast<int64_t>(global.samples),
                   .update = progress_.updates});
@@ -199,17 +202,16 @@ void Trainer::handle_not_finite() {
 }
 
 void Trainer::report_if_due() {
-  if (!parts_.reporter.due(progress_.step)) return;
+  if (!parts_.reporter.due(progress_.step) && !finished()) return;
   timer_.pause();
-  const auto samples = static_cast<double>(std::max<int64_t>(1, timer_.samples()));
   parts_.reporter.interval({.step = progress_.step,
                             .total_steps = total_steps_,
                             .epoch = epoch(),
-                            .loss = window_loss_ / samples,
-                            .learning_rate = schedule_.rate(progress_.step - 1)},
+                            .loss = window_loss_ / window_samples_,
+                            .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_))},
                            timer_);
   for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
-  window_loss_ = 0;
+  window_loss_ = window_samples_ = 0;
   timer_.restart();
 }
 
@@ -224,9 +226,7 @@ void Trainer::finish_saves() {
 }
 
 int64_t Trainer::evaluation_after(int64_t position) const {
-  if (config_.eval.every_epochs == 0) return std::numeric_limits<int64_t>::max();
-  const double period = config_.eval.every_epochs * static_cast<double>(parts_.data.size());
-  return static_cast<int64_t>(std::ceil((std::floor(static_cast<double>(position) / period) + 1) * period));
+  return next_evaluation(config_.eval.every_epochs, parts_.data.size(), position);
 }
 
 void Trainer::evaluate_if_due() {
@@ -250,6 +250,12 @@ void Trainer::audit_if_due() {
   const int64_t every = config_.train.audit_every;
   if (every > 0 && progress_.step % every == 0)
     audit_parameters(parts_.group, parts_.program, wait_seconds(config_, RunPhase::train));
+}
+
+void Trainer::report_bad_records() {
+  if (config_.data.bad_records != "skip") return;
+  parts_.reporter.bad_records(progress_.step, "data.train", loader_.bad_records());
+  if (parts_.evaluator) parts_.reporter.bad_records(progress_.step, "data.validation", parts_.evaluator->bad_records());
 }
 
 double Trainer::epoch() const {

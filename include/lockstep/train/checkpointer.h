@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/program.h"
@@ -18,8 +19,9 @@ struct CheckpointerOptions {
   int world_size = 1;
   int64_t global_batch = 0;
   int64_t samples_per_epoch = 1;
-  std::string config_text;    // stored in every checkpoint
-  int64_t resumed_step = -1;  // already on disk in this run's folder; -1: none
+  std::string config_text;        // stored in every checkpoint
+  int64_t resumed_step = -1;      // already on disk in this run's folder; -1: none
+  const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
 };
 
 // Owned by main, used by the training thread; config and program must outlive it.
@@ -27,11 +29,15 @@ class Checkpointer {
  public:
   Checkpointer(const Config& config, const Program& program, CheckpointerOptions options);
 
-  // Whether checkpoint.every_seconds have passed since the last save began.
+  // Whether checkpoint.every_seconds have passed since the last call of save().
   bool due_by_clock() const;
 
   // Starts a save of the state as it is now. When the one before is still being written, it is skipped with a warning.
+  // Throws Error(checkpoint) when another run has taken the folder over.
   void save(const Progress& progress);
+
+  // As save(), for the last state: finish() saves it when the one before is still being written.
+  void save_last(const Progress& progress);
 
   // To be called before the state changes. Returns the seconds that the training thread waited for the copy.
   double wait_copied();
@@ -46,13 +52,14 @@ class Checkpointer {
 
  private:
   CheckpointContents contents(const Progress& progress) const;
+  CheckpointWriter::Start start(const Progress& progress);
   SaveResult take(SaveResult result, int64_t last_step);
 
   const Config& config_;
   const Program& program_;
   CheckpointerOptions options_;
   std::optional<CheckpointWriter> writer_;  // rank 0
-  double last_start_;                       // monotonic seconds
+  double last_save_;                        // monotonic seconds
   double last_wait_ = 0;                    // seconds waited for the copy of the save in flight
   int64_t failures_ = 0;
 };

@@ -39,6 +39,9 @@ class Evaluator {
   // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank.
   std::vector<EvaluationResult> run(std::span<const Weights> weights);
 
+  // What this rank has skipped so far, by record.
+  std::vector<BadRecordNote> bad_records() const { return loader_.bad_records(); }
+
  private:
   EvaluatorParts parts_;
   Loader loader_;

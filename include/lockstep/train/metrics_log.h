@@ -3,8 +3,7 @@
 
 #include <cstdint>
 #include <string>
-
-#include <nlohmann/json_fwd.hpp>
+#include <string_view>
 
 namespace lockstep {
 
@@ -19,11 +18,13 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  void write(const nlohmann::ordered_json& row);
+  // `row`: one JSON object, without a line break.
+  void write(std::string_view row);
 
  private:
   std::string path_;
   int file_ = -1;
+  bool torn_ = false;  // the last line could not be written whole
 };
 
 }  // namespace lockstep

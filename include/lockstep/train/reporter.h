@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/checkpoint/writer.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/train/evaluator.h"
 #include "lockstep/train/metrics_log.h"
@@ -33,8 +34,11 @@ class Reporter {
   void interval(ProgressRow row, const StepTimer& timer);
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
   void checkpoint(const SaveResult& result);
-  // Something a reader of metrics.jsonl should know ("resumed", "skipped", "stopped").
+  // Something a reader of metrics.jsonl should know ("resumed", "skipped").
   void event(int64_t step, const std::string& what, const std::string& text);
+  // Collective. What data.bad_records = "skip" has skipped of `data` ("data.train"): each record by name, of all ranks
+  // together, with a total. Batches prepared ahead count, whether or not the run got to them.
+  void bad_records(int64_t step, const std::string& data, std::span<const BadRecordNote> notes);
   // Removes the bar.
   void close();
 

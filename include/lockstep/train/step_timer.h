@@ -11,7 +11,7 @@ enum class StepPart : uint8_t { data, compute, reduce, save };
 inline constexpr int kStepParts = 4;
 
 // Each moment of a step belongs to exactly one part: enter() charges the time since the last call to the part that was
-// running. Evaluation and other work between steps is left out by pause() and resume(). One thread.
+// running. Evaluation and other work between steps is left out by pause(), up to the next enter(). One thread.
 class StepTimer {
  public:
   void enter(StepPart part) {
@@ -22,11 +22,6 @@ class StepTimer {
   void pause() {
     charge();
     running_ = false;
-  }
-  // Moves seconds that another part's stretch contains (a wait inside a call) to where they belong.
-  void move(StepPart from, StepPart to, double seconds) {
-    at(from) -= seconds;
-    at(to) += seconds;
   }
   void finish_step(int64_t samples) {
     charge();
@@ -49,10 +44,9 @@ class StepTimer {
   }
 
  private:
-  double& at(StepPart part) { return seconds_[static_cast<int>(part)]; }
   void charge() {
     const double now = monotonic_seconds();
-    if (running_) at(part_) += now - since_;
+    if (running_) seconds_[static_cast<int>(part_)] += now - since_;
     since_ = now;
   }
 

@@ -49,7 +49,7 @@ class Trainer {
   Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start);
 
   // Trains to the end of the configuration, or until a stop is requested on any rank; saves and evaluates on the way
-  // and at the end. Throws Error(numerics) on every rank alike when loss or gradients are not finite.
+  // and at the end. Throws AgreedError(numerics) when loss or gradients are not finite.
   RunEnd run();
 
   const Progress& progress() const { return progress_; }
@@ -57,6 +57,7 @@ class Trainer {
 
  private:
   bool finished() const { return progress_.step >= total_steps_; }
+  int64_t schedule_step(int64_t position) const;
   StepHeader step();
   void forward(const Batch& batch);
   void backward();
@@ -66,10 +67,12 @@ class Trainer {
   void handle_not_finite();
   void report_if_due();
   void save_if_due(const StepHeader& global);
+  RunEnd end(RunEnd how);
   void finish_saves();
   void evaluate_if_due();
   void evaluate();
   void audit_if_due();
+  void report_bad_records();
   int64_t evaluation_after(int64_t position) const;
   double epoch() const;
 
@@ -87,7 +90,7 @@ class Trainer {
   std::array<int32_t, 4> step_input_{};
   StepTimer timer_;
   double started_ = 0;
-  double window_loss_ = 0;  // summed over the samples of the log interval
+  double window_loss_ = 0, window_samples_ = 0;  // of the log interval, but for steps without a finite loss
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   int skipped_in_a_row_ = 0;
