@@ -29,6 +29,21 @@ class RunFolder(kit.TestCase):
         self.assertEqual(first.wait().code, kit.STOPPED)
         self.assertFalse(os.path.exists(self.path("run/run.lock")))
 
+    # Twice: in a fresh folder, and in one that a dead run has left locked.
+    def test_of_runs_that_start_at_once_one_wins(self):
+        config = self.config({"train.steps": 1_000_000})
+        for _ in range(2):
+            jobs = [self.start(0, "--config", config) for _ in range(4)]
+            for job in jobs:
+                job.wait_for(lambda job=job: job.process.poll() is not None or "step 3," in job.output(), "an outcome")
+            losers = [job for job in jobs if job.process.poll() is not None]
+            self.assertEqual(len(losers), 3, "\n".join(job.output() for job in jobs))
+            for job in losers:
+                self.assert_one_error(job.wait(), kit.CONFIG, "run.lock")
+            for job in jobs:
+                job.kill()
+            self.assertTrue(os.path.exists(self.path("run/run.lock")))
+
     def test_the_lock_of_a_dead_process_is_taken_over_at_once(self):
         config = self.config({"train.steps": 1_000_000})
         first = self.start(2, "--config", config)

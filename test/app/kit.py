@@ -215,6 +215,8 @@ class Job:
         end = time.monotonic() + timeout
         while not condition():
             if self.process.poll() is not None or time.monotonic() > end:
+                if condition():
+                    return
                 self.kill()
                 raise AssertionError(f"{what}: not seen\n{self.output()}")
             time.sleep(0.01)

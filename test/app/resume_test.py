@@ -1,5 +1,6 @@
 """A run that was stopped and resumed equals one that never stopped."""
 
+import os
 import signal
 
 import numpy
@@ -48,27 +49,41 @@ class Resume(kit.TestCase):
 
     # Batch normalization, dropout, averages and AdamW's two slots.
     def test_statistics_and_averages_are_resumed_too(self):
-        config = self.config({"train.steps": 6}, kit.LARGE)
+        config = self.config({"train.steps": 4, "train.audit_every": 1}, kit.LARGE)
         for ranks in (1, 2):
             self.train(ranks, config, {"checkpoint.directory": f"whole{ranks}"})
-            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}", "train.steps": 3})
+            self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}", "train.steps": 2})
             self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}"})
-            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 6)
+            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 4)
 
     def test_a_run_stopped_by_a_signal_saves_and_continues(self):
         self.records(60)
-        config = self.config({"train.steps": 400}, SMALL)
+        config = self.config({"train.steps": 200}, SMALL)
         for ranks in (1, 2):
             self.train(ranks, config, {"checkpoint.directory": f"whole{ranks}"})
             job = self.start(ranks, "--config", config, "--checkpoint.directory", f"parts{ranks}")
-            job.wait_for_output("step 40,")
+            job.wait_for_output("step 20,")
             job.process.send_signal(signal.SIGUSR1)
             stopped = job.wait()
             self.assertEqual(stopped.code, kit.STOPPED, str(stopped))
             self.assert_once(stopped, "stopped on request")
             self.assertEqual(len(kit.checkpoints(self.path(f"parts{ranks}"))), 1)
             self.train(ranks, config, {"checkpoint.directory": f"parts{ranks}"})
-            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 400)
+            self.assert_same_runs(f"whole{ranks}", f"parts{ranks}", 200)
+
+    def test_any_stop_signal_to_any_rank_saves(self):
+        self.records(60)
+        config = self.config({"train.steps": 1_000_000})
+        for number, (ranks, target) in ((signal.SIGUSR1, (2, 1)), (signal.SIGTERM, (2, 0)), (signal.SIGTERM, (0, 0)),
+                                        (signal.SIGINT, (0, 0))):
+            folder = f"run.{number}.{ranks}"
+            job = self.start(ranks, "--config", config, "--checkpoint.directory", folder)
+            job.wait_for_output("step 3,")
+            os.kill(job.ranks()[target], number)
+            os.kill(job.ranks()[target], number)  # launchers repeat themselves
+            result = job.wait()
+            self.assertEqual(result.code, kit.STOPPED, str(result))
+            self.assertEqual(len(kit.checkpoints(self.path(folder))), 1)
 
     def test_another_number_of_ranks_continues_with_the_same_global_batch(self):
         self.records(60)

@@ -1,0 +1,59 @@
+"""Every data format trains, evaluates and resumes."""
+
+import os
+import subprocess
+
+import h5py
+import numpy
+
+import kit
+
+
+class Formats(kit.TestCase):
+    def train_on(self, name, train, validation, examples, **changes):
+        config = self.config({"data.format": name, "data.train": train, "data.validation": validation,
+                              "data.augment": "inception", "train.steps": 30, "optimizer.lr": 0.02,
+                              **{key.replace("__", "."): value for key, value in changes.items()}})
+        self.train(2, config, {"train.steps": 10})
+        result = self.train(2, config)
+        self.assert_once(result, "resuming at step 10")
+        losses = kit.per_step(self.path("run"), "loss")
+        self.assertEqual(sorted(losses), list(range(1, 31)))
+        self.assertLess(sum(losses[i] for i in range(26, 31)), sum(losses[i] for i in range(1, 6)))
+        self.assertEqual(kit.metrics(self.path("run"), "eval")[-1]["examples"], examples)
+
+    def test_folders_of_jpegs(self):
+        for name, count in (("train", 60), ("validation", 20)):
+            subprocess.run([os.environ["LOCKSTEP_IMAGE_FOLDER"], self.path(name), str(count)], check=True)
+        self.train_on("folder", "train", "validation", 20, model__classes=3)
+
+    def test_tfrecords_in_several_files(self):
+        for i in range(3):
+            self.records(20, f"train-{i}", seed=i)
+        self.records(25, "validation-0", seed=9)
+        self.train_on("tfrecord", "train-*", "validation-*", 25)
+
+    def test_hdf5(self):
+        random = numpy.random.default_rng(1)
+        for name, count in (("train.h5", 60), ("validation.h5", 25)):
+            labels = numpy.arange(count) % 10
+            pixels = random.integers(0, 100, (count, 3, 16, 16)) + 15 * labels[:, None, None, None]
+            with h5py.File(self.path(name), "w") as file:
+                file["images"] = pixels.astype(numpy.uint8)
+                file["labels"] = labels
+        self.train_on("hdf5", "train.h5", "validation.h5", 25)
+
+    def test_cifar_10(self):
+        random = numpy.random.default_rng(1)
+        for name, count in (("train.bin", 60), ("validation.bin", 25)):
+            labels = numpy.arange(count) % 10
+            pixels = random.integers(0, 100, (count, 3072)) + 15 * labels[:, None]
+            kit.write(self.path(name), numpy.hstack([labels[:, None], pixels]).astype(numpy.uint8).tobytes())
+        self.train_on("cifar10", "train.bin", "validation.bin", 25)
+
+    def test_synthetic(self):
+        self.train_on("synthetic", [], [], 10000)
+
+
+if __name__ == "__main__":
+    kit.main()
