@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lockstep/data/formats.h"
 #include "test/catch.h"
 #include "train/config_value.h"
 
@@ -29,6 +30,10 @@ TEST_CASE("every default is of the key's type and in its range") {
     CHECK(static_cast<ConfigType>(value.index()) == key.member.type);
     CHECK_NOTHROW(check_config_value(key, value, "default"));
   }
+}
+
+TEST_CASE("every data format there is can be chosen") {
+  CHECK(find_config_key("data.format")->allowed == data_format_names());
 }
 
 TEST_CASE("the variable of a key is its name in capitals") {
