@@ -47,9 +47,8 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
   const ThreadBudget threads = plan_threads(config, group);
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
-  const std::unique_ptr<DataSource> validation = config.data.validation.empty() && config.data.format != "synthetic"
-                                                     ? nullptr
-                                                     : open_data(config, Split::validation, group);
+  const std::unique_ptr<DataSource> validation =
+      config.data.validation.empty() ? nullptr : open_data(config, Split::validation, group);
   watchdog.progress(RunPhase::start, 0);
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
