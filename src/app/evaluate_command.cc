@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/end_job.h"
 #include "app/job.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -35,15 +36,16 @@ int evaluate_command(const CommandLine& command, ProcessGroup& group) {
     program.emplace(config, ProgramBatches{training_batch, batch}, Purpose::evaluate, *backend, *stream);
   });
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::start)});
-  const LoadedWeights loaded =
-      load_for_evaluation({config, group, communicator, *stream, *program}, command.checkpoint);
+  const LoadedWeights loaded = run_or_end_job([&] {
+    return load_for_evaluation({config, group, communicator, *stream, *program}, command.checkpoint);
+  });
 
   Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),
                       wait_seconds(config, RunPhase::evaluate));
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});
-  reporter.evaluation(loaded.step, loaded.epoch, evaluator.run(weights));
+  reporter.evaluation(loaded.step, loaded.epoch, run_or_end_job([&] { return evaluator.run(weights); }));
   if (config.data.bad_records == "skip") reporter.bad_records(loaded.step, "data.validation", evaluator.bad_records());
   group.barrier({"the end", wait.seconds});
   return static_cast<int>(ExitCode::ok);

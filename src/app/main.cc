@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/end_job.h"
 #include "app/passive_waiting.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -18,19 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-// Internal errors are for developers: they name the line.
-std::string message_of(const Error& error) {
-  if (error.code() != ExitCode::internal) return error.what();
-  return fmt::format("{} [{}:{}]", error.what(), error.where().file_name(), error.where().line());
-}
-
-// Ends all ranks for an error that this one alone may have. Finalizing here would hang the others for ever.
-[[noreturn]] void end_job(ExitCode code, const std::string& message) {
-  log_error("{}", message);
-  log_repeated_warnings();
-  abort_job(static_cast<int>(code));
-}
 
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
 int run_collective(int argc, char** argv, const std::function<int(ProcessGroup&)>& command) {
@@ -49,12 +37,8 @@ int run_collective(int argc, char** argv, const std::function<int(ProcessGroup&)
       code = static_cast<int>(error.code());
     }
     log_repeated_warnings();
-  } catch (const Error& error) {
-    end_job(error.code(), message_of(error));
-  } catch (const std::bad_alloc&) {
-    end_job(ExitCode::internal, "out of memory");
-  } catch (const std::exception& error) {
-    end_job(ExitCode::internal, error.what());
+  } catch (...) {
+    end_job();
   }
   session.finish();
   return code;

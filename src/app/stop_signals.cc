@@ -4,26 +4,30 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdint>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
-constexpr long kSameRequestSeconds = 5;
+constexpr int64_t kSameRequestSeconds = 5;
 
 // A signal handler can reach nothing but globals. Lock-free atomics are safe in it.
 std::atomic<bool> requested{false};
-std::atomic<long> first_request_seconds{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<long>::is_always_lock_free);
+std::atomic<int64_t> first_request_seconds{0};  // 0: none yet
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 void on_signal(int signal) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  if (!requested.exchange(true)) {
-    first_request_seconds = now.tv_sec;
-  } else if (now.tv_sec - first_request_seconds > kSameRequestSeconds) {
+  const int64_t seconds = now.tv_sec + 1;  // above 0, even right after the machine has started
+  int64_t first = 0;
+  // One step, since another signal may come in the middle of this one's handler, or on another thread.
+  if (!first_request_seconds.compare_exchange_strong(first, seconds) && seconds - first > kSameRequestSeconds) {
     ::_exit(128 + signal);
   }
+  requested = true;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/end_job.h"
 #include "app/job.h"
 #include "app/stop_signals.h"
 #include "lockstep/base/error.h"
@@ -62,7 +63,9 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
     program.emplace(config, ProgramBatches{batches.per_rank, evaluation_batch}, Purpose::train, *backend, *stream);
   });
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::train)});
-  const StartState start = prepare_start({config, group, communicator, *stream, *program});
+  const StartState start = run_or_end_job([&] {
+    return prepare_start({config, group, communicator, *stream, *program});
+  });
   if (group.is_root()) warn_of_lost_restart(start);
 
   std::optional<Evaluator> evaluator;
@@ -94,7 +97,7 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
            program->parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank,
            data->size());
 
-  const RunEnd end = trainer.run();
+  const RunEnd end = run_or_end_job([&] { return trainer.run(); });
   reporter.close();
   const bool stopped = end == RunEnd::stopped;
   log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished",
