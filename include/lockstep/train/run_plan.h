@@ -14,7 +14,7 @@ struct DataPlan {
 };
 
 // The samples that `epochs` passes take, rounded up. A product that misses a whole number by nothing but the rounding
-// of its factors counts as that number: 1.1 epochs of 10 samples are 11.
+// of its factors counts as that number: 0.07 epochs of 100 samples are 7.
 int64_t samples_of(double epochs, int64_t samples_per_epoch);
 
 // The step at which the run ends: train.steps or train.epochs, whichever comes first. Epochs count from the position

@@ -1,0 +1,194 @@
+#include "lockstep/train/checkpointer.h"
+
+#include <filesystem>
+#include <limits>
+#include <thread>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/checkpoint/folder.h"
+#include "test/catch.h"
+#include "test/scratch.h"
+#include "test/train/log_capture.h"
+#include "test/train/small_run.h"
+
+using namespace lockstep;
+
+namespace {
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// A run with a folder and a checkpointer, its state filled with values.
+struct Saving {
+  explicit Saving(const std::function<void(Config::Checkpoint&)>& change = {}, CheckpointerOptions options = {}) {
+    Config config = small_config(scratch / "run");
+    if (change) change(config.checkpoint);
+    run.emplace(std::move(config));
+    run->fill(0.5F);
+    options.global_batch = 8;
+    options.samples_per_epoch = 100;
+    options.config_text = "text = 1\n";
+    checkpointer.emplace(run->config, run->program, options);
+  }
+  std::string file(int64_t step) const { return scratch / "run/" + checkpoint_name(step); }
+  // Makes saves of this step impossible: something else bears its name.
+  void block(int64_t step) const { std::filesystem::create_directories(file(step) + "/in the way"); }
+  std::vector<SaveResult> wait_and_poll() {
+    for (;;) {
+      std::vector<SaveResult> results = checkpointer->poll();
+      if (!results.empty()) return results;
+      sleep_ms(1);
+    }
+  }
+
+  ScratchFolder scratch;
+  std::optional<SmallRun> run;
+  std::optional<Checkpointer> checkpointer;
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint holds the state, the position, and what made it") {
+  Saving s;
+  CHECK(s.checkpointer->finish({.step = 30, .position = 240, .updates = 29}).size() == 1);
+  const CheckpointReader file = CheckpointReader::open(s.file(30));
+  CHECK(file.meta().step == 30);
+  CHECK(file.meta().epoch == 2);
+  CHECK(file.meta().samples_seen == 240);
+  CHECK(file.meta().global_batch == 8);
+  CHECK(file.meta().seed == s.run->config.train.seed);
+  CHECK(file.meta().model == "cifar10_cnn");
+  CHECK(file.config() == "text = 1\n");
+  CHECK(std::get<int64_t>(file.training().at("position")) == 240);
+  CHECK(std::get<int64_t>(file.training().at("updates")) == 29);
+  for (const auto& [path, values] : s.run->values()) {
+    std::vector<float> read(values.size());
+    file.read(path, read);
+    CHECK(read == values);
+  }
+}
+
+TEST_CASE("ranks other than 0 save nothing and need no folder") {
+  Saving s([](auto& c) { c.every_seconds = 1e-9; }, {.root = false});
+  CHECK_FALSE(s.checkpointer->due_by_clock());
+  s.checkpointer->save({.step = 1});
+  s.checkpointer->save_last({.step = 1});
+  CHECK(s.checkpointer->wait_copied() == 0);
+  CHECK(s.checkpointer->poll().empty());
+  CHECK(s.checkpointer->finish({.step = 2}).empty());
+  CHECK_FALSE(std::filesystem::exists(s.scratch / "run"));
+}
+
+TEST_CASE("a save is due when every_seconds have passed since the last one") {
+  CHECK_FALSE(Saving([](auto& c) { c.every_seconds = 0; }).checkpointer->due_by_clock());
+  CHECK_FALSE(Saving([](auto& c) { c.every_seconds = 3600; }).checkpointer->due_by_clock());
+  Saving s([](auto& c) { c.every_seconds = 1; });
+  while (!s.checkpointer->due_by_clock()) sleep_ms(20);
+  s.checkpointer->save({.step = 1});
+  CHECK_FALSE(s.checkpointer->due_by_clock());
+}
+
+TEST_CASE("a save that comes too early is skipped with a warning, and its turn is over") {
+  const LogCapture log;
+  Saving s([](auto& c) { c.every_seconds = 3600; });
+  int64_t step = 1;
+  const auto warned = [&] {
+    return log.text().find("is skipped: the one before is still being written") != std::string::npos;
+  };
+  for (; step < 200 && !warned(); ++step) s.checkpointer->save({.step = step});
+  CHECK(warned());
+  CHECK_FALSE(s.checkpointer->due_by_clock());
+  // The last state is never skipped, and nobody is told that it might be.
+  const std::string before = log.text();
+  s.checkpointer->save_last({.step = 1000});
+  CHECK(log.text() == before);
+  s.checkpointer->finish({.step = 1000});
+  CHECK(std::filesystem::exists(s.file(1000)));
+}
+
+TEST_CASE("a failed save is shown, and the run goes on when it may") {
+  const LogCapture log;
+  Saving s;
+  s.block(5);
+  s.checkpointer->save({.step = 5});
+  const std::vector<SaveResult> results = s.wait_and_poll();
+  REQUIRE(results.size() == 1);
+  REQUIRE(results[0].error);
+  CHECK(results[0].error->code() == ExitCode::checkpoint);
+  CHECK_THAT(log.text(), ContainsSubstring("error: " + s.file(5)) && ContainsSubstring("failed saves so far: 1"));
+  CHECK(s.checkpointer->finish({.step = 6}).size() == 1);
+  CHECK(std::filesystem::exists(s.file(6)));
+}
+
+TEST_CASE("a failed save ends the run when checkpoint.on_error says so") {
+  Saving s([](auto& c) { c.on_error = "fail"; });
+  s.block(5);
+  s.checkpointer->save({.step = 5});
+  const auto error = error_of([&] { s.wait_and_poll(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring(s.file(5)));
+}
+
+TEST_CASE("a last save that fails is an error, whatever checkpoint.on_error says") {
+  Saving s;
+  s.block(5);
+  const auto error = error_of([&] { s.checkpointer->finish({.step = 5}); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring(s.file(5)));
+}
+
+TEST_CASE("a state that is not finite is not published and ends the run") {
+  Saving s;
+  s.run->program.parameter(0)[3] = std::numeric_limits<float>::quiet_NaN();
+  s.checkpointer->save({.step = 5});
+  const auto error = error_of([&] { s.wait_and_poll(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_FALSE(std::filesystem::exists(s.file(5)));
+}
+
+TEST_CASE("a step that is on disk is not written again") {
+  Saving s;
+  s.checkpointer->finish({.step = 7});
+  const auto written = std::filesystem::last_write_time(s.file(7));
+  s.checkpointer->save({.step = 7});
+  CHECK(s.checkpointer->finish({.step = 7}).empty());
+  CHECK(std::filesystem::last_write_time(s.file(7)) == written);
+
+  Saving resumed({}, {.resumed_step = 7});
+  CHECK(resumed.checkpointer->finish({.step = 7}).empty());
+  CHECK_FALSE(std::filesystem::exists(resumed.file(7)));
+}
+
+TEST_CASE("the state may change once it is copied") {
+  Saving s;
+  const auto before = s.run->values();
+  s.checkpointer->save({.step = 1});
+  s.checkpointer->wait_copied();
+  s.run->fill(100);
+  REQUIRE(s.wait_and_poll().size() == 1);
+  const CheckpointReader file = CheckpointReader::open(s.file(1));
+  std::vector<float> read(before[0].second.size());
+  file.read(before[0].first, read);
+  CHECK(read == before[0].second);
+}
+
+TEST_CASE("nothing is saved into a folder that another run has taken over") {
+  const ScratchFolder other;
+  const RunLock lock(other.path(), {.heartbeat_seconds = 0.01, .stale_seconds = 0.1});
+  Saving s({}, {.lock = &lock});
+  s.checkpointer->save({.step = 1});
+  CHECK(s.wait_and_poll().size() == 1);
+  write_text_atomically(other / "run.lock", "host elsewhere\npid 1\n", ExitCode::internal);
+  while (lock.held()) sleep_ms(5);
+  for (const auto& attempt : std::vector<std::function<void()>>{[&] { s.checkpointer->save({.step = 2}); },
+                                                                [&] { s.checkpointer->save_last({.step = 2}); },
+                                                                [&] { s.checkpointer->finish({.step = 2}); }}) {
+    const auto error = error_of(attempt);
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::checkpoint);
+    CHECK_THAT(error->what(), ContainsSubstring("was taken over by another run"));
+  }
+  CHECK_FALSE(std::filesystem::exists(s.file(2)));
+}
