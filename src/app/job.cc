@@ -17,8 +17,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kConfigSeconds = 60;  // the configuration's own limits are not known yet
-constexpr double kWatchdogGraceSeconds = 5;
+constexpr double kConfigSeconds = 60;         // the configuration's own limits are not known yet
+constexpr double kWatchdogGraceSeconds = 20;  // the longest that naming the missing ranks takes, and a little more
 constexpr int64_t kProbedLabels = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {

@@ -237,23 +237,6 @@ class MpiCommunicator::Driver {
   std::thread thread_;  // last: it uses all of the above
 };
 
-namespace {
-
-// Turns a stalled reduction into an error that names the ranks which are not waiting for it too. All waiting ranks come
-// here at about the same time, as they began to wait.
-[[noreturn]] void name_missing_ranks(ProcessGroup& group, const Error& stall, double abort_seconds) {
-  constexpr double kLongest = 10;
-  std::string missing = "all ranks wait for it, so messages are lost: look at the network";
-  try {
-    group.barrier({.what = "those who wait", .seconds = std::min(kLongest, abort_seconds)});
-  } catch (const Error& error) {
-    missing = error.what();
-  }
-  throw Error(stall.code(), fmt::format("{}. {}", stall.what(), missing), stall.where());
-}
-
-}  // namespace
-
 MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options)
     : group_(group), abort_seconds_(options.abort_seconds) {
   require(options.elements_per_call > 0 && options.elements_per_call <= int64_t{1} << 30,
@@ -305,8 +288,9 @@ double MpiCommunicator::join(Stream&) {
   try {
     return driver_->join();
   } catch (const Error& error) {
-    if (error.code() == ExitCode::stalled) name_missing_ranks(group_, error, abort_seconds_);
-    throw;
+    if (error.code() != ExitCode::stalled) throw;
+    const std::string missing = group_.name_missing_ranks(abort_seconds_);
+    throw Error(error.code(), fmt::format("{}. {}", error.what(), missing), error.where());
   }
 }
 

@@ -31,9 +31,11 @@ void exchange(ProcessGroupState& group, std::string_view operation, const WaitFo
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(start(buffer.get(), &request), name);
   if (!wait_all({&request, 1}, Deadline(seconds), name)) {
-    group.broken = true;
     (void)buffer.release();
-    fail(ExitCode::stalled, "{}: a rank stopped in the middle of it (no end within {:g} s)", name, seconds);
+    const std::string missing = name_missing_ranks(group, seconds);
+    group.broken = true;
+    fail(ExitCode::stalled, "{}: a rank stopped in the middle of it (no end within {:g} s). {}", name, seconds,
+         missing);
   }
   std::copy_n(buffer.get(), bytes.size(), bytes.begin());
 }
@@ -87,6 +89,8 @@ std::string ProcessGroup::describe(int rank) const { return describe_rank(*state
 void ProcessGroup::barrier(const WaitFor& wait) {
   roll_call(*state_, fmt::format("barrier for {}", wait.what), limit(*state_, wait));
 }
+
+std::string ProcessGroup::name_missing_ranks(double seconds) { return lockstep::name_missing_ranks(*state_, seconds); }
 
 void ProcessGroup::broadcast(std::span<std::byte> bytes, const WaitFor& wait) {
   if (size() == 1) return;

@@ -72,18 +72,31 @@ Verdict judge(const ProcessGroupState& group, const Messages& messages, const st
       elsewhere.push_back(r);
     }
   }
+  const auto named = [&](const std::vector<int>& ranks) { return list_ranks(group, ranks); };
+  const char* other = elsewhere.empty() ? "" : messages.arrivals[static_cast<size_t>(elsewhere.front() - 1)].data();
   Verdict verdict;
-  if (!elsewhere.empty()) {
+  if (!missing.empty()) {  // those elsewhere may just have got ahead
+    const std::string ahead = elsewhere.empty() ? "" : fmt::format(" ({} waits in '{}')", named(elsewhere), other);
+    verdict.code = static_cast<int>(ExitCode::stalled);
+    copy_text(verdict.text, fmt::format("{}: {} did not arrive within {:g} s{}; look at the log and the host of each",
+                                        mine.data(), named(missing), seconds, ahead));
+  } else if (!elsewhere.empty()) {
     verdict.code = static_cast<int>(ExitCode::internal);
     copy_text(verdict.text, fmt::format("ranks disagree about what comes next: rank 0 is in '{}', but {} in '{}'",
-                                        mine.data(), list_ranks(group, elsewhere),
-                                        messages.arrivals[static_cast<size_t>(elsewhere.front() - 1)].data()));
-  } else if (!missing.empty()) {
-    verdict.code = static_cast<int>(ExitCode::stalled);
-    copy_text(verdict.text, fmt::format("{}: {} did not arrive within {:g} s; look at the log and the host of each",
-                                        mine.data(), list_ranks(group, missing), seconds));
+                                        mine.data(), named(elsewhere), other));
   }
   return verdict;
+}
+
+// The ranks whose messages are not complete (by rank - 1).
+std::vector<int> unfinished(std::span<MPI_Request> requests) {
+  std::vector<int> ranks;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    int done = 0;
+    check_mpi(MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE), "roll call");
+    if (!done) ranks.push_back(static_cast<int>(i) + 1);
+  }
+  return ranks;
 }
 
 void as_root(const ProcessGroupState& group, Messages& messages, const Arrival& mine, double seconds) {
@@ -106,7 +119,8 @@ void as_root(const ProcessGroupState& group, Messages& messages, const Arrival& 
   const bool sent = wait_all(messages.sends, Deadline(seconds), "roll call");
   if (!sent && messages.verdict.code == 0) {
     messages.verdict.code = static_cast<int>(ExitCode::stalled);
-    copy_text(messages.verdict.text, fmt::format("{}: a rank stopped while it began", mine.data()));
+    copy_text(messages.verdict.text,
+              fmt::format("{}: {} stopped while it began", mine.data(), list_ranks(group, unfinished(messages.sends))));
   }
 }
 
@@ -154,6 +168,16 @@ void roll_call(ProcessGroupState& group, std::string_view operation, double seco
     throw Error(static_cast<ExitCode>(verdict.code), verdict.text.data());
   }
   group.broken = false;
+}
+
+std::string name_missing_ranks(ProcessGroupState& group, double seconds) {
+  constexpr double kLongest = 10;
+  try {
+    roll_call(group, "Roll call of those who wait", std::min(kLongest, seconds));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "all ranks wait for it, so messages are lost: look at the network";
 }
 
 }  // namespace lockstep

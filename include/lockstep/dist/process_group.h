@@ -51,6 +51,10 @@ class ProcessGroup {
 
   void barrier(const WaitFor& wait);
 
+  // Says who does not wait, for the message about an operation between the ranks that did not end in time; all who wait
+  // for it call this, as they began to wait. Takes up to 15 s; the group is of no use afterwards.
+  std::string name_missing_ranks(double seconds);
+
   // Rank 0's contents to all. The span has the same length on every rank.
   void broadcast(std::span<std::byte> bytes, const WaitFor& wait);
   std::string broadcast(std::string text, const WaitFor& wait);
