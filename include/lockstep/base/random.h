@@ -50,13 +50,15 @@ class RandomStream {
   constexpr double uniform(double low, double high) { return low + (high - low) * unit(); }
   // Uniform in [0, bound), bound > 0 (multiply-shift; the bias is below 2^-32 for the bounds used here).
   constexpr uint64_t below(uint64_t bound) { return static_cast<uint64_t>((static_cast<Wide>(bits()) * bound) >> 64); }
-  double normal();  // mean 0, deviation 1 (Box-Muller)
+  double normal();  // mean 0, deviation 1 (Box-Muller, which makes two at a time: the second is kept)
 
  private:
   __extension__ using Wide = unsigned __int128;
 
   uint64_t key_;
   uint64_t counter_ = 0;
+  double spare_ = 0;
+  bool has_spare_ = false;
 };
 
 }  // namespace lockstep
