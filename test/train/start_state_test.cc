@@ -1,0 +1,295 @@
+#include "lockstep/train/start_state.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/io/file.h"
+#include "lockstep/train/checkpointer.h"
+#include "lockstep/train/initialize.h"
+#include "test/catch.h"
+#include "test/train/log_capture.h"
+#include "test/train/small_run.h"
+#include "test/train/world.h"
+
+using namespace lockstep;
+using testing::world;
+
+namespace {
+
+// A run on every rank, and its ways to start.
+struct Starting {
+  explicit Starting(Config c, Purpose purpose = Purpose::train) : run(std::move(c), purpose) {}
+  StartParts parts() { return {run.config, world(), communicator, *run.stream, run.program}; }
+  StartState start() { return prepare_start(parts()); }
+
+  SmallRun run;
+  MpiCommunicator communicator{world()};
+};
+
+Config config_with(const SharedFolder& folder, const std::string& resume = "auto") {
+  Config config = small_config(folder / "run");
+  config.checkpoint.resume = resume;
+  return config;
+}
+
+using Values = std::vector<std::pair<std::string, std::vector<float>>>;
+
+// Saves a state of its own kind at `step` into the configuration's folder, and returns its values.
+Values save(const Config& config, int64_t step) {
+  const SmallRun run(config);
+  run.fill(static_cast<float>(step));
+  Checkpointer checkpointer(run.config, run.program, {.root = world().is_root()});
+  checkpointer.finish({.step = step, .position = 10 * step, .updates = step - 1});
+  world().barrier({"the save"});
+  return run.values();
+}
+
+// Overwrites a byte in the middle of a file, on rank 0.
+void damage(const std::string& path) {
+  if (world().is_root()) {
+    std::string text = read_text_file(path, ExitCode::internal);
+    text[text.size() / 2] ^= 1;
+    write_text_atomically(path, text, ExitCode::internal);
+  }
+  world().barrier({"the damage"});
+}
+
+std::string message_of(const std::optional<Error>& error) { return error ? error->what() : "no error"; }
+
+}  // namespace
+
+TEST_CASE("a fresh start is the model's start values on every rank, the averages with them") {
+  const SharedFolder folder;
+  Starting s(config_with(folder));
+  s.run.fill(static_cast<float>(world().rank()));
+  const StartState start = s.start();
+  CHECK(start.progress.step == 0);
+  CHECK(start.progress.position == 0);
+  CHECK(start.progress.updates == 0);
+  CHECK(start.resumed_from.empty());
+  const ParameterTable& table = s.run.program.parameters();
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    INFO(table[id].name);
+    const std::span<float> values = s.run.program.parameter(id),
+                           average = s.run.program.parameter(id, Weights::average);
+    std::vector<float> expected(values.size());
+    initialize_parameter(table[id], InitRule::model, 1, expected);
+    CHECK(std::ranges::equal(values, expected));
+    CHECK(std::ranges::equal(average, expected));
+  }
+}
+
+TEST_CASE("resume = auto goes on from the newest checkpoint, with every value, slot and average") {
+  const SharedFolder folder;
+  const Config config = config_with(folder);
+  save(config, 20);
+  const Values newest = save(config, 30);
+  Starting s(config);
+  const StartState start = s.start();
+  CHECK(start.progress.step == 30);
+  CHECK(start.progress.position == 300);
+  CHECK(start.progress.updates == 29);
+  CHECK(start.resumed_from == folder / "run/step-00000030.h5");
+  CHECK(start.in_run_folder);
+  CHECK(s.run.values() == newest);
+}
+
+TEST_CASE("a damaged checkpoint is passed over; when all are, the start fails on every rank") {
+  const SharedFolder folder;
+  const Config config = config_with(folder);
+  save(config, 20);
+  save(config, 30);
+  damage(folder / "run/step-00000030.h5");
+  CHECK(Starting(config).start().progress.step == 20);
+  damage(folder / "run/step-00000020.h5");
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+}
+
+TEST_CASE("resume = must and latest want a checkpoint") {
+  const SharedFolder folder;
+  const std::string resume = GENERATE("must", "latest");
+  const auto error = agreed_error_of([&] { Starting(config_with(folder, resume)).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring("checkpoint.resume = \"" + resume + "\", but there is no checkpoint in " +
+                                              (folder / "run")));
+  save(config_with(folder), 5);
+  CHECK(Starting(config_with(folder, resume)).start().progress.step == 5);
+}
+
+TEST_CASE("resume = never refuses a folder with checkpoints, unless they may go") {
+  const SharedFolder folder;
+  Config config = config_with(folder, "never");
+  CHECK(Starting(config).start().progress.step == 0);
+  save(config, 5);
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring(folder / "run") && ContainsSubstring("checkpoint.overwrite = true"));
+  CHECK(find_checkpoints(folder / "run").size() == 1);
+  world().barrier({"the look at the folder"});
+  config.checkpoint.overwrite = true;
+  CHECK(Starting(config).start().progress.step == 0);
+  CHECK(find_checkpoints(folder / "run").empty());
+}
+
+TEST_CASE("resume may name a file, of another folder too") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  const Values saved = save(config, 20);
+  save(config, 30);
+  config.checkpoint.resume = folder / "run/step-00000020.h5";
+  {
+    Starting s(config);
+    const StartState start = s.start();
+    CHECK(start.progress.step == 20);
+    CHECK(start.in_run_folder);
+    CHECK(s.run.values() == saved);
+  }
+  config.checkpoint.directory = folder / "other";
+  CHECK_FALSE(Starting(config).start().in_run_folder);
+  config.checkpoint.resume = folder / "run/missing.h5";
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring(folder / "run/missing.h5"));
+}
+
+TEST_CASE("a checkpoint of another shape is refused with both shapes") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  save(config, 20);
+  config.model.classes = 4;
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring("fc5.weight") && ContainsSubstring("[3,192]") &&
+                                ContainsSubstring("[4,192]") && ContainsSubstring("fc5.bias"));
+}
+
+TEST_CASE("a checkpoint without what the optimizer or the average remembers is refused") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  config.ema.decay = 0;
+  save(config, 20);
+  Config other = config;
+  other.optimizer.name = "adamw";
+  const auto slots = agreed_error_of([&] { Starting(other).start(); });
+  CHECK_THAT(message_of(slots), ContainsSubstring("/optimizer/exp_avg"));
+  other = config;
+  other.ema.decay = 0.9;
+  const auto average = agreed_error_of([&] { Starting(other).start(); });
+  CHECK_THAT(message_of(average), ContainsSubstring("/ema"));
+  other = config;
+  other.model.name = "inception_v3";
+  other.model.image_size = 75;
+  other.model.aux_weight = 0;
+  const auto model = agreed_error_of([&] { Starting(other).start(); });
+  CHECK_THAT(message_of(model), ContainsSubstring("is a checkpoint of cifar10_cnn, model.name is inception_v3"));
+  for (const auto& error : {slots, average, model}) CHECK(error->code() == ExitCode::config);
+}
+
+TEST_CASE("another seed changes the order of samples, which is said") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  save(config, 20);
+  config.train.seed = 77;
+  const LogCapture log;
+  CHECK(Starting(config).start().progress.step == 20);
+  if (world().is_root()) CHECK_THAT(log.text(), ContainsSubstring("train.seed = 1, this run has 77"));
+}
+
+TEST_CASE("init_from gives weights alone, from a file of bare weights or a checkpoint") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  const SmallRun trained(config);
+  trained.fill(3);
+  if (world().is_root()) {
+    Hdf5File file = Hdf5File::create_in_memory("weights", {});
+    for (const ModelArray& a : trained.arrays()) {
+      if (!a.path.starts_with("/model/")) continue;
+      file.write<float>(a.path.substr(6), std::span(a.shape.begin(), a.shape.end()),
+                        {a.data, static_cast<size_t>(a.shape.elements())});
+    }
+    const Hdf5Image image = std::move(file).finish();
+    write_file_atomically(folder / "weights.h5", image.bytes(), {});
+  }
+  world().barrier({"the weights"});
+  config.checkpoint.init_from = folder / "weights.h5";
+  Starting s(config);
+  const StartState start = s.start();
+  CHECK(start.progress.step == 0);
+  CHECK(start.resumed_from.empty());
+  for (const auto& [path, values] : s.run.values()) {
+    INFO(path);
+    if (path.starts_with("/optimizer/")) {
+      CHECK(std::ranges::all_of(values, [](float v) { return v == 0; }));
+      continue;
+    }
+    const std::string name = path.substr(path.find('/', 1) + 1);
+    CHECK(std::ranges::equal(values, trained.program.parameter(trained.program.parameters().find(name))));
+  }
+
+  // A checkpoint to resume from goes before it, and serves as such a file itself.
+  const Values saved = save(config, 7);
+  CHECK(Starting(config).start().progress.step == 7);
+  config.checkpoint.directory = folder / "fresh";
+  config.checkpoint.init_from = folder / "run/step-00000007.h5";
+  Starting again(config);
+  CHECK(again.start().progress.step == 0);
+  CHECK(again.run.values()[0] == saved[0]);
+}
+
+TEST_CASE("a file of weights that lacks one is refused by its name") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  if (world().is_root()) {
+    Hdf5File file = Hdf5File::create_in_memory("weights", {});
+    const std::vector<float> bias(3);
+    const int64_t dims[] = {3};
+    file.write<float>("/fc5.bias", dims, bias);
+    const Hdf5Image image = std::move(file).finish();
+    write_file_atomically(folder / "weights.h5", image.bytes(), {});
+  }
+  world().barrier({"the weights"});
+  config.checkpoint.init_from = folder / "weights.h5";
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring("conv1.weight"));
+}
+
+TEST_CASE("evaluation takes weights and averages of the newest checkpoint or a named one, and deletes nothing") {
+  const SharedFolder folder;
+  Config config = config_with(folder, "never");
+  config.checkpoint.overwrite = true;
+  const Values older = save(config, 20), newer = save(config, 30);
+  Starting s(config, Purpose::evaluate);
+  const LoadedWeights latest = load_for_evaluation(s.parts(), "latest");
+  CHECK(latest.step == 30);
+  CHECK(latest.has_average);
+  const Values loaded = s.run.values();  // without slots
+  CHECK(std::equal(loaded.begin(), loaded.end(), newer.begin()));
+  CHECK(load_for_evaluation(s.parts(), folder / "run/step-00000020.h5").step == 20);
+  CHECK(s.run.values()[0] == older[0]);
+  for (const char* name : {"never", "auto"}) {  // words of checkpoint.resume, here files that do not exist
+    const auto error = agreed_error_of([&] { load_for_evaluation(s.parts(), name); });
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::checkpoint);
+  }
+  CHECK(find_checkpoints(folder / "run").size() == 2);
+}
+
+TEST_CASE("evaluation without averages in the file says so") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  config.ema.decay = 0;
+  save(config, 20);
+  config.ema.decay = 0.9;
+  Starting s(config, Purpose::evaluate);
+  CHECK_FALSE(load_for_evaluation(s.parts(), "latest").has_average);
+}

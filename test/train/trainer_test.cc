@@ -1,0 +1,312 @@
+#include "lockstep/train/trainer.h"
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/train/start_state.h"
+#include "test/catch.h"
+#include "test/train/json_rows.h"
+#include "test/train/log_capture.h"
+#include "test/train/plain_source.h"
+#include "test/train/small_run.h"
+#include "test/train/world.h"
+
+using namespace lockstep;
+using testing::world;
+
+namespace {
+
+// Everything a run is made of, on every rank.
+struct Job {
+  Job(Config c, const DataSource& data, const DataSource* validation = nullptr) : run(std::move(c)) {
+    if (validation) {
+      evaluator.emplace(EvaluatorParts{run.program, *run.backend, *run.stream, world(), watchdog, *validation},
+                        loading(), 30);
+    }
+    trainer.emplace(TrainerParts{run.config, world(), communicator, *run.backend, *run.stream, run.program, data,
+                                 evaluator ? &*evaluator : nullptr, checkpointer, reporter, watchdog, stop},
+                    loading(), start.progress);
+  }
+  LoaderOptions loading() const {
+    const bool skip = run.config.data.bad_records == "skip";
+    return {.image_size = 8, .bad_records = skip ? BadRecords::skip : BadRecords::fail};
+  }
+  int64_t global_batch() const { return run.config.train.batch_size * world().size(); }
+
+  SmallRun run;
+  MpiCommunicator communicator{world()};
+  StartState start = prepare_start({run.config, world(), communicator, *run.stream, run.program});
+  Checkpointer checkpointer{run.config,
+                            run.program,
+                            {.root = world().is_root(),
+                             .global_batch = global_batch(),
+                             .resumed_step = start.in_run_folder ? start.progress.step : -1}};
+  Watchdog watchdog{WatchdogOptions{}};
+  Reporter reporter{world(),
+                    {.every_steps = run.config.log.every_steps,
+                     .jsonl = run.config.checkpoint.directory + "/metrics.jsonl",
+                     .resumed_step = start.progress.step,
+                     .wait_seconds = 30}};
+  std::atomic<bool> stop{false};
+  std::optional<Evaluator> evaluator;
+  std::optional<Trainer> trainer;
+};
+
+// The values of one field of all rows of a kind; on rank 0, where the file is.
+template <class T>
+std::vector<T> field(const SharedFolder& folder, const std::string& kind, const std::string& name) {
+  std::vector<T> values;
+  for (const auto& row : json_rows(folder / "run/metrics.jsonl", kind)) values.push_back(row[name].get<T>());
+  return values;
+}
+
+Config config_in(const SharedFolder& folder) {
+  Config config = small_config(folder / "run");
+  config.optimizer.lr = 0.003;
+  config.log.every_steps = 1;
+  return config;
+}
+
+// A weight of the last layer is lost.
+void put_nan(const SmallRun& run) {
+  run.program.parameter(run.program.parameters().find("fc5.bias"))[1] = std::numeric_limits<float>::quiet_NaN();
+}
+
+}  // namespace
+
+TEST_CASE("a run of one and a half epochs makes whole steps, reports each interval and saves the last state") {
+  const SharedFolder folder;
+  const PlainSource data(30);
+  Config config = config_in(folder);
+  config.train.epochs = 1.5;
+  config.log.every_steps = 5;
+  Job job(config, data);
+  const int64_t steps = (45 + job.global_batch() - 1) / job.global_batch();
+  CHECK(job.trainer->total_steps() == steps);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  CHECK(job.trainer->progress().step == steps);
+  CHECK(job.trainer->progress().position == steps * job.global_batch());
+  CHECK(job.trainer->progress().updates == steps);
+  if (!world().is_root()) return;
+  std::vector<int64_t> expected;
+  for (int64_t step = 5; step < steps; step += 5) expected.push_back(step);
+  expected.push_back(steps);
+  CHECK(field<int64_t>(folder, "train", "step") == expected);
+  CHECK(field<double>(folder, "train", "epoch").back() == Approx(static_cast<double>(steps * job.global_batch()) / 30));
+  CHECK(std::filesystem::exists(folder / "run/" + checkpoint_name(steps)));
+}
+
+TEST_CASE("training learns, the same on all ranks") {
+  const SharedFolder folder;
+  const PlainSource data(12);
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 60;
+  config.train.audit_every = 10;
+  config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
+  Job job(config, data);
+  job.trainer->run();
+  if (!world().is_root()) return;
+  const auto losses = field<double>(folder, "train", "loss");
+  CHECK(losses.back() < 0.7 * losses.front());
+}
+
+TEST_CASE("evaluation happens at each multiple of its period, and once at the end") {
+  const SharedFolder folder;
+  const int64_t batch = 4 * world().size();
+  const PlainSource data(2 * batch), validation(5);
+  Config config = config_in(folder);
+  config.train.epochs = 2.5;
+  config.ema.decay = 0;
+  SECTION("of one epoch") {
+    Job(config, data, &validation).trainer->run();
+    if (world().is_root()) CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{2, 4, 5});
+  }
+  SECTION("of half an epoch, the last at the end") {
+    config.eval.every_epochs = 0.5;
+    Job(config, data, &validation).trainer->run();
+    if (world().is_root()) CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{1, 2, 3, 4, 5});
+  }
+  SECTION("of three steps") {
+    config.eval.every_steps = 3;
+    Job(config, data, &validation).trainer->run();
+    if (world().is_root()) CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{3, 5});
+  }
+  SECTION("of none but the end, with averages beside the weights") {
+    config.eval.every_epochs = 0;
+    config.ema.decay = 0.9;
+    Job(config, data, &validation).trainer->run();
+    if (world().is_root()) {
+      CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{5, 5});
+      CHECK(field<int64_t>(folder, "eval", "examples") == std::vector<int64_t>{5, 5});
+      CHECK(field<std::string>(folder, "eval", "weights") == std::vector<std::string>{"raw", "ema"});
+    }
+  }
+}
+
+TEST_CASE("a run that is stopped and resumed ends with the same bits as one that is not") {
+  const SharedFolder whole, parts;
+  const PlainSource data(23);
+  const auto config = [](const SharedFolder& folder) {
+    Config c = config_in(folder);
+    c.train.epochs = 1.5;
+    c.schedule = {.name = "cosine", .warmup_epochs = 0.3};
+    return c;
+  };
+  Job uninterrupted(config(whole), data);
+  uninterrupted.trainer->run();
+  int stops = 0;
+  for (;; ++stops) {
+    Job job(config(parts), data);
+    CHECK(job.trainer->total_steps() == uninterrupted.trainer->total_steps());
+    job.stop = stops < 2 && world().rank() == world().size() - 1;  // one rank's wish is all ranks' end
+    if (job.trainer->run() == RunEnd::finished) {
+      CHECK(job.run.values() == uninterrupted.run.values());
+      break;
+    }
+    CHECK(job.trainer->progress().step == stops + 1);
+  }
+  CHECK(stops == 2);
+  if (!world().is_root()) return;
+  for (const char* name : {"step", "lr", "loss"}) {
+    CHECK(field<double>(whole, "train", name) == field<double>(parts, "train", name));
+  }
+}
+
+TEST_CASE("a finished run evaluates once more and writes nothing") {
+  const SharedFolder folder;
+  const PlainSource data(16), validation(5);
+  Config config = config_in(folder);
+  config.ema.decay = 0;
+  Job(config, data, &validation).trainer->run();
+  world().barrier({"the first run"});
+  Job again(config, data, &validation);
+  const Progress before = again.start.progress;
+  CHECK(again.trainer->run() == RunEnd::finished);
+  CHECK(again.trainer->progress().step == before.step);
+  if (!world().is_root()) return;
+  CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{before.step, before.step});
+  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{before.step});
+}
+
+TEST_CASE("with another global batch the samples and the schedule's epochs go on") {
+  const SharedFolder folder;
+  const int64_t batch = 4 * world().size();
+  const PlainSource data(2 * batch);
+  Config config = config_in(folder);
+  config.optimizer.lr = 0.001;
+  config.schedule = {.name = "exponential", .decay_rate = 0.5, .decay_epochs = 1};
+  config.train.epochs = 1;
+  Job(config, data).trainer->run();
+  world().barrier({"the first run"});
+  config.train.batch_size = 2;
+  config.train.epochs = 2;
+  Job half(config, data);
+  CHECK(half.start.progress.position == 2 * batch);
+  CHECK(half.trainer->total_steps() == 2 + 4);
+  half.trainer->run();
+  CHECK(half.trainer->progress().position == 4 * batch);
+  if (!world().is_root()) return;
+  CHECK(field<double>(folder, "train", "lr") == std::vector<double>{1e-3, 1e-3, 5e-4, 5e-4, 5e-4, 5e-4});
+  CHECK(field<double>(folder, "train", "epoch") == std::vector<double>{0.5, 1, 1.25, 1.5, 1.75, 2});
+}
+
+TEST_CASE("records that were skipped are reported at the end, of training and of evaluation, and no step is short") {
+  const SharedFolder folder;
+  const PlainSource data(16, {3, 7}), validation(9, {8});
+  Config config = config_in(folder);
+  config.data.bad_records = "skip";
+  config.train.epochs = 2;
+  const LogCapture log;
+  Job job(config, data, &validation);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  CHECK(job.trainer->progress().position == (32 + job.global_batch() - 1) / job.global_batch() * job.global_batch());
+  if (!world().is_root()) return;
+  const auto rows = json_rows(folder / "run/metrics.jsonl", "event");
+  REQUIRE(rows.size() == 2);
+  CHECK_THAT(rows[0]["text"].get<std::string>(), ContainsSubstring("bad records of data.train skipped: 2, met "));
+  CHECK(rows[0]["records"][0]["index"] == 3);
+  CHECK(rows[0]["records"][0]["message"] == "record 3: torn");
+  CHECK(rows[0]["records"][0]["times"] >= 2);
+  CHECK(rows[0]["records"][1]["index"] == 7);
+  CHECK_THAT(rows[1]["text"].get<std::string>(), ContainsSubstring("bad records of data.validation skipped: 1, met "));
+  CHECK(rows[1]["records"][0]["index"] == 8);
+  CHECK_THAT(log.text(), ContainsSubstring("bad records of data.train skipped: 2"));
+  CHECK(field<int64_t>(folder, "eval", "examples").back() == 8);
+}
+
+TEST_CASE("without skipping there is no such report") {
+  const SharedFolder folder;
+  const PlainSource data(16);
+  Job(config_in(folder), data).trainer->run();
+  if (world().is_root()) CHECK(json_rows(folder / "run/metrics.jsonl", "event").empty());
+}
+
+TEST_CASE("a loss that is not finite stops all ranks and names where it is") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_in(folder), data);
+  const bool last = world().rank() == world().size() - 1;
+  if (last) put_nan(job.run);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(),
+             ContainsSubstring("step 1: the loss is not finite on " + world().describe(world().size() - 1)));
+  CHECK(job.trainer->progress().step == 0);
+}
+
+TEST_CASE("steps that are not finite are skipped ten times in a row at most, and change nothing") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 100;
+  config.train.not_finite = "skip";
+  Job job(config, data);
+  put_nan(job.run);
+  const auto before = job.run.values();
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("step 11: "));
+  CHECK(job.trainer->progress().step == 10);
+  CHECK(job.trainer->progress().updates == 0);
+  CHECK(job.trainer->progress().position == 10 * job.global_batch());
+  const auto after = job.run.values();
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].first != "/model/fc5.bias") CHECK(after[i] == before[i]);  // that holds the NaN, unequal to itself
+  }
+  if (!world().is_root()) return;
+  CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
+}
+
+TEST_CASE("ranks whose weights have drifted apart are found at the next audit") {
+  if (world().size() == 1) return;
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.train.audit_every = 2;
+  Job job(config, data);
+  if (world().rank() == world().size() - 1) job.run.program.parameter(2)[5] += 0.01F;
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::internal);
+  CHECK(job.trainer->progress().step == 2);
+}
+
+TEST_CASE("a run saves every so many steps and at its end, each step once") {
+  const SharedFolder folder;
+  const int64_t batch = 4 * world().size();
+  const PlainSource data(batch);
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 7;
+  config.checkpoint.every_steps = 7;
+  Job(config, data).trainer->run();
+  if (!world().is_root()) return;
+  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{7});
+}
