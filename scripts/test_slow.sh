@@ -1,0 +1,11 @@
+#!/bin/bash
+# Builds the release preset, runs the tests labelled slow (minutes each) and writes docs/slow_tests.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_dependencies.sh
+scripts/build.sh release
+result=0
+ctest --preset release --label-regex slow --output-junit slow.xml || result=$?
+python3 scripts/slow_report.py build/release/slow.xml > docs/slow_tests.md
+exit "$result"
