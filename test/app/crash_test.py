@@ -9,18 +9,18 @@ import subprocess
 import kit
 
 
-class Kills(kit.TestCase):
+class Case(kit.TestCase):
     def assert_readable_by_others(self, path):
         for command in (["h5dump", "-H"], ["h5ls", "-r"]):
             subprocess.run([*command, path], stdout=subprocess.DEVNULL, check=True)
         self.assertEqual(kit.datasets(path)["model/fc5.bias"].shape, (10,))
 
-    def test_a_job_killed_at_any_moment_continues_from_a_whole_checkpoint(self):
+    def kill_again_and_again(self, times):
         self.records(60)
         config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 3})
         chance = random.Random(1)
         last = 0
-        for _ in range(10):
+        for _ in range(times):
             job = self.start(2, "--config", config)
             job.wait_for(lambda: f"step {last + 1}," in job.output(), f"step {last + 1}")
             job.wait_for(lambda wait=iter(range(chance.randrange(60))): next(wait, None) is None, "chance")
@@ -37,6 +37,11 @@ class Kills(kit.TestCase):
         self.train(2, config, {"train.steps": last + 5})
         self.assertEqual(sorted(kit.per_step(self.path("run"), "loss")), list(range(1, last + 6)))
         self.assertEqual(glob.glob(self.path("run/*tmp*")) + glob.glob(self.path("run/run.lock*")), [])
+
+
+class Kills(Case):
+    def test_a_job_killed_at_any_moment_continues_from_a_whole_checkpoint(self):
+        self.kill_again_and_again(10)
 
     def test_what_a_kill_in_the_middle_of_a_write_leaves_is_removed_at_the_next_start(self):
         self.records(60)
@@ -73,6 +78,11 @@ class Stalls(kit.TestCase):
             result = job.wait(40)
             self.assertEqual(result.code, kit.STALLED, str(result))
             self.assertRegex("\n".join(result.errors()), f"rank {victim}@[^ ]+ did not (arrive|answer)", str(result))
+
+
+class Slow(Case):
+    def test_a_job_killed_many_times_continues_from_a_whole_checkpoint(self):
+        self.kill_again_and_again(50)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ class Formats(kit.TestCase):
         losses = kit.per_step(self.path("run"), "loss")
         self.assertEqual(sorted(losses), list(range(1, 31)))
         self.assertLess(sum(losses[i] for i in range(26, 31)), sum(losses[i] for i in range(1, 6)))
-        self.assertEqual(kit.metrics(self.path("run"), "eval")[-1]["examples"], examples)
+        evaluations = kit.metrics(self.path("run"), "eval")
+        self.assertEqual([row["examples"] for row in evaluations[-1:]], [examples] if examples else [])
 
     def test_folders_of_jpegs(self):
         for name, count in (("train", 60), ("validation", 20)):
@@ -52,7 +53,7 @@ class Formats(kit.TestCase):
         self.train_on("cifar10", "train.bin", "validation.bin", 25)
 
     def test_synthetic(self):
-        self.train_on("synthetic", [], [], 10000)
+        self.train_on("synthetic", [], [], 0)
 
 
 if __name__ == "__main__":
