@@ -1,7 +1,9 @@
 #include "app/end_job.h"
 
 #include <new>
+#include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/mpi_session.h"
 
@@ -29,19 +31,15 @@ Ending ending_of_current_exception() {
 
 }  // namespace
 
-std::string message_of(const Error& error) {
-  if (error.code() != ExitCode::internal) return error.what();
-  return fmt::format("{} [{}:{}]", error.what(), error.where().file_name(), error.where().line());
-}
-
-void end_job() noexcept {
+void end_job(const std::function<void()>& last) noexcept {
   ExitCode code = ExitCode::internal;
   try {
     const Ending ending = ending_of_current_exception();
     code = ending.code;
     log_error("{}", ending.message);
     log_repeated_warnings();
-  } catch (...) {  // no memory for words; the others must not wait all the same
+    if (last) last();
+  } catch (...) {  // no memory for words, say; the others must not wait all the same
   }
   abort_job(static_cast<int>(code));
 }

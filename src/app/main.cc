@@ -33,7 +33,7 @@ int run_collective(int argc, char** argv, const std::function<int(ProcessGroup&)
       }
       code = command(group);
     } catch (const AgreedError& error) {
-      if (group.is_root()) log_error("{}", message_of(error));
+      if (group.is_root()) log_error("{}", error.what());
       code = static_cast<int>(error.code());
     }
     log_repeated_warnings();

@@ -97,7 +97,7 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
            program->parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank,
            data->size());
 
-  const RunEnd end = run_or_end_job([&] { return trainer.run(); });
+  const RunEnd end = run_or_end_job([&] { return trainer.run(); }, [&] { checkpointer->wait_for_save_in_flight(); });
   reporter.close();
   const bool stopped = end == RunEnd::stopped;
   log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished",

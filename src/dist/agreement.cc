@@ -6,13 +6,13 @@
 namespace lockstep {
 namespace {
 
-// What `work` throws.
+// What `work` throws. The place of an internal error goes into its text, since only code and text travel.
 std::optional<Error> outcome(const std::function<void()>& work) {
   try {
     work();
     return std::nullopt;
   } catch (const Error& error) {
-    return error;
+    return Error(error.code(), message_of(error), error.where());
   } catch (const std::bad_alloc&) {
     return Error(ExitCode::internal, "out of memory");
   } catch (const std::exception& error) {

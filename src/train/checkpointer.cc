@@ -93,6 +93,11 @@ std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
   return results;
 }
 
+void Checkpointer::wait_for_save_in_flight() {
+  constexpr double kLongest = 60;
+  if (writer_) writer_->wait_idle(kLongest);
+}
+
 std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
   if (!writer_) return {};
   const double limit = wait_seconds(config_, RunPhase::save);

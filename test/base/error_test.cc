@@ -22,5 +22,7 @@ TEST_CASE("require throws an internal error only when the condition is false") {
     FAIL("require returned");
   } catch (const Error& e) {
     CHECK(e.code() == ExitCode::internal);
+    CHECK_THAT(message_of(e), ContainsSubstring("size 3 [") && ContainsSubstring("error_test.cc:"));
   }
+  CHECK(message_of(Error(ExitCode::data, "a.tfrecord: is empty")) == "a.tfrecord: is empty");
 }

@@ -46,6 +46,17 @@ TEST_CASE("a foreign exception of rank 0 becomes an internal error of every rank
   CHECK(error.what() == std::string("odd"));
 }
 
+TEST_CASE("a bug on rank 0 is reported with its place") {
+  const AgreedError error = agreed_error([] {
+    on_root(world(), {"a file"}, []() -> std::string {
+      require(false, "odd");
+      return {};
+    });
+  });
+  CHECK(error.code() == ExitCode::internal);
+  CHECK_THAT(error.what(), ContainsSubstring("odd [") && ContainsSubstring("agreement_test.cc:"));
+}
+
 TEST_CASE("ranks that all succeed agree") {
   int calls = 0;
   on_every_rank(world(), {"the data"}, [&] { ++calls; });

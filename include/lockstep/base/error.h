@@ -36,6 +36,9 @@ class Error : public std::runtime_error {
   std::source_location where_;
 };
 
+// What is printed of an error. Internal ones are for developers: they name the line.
+std::string message_of(const Error& error);
+
 // A checked format string that remembers where it was written.
 template <class... Args>
 struct FormatAt {

@@ -47,6 +47,9 @@ class Checkpointer {
   // `last_step`, and as Error(numerics) when the state was not finite.
   std::vector<SaveResult> poll(int64_t last_step = -1);
 
+  // Before a job is aborted: gives the save in flight, if there is one, a minute to be published.
+  void wait_for_save_in_flight();
+
   // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved.
   std::vector<SaveResult> finish(const Progress& progress);
 
