@@ -203,7 +203,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(comm, transport), .allowed = {"auto", "mpi"},
        .meaning = "What carries the gradients between ranks.", .also = {"backend"}},
       {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "auto"},
-       .meaning = "How they are summed: in a ring, or as the MPI library sees fit."},
+       .meaning = "How they are summed. The MPI transport leaves it to the MPI library, whichever is set."},
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
        .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},

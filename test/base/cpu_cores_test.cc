@@ -1,39 +1,13 @@
 #include "lockstep/base/cpu_cores.h"
 
 #include <sched.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <thread>
 
 #include "test/catch.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
-namespace fs = std::filesystem;
-
-namespace {
-
-// A folder that goes away with the test.
-class ScratchFolder {
- public:
-  ScratchFolder() : path_(fs::temp_directory_path() / ("lockstep_cpu_cores_" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-  void write(const fs::path& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-
- private:
-  fs::path path_;
-};
-
-}  // namespace
 
 TEST_CASE("cpu.max and the cfs files give cores, and their words for unlimited give none") {
   CHECK(parse_cpu_max("200000 100000\n") == 2.0);
@@ -57,27 +31,27 @@ TEST_CASE("OMP_NUM_THREADS counts by its first level, and nonsense not at all") 
 
 TEST_CASE("the tightest quota on the path to the process's group counts") {
   const ScratchFolder root;
-  root.write("membership", "0::/outer/inner\n");
+  write_file(root / "membership", "0::/outer/inner\n");
   SECTION("none set") {
-    root.write("outer/inner/cpu.max", "max 100000\n");
-    CHECK_FALSE(control_group_quota(root.path() / "membership", root.path()).has_value());
+    write_file(root / "outer/inner/cpu.max", "max 100000\n");
+    CHECK_FALSE(control_group_quota(root / "membership", root.path()).has_value());
   }
   SECTION("set on an outer group") {
-    root.write("outer/cpu.max", "300000 100000\n");
-    root.write("outer/inner/cpu.max", "800000 100000\n");
-    CHECK(control_group_quota(root.path() / "membership", root.path()) == 3.0);
+    write_file(root / "outer/cpu.max", "300000 100000\n");
+    write_file(root / "outer/inner/cpu.max", "800000 100000\n");
+    CHECK(control_group_quota(root / "membership", root.path()) == 3.0);
   }
   SECTION("the path belongs to the world outside the container") {
-    root.write("cpu.max", "250000 100000\n");
-    CHECK(control_group_quota(root.path() / "membership", root.path()) == 2.5);
+    write_file(root / "cpu.max", "250000 100000\n");
+    CHECK(control_group_quota(root / "membership", root.path()) == 2.5);
   }
   SECTION("version 1") {
-    root.write("membership", "5:cpuset:/a\n4:cpu,cpuacct:/b\n1:name=systemd:/c\n0::/\n");
-    root.write("cpu/b/cpu.cfs_quota_us", "400000\n");
-    root.write("cpu/b/cpu.cfs_period_us", "100000\n");
-    CHECK(control_group_quota(root.path() / "membership", root.path()) == 4.0);
+    write_file(root / "membership", "5:cpuset:/a\n4:cpu,cpuacct:/b\n1:name=systemd:/c\n0::/\n");
+    write_file(root / "cpu/b/cpu.cfs_quota_us", "400000\n");
+    write_file(root / "cpu/b/cpu.cfs_period_us", "100000\n");
+    CHECK(control_group_quota(root / "membership", root.path()) == 4.0);
   }
-  SECTION("no membership file") { CHECK_FALSE(control_group_quota(root.path() / "missing", root.path()).has_value()); }
+  SECTION("no membership file") { CHECK_FALSE(control_group_quota(root / "missing", root.path()).has_value()); }
 }
 
 TEST_CASE("a rank's cores are its share of mask and quota, and never none") {

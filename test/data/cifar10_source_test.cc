@@ -2,7 +2,7 @@
 
 #include "lockstep/data/formats.h"
 #include "test/catch.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -18,7 +18,7 @@ std::string records(int count) {
   return file;
 }
 
-std::unique_ptr<DataSource> open(const TemporaryFolder& folder, BadRecords policy = BadRecords::fail) {
+std::unique_ptr<DataSource> open(const ScratchFolder& folder, BadRecords policy = BadRecords::fail) {
   return open_data_source({.format = "cifar10",
                            .files = list_inputs("cifar10", {folder / "data_batch_*.bin"}),
                            .labels = {.classes = 10},
@@ -28,7 +28,7 @@ std::unique_ptr<DataSource> open(const TemporaryFolder& folder, BadRecords polic
 }  // namespace
 
 TEST_CASE("CIFAR-10 records are planar pixels after a label byte, numbered through all files") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "data_batch_1.bin", records(3));
   write_file(folder / "data_batch_2.bin", records(2));
   const auto source = open(folder);
@@ -46,7 +46,7 @@ TEST_CASE("CIFAR-10 records are planar pixels after a label byte, numbered throu
 }
 
 TEST_CASE("a CIFAR-10 file with a torn record is an error, or loses its tail when bad records are skipped") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "data_batch_1.bin", records(3).substr(0, 3 * 3073 - 10));
   CHECK_THROWS_WITH(open(folder), ContainsSubstring("data_batch_1.bin: ends 3063 bytes after its last whole record"));
   CHECK(open(folder, BadRecords::skip)->size() == 2);

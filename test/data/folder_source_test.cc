@@ -6,7 +6,7 @@
 #include "lockstep/data/formats.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -40,7 +40,7 @@ std::string listing_error(const std::string& root) {
 }  // namespace
 
 TEST_CASE("classes are the sorted visible folders; an empty one keeps its number and stray files count for nothing") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string png = flat_png(1, 1, 1, 2, 3);
   for (const char* name : {"c/1.png", "a/2.png", "a/.3.png", ".ipynb_checkpoints/4.png"}) {
     write_file(folder / "root/" + name, png);
@@ -56,7 +56,7 @@ TEST_CASE("classes are the sorted visible folders; an empty one keeps its number
 }
 
 TEST_CASE("names keep their bytes: any case of extension, spaces, UTF-8 and bytes that are none") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string png = flat_png(1, 1, 1, 2, 3);
   const std::vector<std::string> names = {
       "\xc3\xbc \xe7\x8c\xab.JPEG",  "x.JPG", "y.jpeg", "z.PnG", "bad\xff\xfe.jpe", "-dash.png",
@@ -68,7 +68,7 @@ TEST_CASE("names keep their bytes: any case of extension, spaces, UTF-8 and byte
 }
 
 TEST_CASE("images are read whole and decoded by content, not by name") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "root/a/x.JPEG", flat_png(2, 3, 10, 20, 30));
   const auto source = open(folder / "root");
   Sample sample;
@@ -80,7 +80,7 @@ TEST_CASE("images are read whole and decoded by content, not by name") {
 }
 
 TEST_CASE("several roots make one data set, classes joined by name") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"one/b/1.png", "two/a/2.png", "two/b/3.png"})
     write_file(folder / name, flat_png(1, 1, 0, 0, 0));
   const auto files = list_inputs("folder", {folder / "one", folder / "t*"});
@@ -89,7 +89,7 @@ TEST_CASE("several roots make one data set, classes joined by name") {
 }
 
 TEST_CASE("an empty root, a flat one and one of empty classes are errors that say what is wrong") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   std::filesystem::create_directories(folder / "empty");
   CHECK_THAT(listing_error(folder / "empty"), ContainsSubstring("/empty: holds no class folder"));
   write_file(folder / "flat/1.JPEG", "x");
@@ -101,7 +101,7 @@ TEST_CASE("an empty root, a flat one and one of empty classes are errors that sa
 }
 
 TEST_CASE("more class folders than the model has classes are an error at the start") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"root/a/1.png", "root/b/1.png", "root/c/1.png"}) write_file(folder / name, "x");
   CHECK_THROWS_WITH(open(folder / "root", 2), ContainsSubstring("3 class folders") && ContainsSubstring("is 2"));
 }

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "test/catch.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -21,7 +21,7 @@ std::pair<ExitCode, std::string> listing_error(std::string_view format, const st
 }  // namespace
 
 TEST_CASE("inputs are listed by bytes and once, from paths, globs and braces") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"b-2", "b-10", "B-1", "a", "odd[1]"}) write_file(folder / name, "");
   CHECK(list_inputs("tfrecord", {folder / "b-*", folder / "B-1", folder / "b-2"}) ==
         std::vector<std::string>{folder / "B-1", folder / "b-10", folder / "b-2"});
@@ -30,7 +30,7 @@ TEST_CASE("inputs are listed by bytes and once, from paths, globs and braces") {
 }
 
 TEST_CASE("a pattern that matches nothing, and one that names a folder, are errors that name it") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "data/x", "");
   const auto [code, nothing] = listing_error("tfrecord", {folder / "train-*"});
   CHECK(code == ExitCode::data);

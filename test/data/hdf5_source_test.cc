@@ -7,7 +7,7 @@
 
 #include "lockstep/data/formats.h"
 #include "test/catch.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -50,7 +50,7 @@ const std::vector<int64_t> kLabels = {3, 1, 4, 1, 5};
 }  // namespace
 
 TEST_CASE("uint8 images are read by offset when contiguous and through the library when chunked") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   std::vector<uint8_t> pixels(5 * 3 * 2 * 4);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i);
   for (const bool chunked : {false, true}) {
@@ -80,7 +80,7 @@ TEST_CASE("uint8 images are read by offset when contiguous and through the libra
 }
 
 TEST_CASE("floating-point images of any kind arrive as float32") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::vector<float> pixels = {0.0F, 0.25F, 0.5F, 1.0F};
   const std::vector<int64_t> labels = {0, 1};
   for (const hid_t type : {H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64LE}) {
@@ -97,7 +97,7 @@ TEST_CASE("floating-point images of any kind arrive as float32") {
 }
 
 TEST_CASE("several files are numbered through, and messages name file and image") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::vector<uint8_t> pixels(5, 0);
   for (const char* name : {"a.h5", "b.h5"}) {
     write_hdf5(folder / name, {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 1, 1, 1}, pixels.data()},
@@ -112,10 +112,10 @@ TEST_CASE("several files are numbered through, and messages name file and image"
 }
 
 TEST_CASE("files of another shape are errors that say what is needed") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string path = folder / "data.h5";
   const std::vector<uint8_t> pixels(60, 0);
-  const auto error_of = [&](const std::vector<DatasetSpec>& datasets) -> std::string {
+  const auto data_error = [&](const std::vector<DatasetSpec>& datasets) -> std::string {
     write_hdf5(path, datasets);
     try {
       open({path});
@@ -127,18 +127,18 @@ TEST_CASE("files of another shape are errors that say what is needed") {
   };
   const DatasetSpec images = {"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 3, 2, 2}, pixels.data()};
   const DatasetSpec labels = {"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {5}, kLabels.data()};
-  CHECK_THAT(error_of({images}), ContainsSubstring("/labels"));
-  CHECK_THAT(error_of({labels}), ContainsSubstring("/images"));
+  CHECK_THAT(data_error({images}), ContainsSubstring("/labels"));
+  CHECK_THAT(data_error({labels}), ContainsSubstring("/images"));
   DatasetSpec fewer = labels;
   fewer.dims = {4};
-  CHECK_THAT(error_of({images, fewer}), ContainsSubstring("must hold 5 integers"));
+  CHECK_THAT(data_error({images, fewer}), ContainsSubstring("must hold 5 integers"));
   DatasetSpec flat = images;
   flat.dims = {5, 12};
-  CHECK_THAT(error_of({flat, labels}), ContainsSubstring("[N,C,H,W]"));
+  CHECK_THAT(data_error({flat, labels}), ContainsSubstring("[N,C,H,W]"));
   DatasetSpec channels = images;
   channels.dims = {5, 2, 3, 2};
-  CHECK_THAT(error_of({channels, labels}), ContainsSubstring("1 or 3 channels"));
+  CHECK_THAT(data_error({channels, labels}), ContainsSubstring("1 or 3 channels"));
   DatasetSpec wide = images;
   wide.type = H5T_NATIVE_INT32;
-  CHECK_THAT(error_of({wide, labels}), ContainsSubstring("uint8 or floating-point"));
+  CHECK_THAT(data_error({wide, labels}), ContainsSubstring("uint8 or floating-point"));
 }

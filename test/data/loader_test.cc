@@ -8,7 +8,7 @@
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 #include "test/data/record_writer.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -47,7 +47,7 @@ std::vector<BatchCopy> take(const DataSource& source, const LoaderOptions& optio
 }
 
 // Gray-level images whose brightness is their index; those in `bad` are not images at all.
-std::unique_ptr<DataSource> numbered(const TemporaryFolder& folder, int count, const std::set<int>& bad) {
+std::unique_ptr<DataSource> numbered(const ScratchFolder& folder, int count, const std::set<int>& bad) {
   std::vector<std::string> records;
   for (int i = 0; i < count; ++i) {
     const auto level = static_cast<uint8_t>(i);
@@ -180,7 +180,7 @@ TEST_CASE("evaluation counts each sample once for any number of ranks and any ba
 }
 
 TEST_CASE("a bad record reaches next() as an error that names it, again at every later call") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto source = numbered(folder, 12, {5, 6});
   for (const int workers : {1, 4}) {
     Loader loader(*source, {.batch_size = 4, .image_size = 2, .shuffle = false, .workers = workers});
@@ -199,7 +199,7 @@ TEST_CASE("a bad record reaches next() as an error that names it, again at every
 }
 
 TEST_CASE("skipped records are replaced by the next good one in training and are listed") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto source = numbered(folder, 12, {5, 6, 11});
   LoaderOptions options = {.batch_size = 12,
                            .image_size = 2,
@@ -223,7 +223,7 @@ TEST_CASE("skipped records are replaced by the next good one in training and are
 }
 
 TEST_CASE("a skipped record does not count in evaluation") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto source = numbered(folder, 6, {2});
   Loader loader(*source,
                 {.training = false, .batch_size = 6, .image_size = 2, .bad_records = BadRecords::skip, .workers = 2});
@@ -231,14 +231,14 @@ TEST_CASE("a skipped record does not count in evaluation") {
 }
 
 TEST_CASE("a data set of bad records only ends with an error under skip too") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto source = numbered(folder, 3, {0, 1, 2});
   Loader loader(*source, {.batch_size = 1, .image_size = 2, .bad_records = BadRecords::skip, .workers = 1});
   CHECK_THROWS_WITH(loader.next(), ContainsSubstring("are bad"));
 }
 
 TEST_CASE("a label out of range is an error that names record, label and range, whatever the policy") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const int64_t label : {int64_t{3}, int64_t{-1}, int64_t{1} << 40}) {
     write_file(folder / "train", frame_records({image_example(flat_png(1, 1, 0, 0, 0), label)}));
     const auto source = open_data_source({.format = "tfrecord", .files = {folder / "train"}, .labels = {.classes = 3}});

@@ -4,7 +4,7 @@
 
 #include "test/catch.h"
 #include "test/data/record_writer.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<std::string> kRecords = {"first", "", std::string(1000, 'x'), "last one"};
 
-std::string error_of(const std::string& path) {
+std::string data_error(const std::string& path) {
   try {
     scan_records(InputFile(path), BadRecords::fail);
   } catch (const Error& error) {
@@ -32,7 +32,7 @@ std::string only_entry(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("scanning finds every record, empty ones too") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "shard", frame_records(kRecords));
   const RecordIndex index = scan_records(InputFile(folder / "shard"), BadRecords::fail);
   CHECK(index.records() == 4);
@@ -40,34 +40,34 @@ TEST_CASE("scanning finds every record, empty ones too") {
 }
 
 TEST_CASE("a zero-length shard has no records") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "shard", "");
   CHECK(scan_records(InputFile(folder / "shard"), BadRecords::fail).records() == 0);
 }
 
 TEST_CASE("damage that hides the following records is an error naming file, record and offset") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string shard = folder / "train-00001-of-00004";
   const std::string whole = frame_records(kRecords);
 
   std::string flipped = whole;
   flipped[37] ^= 1;  // the length of record 2
   write_file(shard, flipped);
-  CHECK_THAT(error_of(shard),
+  CHECK_THAT(data_error(shard),
              ContainsSubstring("train-00001-of-00004: record 2 (offset 37): the checksum of its length is wrong"));
 
   write_file(shard, whole.substr(0, whole.size() - 3));
-  CHECK_THAT(error_of(shard), ContainsSubstring("record 3 (offset 1053): the file is cut off: 8 bytes of data"));
+  CHECK_THAT(data_error(shard), ContainsSubstring("record 3 (offset 1053): the file is cut off: 8 bytes of data"));
 
   write_file(shard, whole.substr(0, 1053 + 5));
-  CHECK_THAT(error_of(shard), ContainsSubstring("record 3 (offset 1053): the file is cut off inside its header (5 "));
+  CHECK_THAT(data_error(shard), ContainsSubstring("record 3 (offset 1053): the file is cut off inside its header (5 "));
 
   write_file(shard, "\x1f\x8b\x08 some compressed data");
-  CHECK_THAT(error_of(shard), ContainsSubstring("gzip"));
+  CHECK_THAT(data_error(shard), ContainsSubstring("gzip"));
 }
 
 TEST_CASE("when bad records are skipped, damage ends the shard there") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   std::string flipped = frame_records(kRecords);
   flipped[37] ^= 1;
   write_file(folder / "shard", flipped);
@@ -75,14 +75,14 @@ TEST_CASE("when bad records are skipped, damage ends the shard there") {
 }
 
 TEST_CASE("a length near 2^64 with a right checksum is a truncated file, not an overflow") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string length = little_endian(~uint64_t{0} - 3, 8);
   write_file(folder / "shard", length + masked_checksum(length) + "abcdefgh");
-  CHECK_THAT(error_of(folder / "shard"), ContainsSubstring("cut off"));
+  CHECK_THAT(data_error(folder / "shard"), ContainsSubstring("cut off"));
 }
 
 TEST_CASE("a cached index is used while it fits the file, and made anew when stale or damaged") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string shard = folder / "shard";
   const std::string cache = folder / "cache";
   write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
@@ -121,7 +121,7 @@ TEST_CASE("a cached index is used while it fits the file, and made anew when sta
 }
 
 TEST_CASE("a cache folder that cannot be made costs nothing but a warning") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_file(folder / "shard", frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
   write_file(folder / "file", "not a folder");
   CHECK(load_record_index(InputFile(folder / "shard"), BadRecords::fail, folder / "file/cache").records() == 30);

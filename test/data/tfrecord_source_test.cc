@@ -5,7 +5,7 @@
 #include "lockstep/data/formats.h"
 #include "test/catch.h"
 #include "test/data/record_writer.h"
-#include "test/data/temporary_folder.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -13,7 +13,7 @@ namespace {
 
 // Three shards of 3, 0 and 2 records; the images are texts that no decoder sees here.
 struct Shards {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   std::vector<std::string> contents = {
       frame_records({image_example("a", 1), image_example("bb", 2), image_example("ccc", 3)}), "",
       frame_records({image_example("dddd", 4), image_example("eeeee", 5)})};
@@ -33,7 +33,7 @@ std::string image_of(const DataSource& source, int64_t index) {
   return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
 }
 
-std::string error_of(const std::function<void()>& action) {
+std::string data_error(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -65,7 +65,7 @@ TEST_CASE("a flipped payload byte is a bad record that names file, record and of
   shards.contents[0][shards.contents[0].size() - 6] ^= 1;
   const auto source = shards.open();
   CHECK_THROWS_AS(image_of(*source, 2), BadRecord);
-  CHECK_THAT(error_of([&] { image_of(*source, 2); }),
+  CHECK_THAT(data_error([&] { image_of(*source, 2); }),
              ContainsSubstring("train-00000-of-00003 record 2 (offset ") && ContainsSubstring("checksum of its data"));
   CHECK(image_of(*source, 1) == "bb");
 }
@@ -73,7 +73,7 @@ TEST_CASE("a flipped payload byte is a bad record that names file, record and of
 TEST_CASE("a damaged length fails at the start, or ends its shard when bad records are skipped") {
   Shards shards;
   shards.contents[2][0] ^= 1;
-  CHECK_THAT(error_of([&] { shards.open(); }),
+  CHECK_THAT(data_error([&] { shards.open(); }),
              ContainsSubstring("train-00002-of-00003: record 0 (offset 0): the checksum of its length"));
   CHECK(shards.open(BadRecords::skip)->size() == 3);
 }
@@ -81,17 +81,17 @@ TEST_CASE("a damaged length fails at the start, or ends its shard when bad recor
 TEST_CASE("shards without any record are an error that gives the number of files") {
   Shards shards;
   shards.contents = {"", "", ""};
-  CHECK_THAT(error_of([&] { shards.open(); }), ContainsSubstring("no sample in the 3 inputs"));
+  CHECK_THAT(data_error([&] { shards.open(); }), ContainsSubstring("no sample in the 3 inputs"));
 }
 
 TEST_CASE("a file that changes after it was indexed is noticed") {
   const Shards shards;
   const auto source = shards.open();
   write_file(shards.folder / "train-00002-of-00003", frame_records({image_example("another size", 4)}));
-  CHECK_THAT(error_of([&] { image_of(*source, 3); }), ContainsSubstring("changed after it was indexed"));
+  CHECK_THAT(data_error([&] { image_of(*source, 3); }), ContainsSubstring("changed after it was indexed"));
 }
 
 TEST_CASE("a missing file is an error that names it") {
-  CHECK_THAT(error_of([] { open_data_source({.format = "tfrecord", .files = {"/nonexistent/train-1"}}); }),
+  CHECK_THAT(data_error([] { open_data_source({.format = "tfrecord", .files = {"/nonexistent/train-1"}}); }),
              ContainsSubstring("/nonexistent/train-1"));
 }

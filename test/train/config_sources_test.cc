@@ -1,12 +1,10 @@
 #include "lockstep/train/config_sources.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "test/catch.h"
+#include "test/scratch.h"
 #include "test/train/config_error.h"
 
 using namespace lockstep;
@@ -14,65 +12,46 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A folder of its own for one test, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "lockstep-config-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()));
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return (path_ / name).string();
-  }
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
+// Writes the file and returns its path.
+std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
+  write_file(folder / name, text);
+  return folder / name;
+}
 
 }  // namespace
 
 TEST_CASE("a recipe is found by its name, in the first folder that has it") {
-  const TemporaryFolder folder;
-  const std::string first = folder.write("a/net.toml", "");
-  folder.write("b/net.toml", "");
-  const std::string second = folder.write("b/other.toml", "");
-  const std::vector<std::string> folders = {folder.path("none"), folder.path("a"), folder.path("b")};
+  const ScratchFolder folder;
+  const std::string first = written(folder, "a/net.toml", "");
+  written(folder, "b/net.toml", "");
+  const std::string second = written(folder, "b/other.toml", "");
+  const std::vector<std::string> folders = {folder / "none", folder / "a", folder / "b"};
   CHECK(find_config_file("net", folders) == first);
   CHECK(find_config_file("other", folders) == second);
   CHECK(recipe_names(folders) == std::vector<std::string>{"net", "other"});
 }
 
 TEST_CASE("a name with a slash or .toml is a path even where a recipe has the same name") {
-  const TemporaryFolder folder;
-  folder.write("a/net.toml", "");
-  const std::vector<std::string> folders = {folder.path("a")};
+  const ScratchFolder folder;
+  written(folder, "a/net.toml", "");
+  const std::vector<std::string> folders = {folder / "a"};
   CHECK(find_config_file("net.toml", folders) == (fs::current_path() / "net.toml").string());
   CHECK(find_config_file("./net", folders) == (fs::current_path() / "net").string());
   CHECK(find_config_file("/x/../y/net", folders) == "/y/net");
 }
 
 TEST_CASE("a name that is neither recipe nor file lists the recipes and suggests the nearest") {
-  const TemporaryFolder folder;
-  folder.write("a/digits.toml", "");
-  folder.write("a/other.toml", "");
-  const std::string message = config_error([&] { find_config_file("digit", {folder.path("a")}); });
+  const ScratchFolder folder;
+  written(folder, "a/digits.toml", "");
+  written(folder, "a/other.toml", "");
+  const std::string message = config_error([&] { find_config_file("digit", {folder / "a"}); });
   CHECK(message ==
         "--config 'digit': no recipe of that name, and no file; did you mean digits?; recipes: digits, other");
 }
 
 TEST_CASE("file, environment and working folder are gathered") {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("c.toml", "[train]\r\nseed = 3\n");
+  const ScratchFolder folder;
+  const std::string path = written(folder, "c.toml", "[train]\r\nseed = 3\n");
   ::setenv("LOCKSTEP_TEST_OF_GATHERING", "a=b", 1);
   const ConfigSources sources = gather_config_sources(path, {{"train.seed", "4"}});
   ::unsetenv("LOCKSTEP_TEST_OF_GATHERING");
@@ -87,14 +66,12 @@ TEST_CASE("file, environment and working folder are gathered") {
 }
 
 TEST_CASE("a file that is not there and a folder in its place are errors with the reason") {
-  const TemporaryFolder folder;
-  const auto error_of = [&](const char* name) {
-    return config_error([&] { gather_config_sources(folder.path(name), {}); });
-  };
-  CHECK_THAT(error_of("none.toml"),
-             ContainsSubstring(folder.path("none.toml")) && ContainsSubstring("No such file or directory"));
-  fs::create_directory(folder.path("dir.toml"));
-  CHECK_THAT(error_of("dir.toml"), ContainsSubstring(folder.path("dir.toml")) && ContainsSubstring("Is a directory"));
+  const ScratchFolder folder;
+  const auto reason = [&](const char* name) { return config_error([&] { gather_config_sources(folder / name, {}); }); };
+  CHECK_THAT(reason("none.toml"),
+             ContainsSubstring(folder / "none.toml") && ContainsSubstring("No such file or directory"));
+  fs::create_directory(folder / "dir.toml");
+  CHECK_THAT(reason("dir.toml"), ContainsSubstring(folder / "dir.toml") && ContainsSubstring("Is a directory"));
 }
 
 TEST_CASE("every bundled recipe is valid once it has data, and digits has them") {

@@ -24,10 +24,8 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// Targets for host memory, where small buckets cost little and shorten the wait for the last one, and for device
-// transports, where starting an operation costs more.
+// The target for host memory, where small buckets cost little and shorten the wait for the last one.
 inline constexpr int64_t kHostBucketBytes = int64_t{4} << 20;
-inline constexpr int64_t kDeviceBucketBytes = int64_t{25} << 20;
 
 struct BucketPlanOptions {
   int64_t total_elements = 0;   // of the arena, with what follows the gradients

@@ -1,4 +1,4 @@
-// The table of models: name, the function that draws it, and what it needs to know before it does.
+// The table of models: a name and the function that draws it.
 #pragma once
 
 #include <span>

@@ -26,9 +26,8 @@ struct Normalization {
 
 // Lines of C values in one thread's scratch memory; those that sums over neighbours read have zeros on both sides.
 struct Lines {
-  Lines(float* scratch, int64_t channels, int64_t half) : length_(line_length(channels, half)), scratch_(scratch) {
-    margin_ = half;
-  }
+  Lines(float* scratch, int64_t channels, int64_t half)
+      : length_(line_length(channels, half)), margin_(half), scratch_(scratch) {}
   static constexpr int kCount = 5;
   static int64_t line_length(int64_t channels, int64_t half) { return channels + 2 * half; }
   static size_t bytes(int64_t channels, int64_t half) {

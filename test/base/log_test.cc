@@ -1,0 +1,118 @@
+#include "lockstep/base/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+// Sends a descriptor of this process to a file while it lives.
+class Redirected {
+ public:
+  Redirected(int descriptor, const std::string& path) : descriptor_(descriptor), before_(::dup(descriptor)) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    require(file >= 0 && before_ >= 0 && ::dup2(file, descriptor) >= 0, "{} cannot be redirected", descriptor);
+    ::close(file);
+  }
+  ~Redirected() {
+    ::dup2(before_, descriptor_);
+    ::close(before_);
+  }
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
+
+ private:
+  int descriptor_;
+  int before_;
+};
+
+struct Output {
+  std::string out, err;
+};
+
+// What `work` prints, as the given rank of `size`.
+template <class Work>
+Output printed_by(int rank, int size, const Work& work) {
+  const ScratchFolder folder;
+  set_log_identity(rank, size, "node7");
+  {
+    const Redirected out(STDOUT_FILENO, folder / "out"), err(STDERR_FILENO, folder / "err");
+    work();
+    log_repeated_warnings();
+  }
+  set_log_identity(0, 1, "");
+  return {read_file(folder / "out"), read_file(folder / "err")};
+}
+
+}  // namespace
+
+TEST_CASE("information is printed by rank 0 alone, warnings and errors by any rank with its name") {
+  const auto all = [] {
+    log_info("step {}", 3);
+    log_warning("slow");
+    log_error("lost");
+  };
+  const Output root = printed_by(0, 2, all);
+  CHECK(root.out == "step 3\n");
+  CHECK(root.err == "rank 0@node7: warning: slow\nrank 0@node7: error: lost\n");
+  const Output other = printed_by(1, 2, all);
+  CHECK(other.out.empty());
+  CHECK(other.err == "rank 1@node7: warning: slow\nrank 1@node7: error: lost\n");
+  CHECK(printed_by(0, 1, all).err == "warning: slow\nerror: lost\n");
+}
+
+TEST_CASE("a warning that comes again is counted, and told once more at the end") {
+  const Output output = printed_by(0, 1, [] {
+    for (int i = 0; i < 1000; ++i) log_warning("no space");
+    log_warning("another");
+  });
+  CHECK(output.err == "warning: no space\nwarning: another\nwarning: 1000 times: no space\n");
+}
+
+TEST_CASE("lines of several threads do not mix") {
+  constexpr int kThreads = 4, kLines = 200;
+  const Output output = printed_by(0, 1, [] {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < kLines; ++i) log_info("thread {} line {} {}", t, i, std::string(200, 'x'));
+      });
+    }
+  });
+  std::istringstream lines(output.out);
+  std::set<std::string> seen;
+  for (std::string line; std::getline(lines, line);) seen.insert(line);
+  CHECK(seen.size() == kThreads * kLines);
+  CHECK(seen.contains(fmt::format("thread 3 line 199 {}", std::string(200, 'x'))));
+}
+
+TEST_CASE("a status line is erased before a line and drawn again below it") {
+  const Output output = printed_by(0, 1, [] {
+    log_status("[==> ]");
+    log_info("step 3");
+    log_status({});
+  });
+  CHECK(output.out == "\r\x1b[K[==> ]\r\x1b[Kstep 3\n[==> ]\r\x1b[K");
+  CHECK(printed_by(1, 2, [] { log_status("[==> ]"); }).out.empty());
+}
+
+TEST_CASE("the log file gets every line of this rank until it is taken away") {
+  const ScratchFolder folder;
+  printed_by(0, 1, [&] {
+    set_log_file(folder / "log");
+    log_info("step 3");
+    log_error("lost");
+    set_log_file({});
+    log_info("step 4");
+  });
+  CHECK(read_file(folder / "log") == "step 3\nerror: lost\n");
+}
