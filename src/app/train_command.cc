@@ -18,16 +18,26 @@
 namespace lockstep {
 namespace {
 
-std::string metrics_path(const Config& config) {
-  return config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl;
-}
-
 void warn_of_lost_restart(const StartState& start) {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
   if (restarts && std::string_view(restarts) != "0" && start.resumed_from.empty()) {
     log_warning("SLURM_RESTART_COUNT = {}: this job has run before, but there is no checkpoint to resume from",
                 restarts);
   }
+}
+
+ReporterOptions reporter_options(const Config& config, const StartState& start) {
+  return {.every_steps = config.log.every_steps,
+          .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
+          .resumed_step = start.progress.step,
+          .bar = config.log.progress == "auto" && output_is_terminal(),
+          .wait_seconds = wait_seconds(config, RunPhase::train)};
+}
+
+// For the linear rule, how the rate came about.
+std::string rate_origin(const Config& config, int64_t global_batch) {
+  if (!config.optimizer.scale_lr) return {};
+  return fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, global_batch);
 }
 
 }  // namespace
@@ -84,18 +94,14 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
                                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
                                              .lock = lock ? &*lock : nullptr});
   });
-  Reporter reporter(group, {.every_steps = config.log.every_steps,
-                            .jsonl = metrics_path(config),
-                            .resumed_step = start.progress.step,
-                            .bar = config.log.progress == "auto" && output_is_terminal(),
-                            .wait_seconds = wait_seconds(config, RunPhase::train)});
+  Reporter reporter(group, reporter_options(config, start));
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
   Trainer trainer({config, group, communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
                    *checkpointer, reporter, watchdog, stop_requested()},
                   loader_options(config, threads), start.progress);
-  log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch",
+  log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch, learning rate {}{}",
            program->parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank,
-           data->size());
+           data->size(), trainer.base_learning_rate(), rate_origin(config, batches.global));
 
   const RunEnd end = run_or_end_job([&] { return trainer.run(); }, [&] { checkpointer->wait_for_save_in_flight(); });
   reporter.close();

@@ -210,12 +210,12 @@ void Trainer::report_if_due() {
                             .loss = window_loss_ / window_samples_,
                             .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_))},
                            timer_);
-  for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
   window_loss_ = window_samples_ = 0;
   timer_.restart();
 }
 
 void Trainer::save_if_due(const StepHeader& global) {
+  for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
   const int64_t every = config_.checkpoint.every_steps;
   if (global.save > 0 || (every > 0 && progress_.step % every == 0)) parts_.checkpointer.save(progress_);
 }

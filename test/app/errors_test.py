@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import struct
+import subprocess
 
 import h5py
 import numpy
@@ -110,6 +111,20 @@ class Errors(kit.TestCase):
         result = self.train(2, self.config({"data.shuffle": False, "watchdog.abort_seconds": 40}), code=kit.DATA)
         self.assert_one_error(result, kit.DATA, "rank 1@", "train.tfrecord record 20")
         self.assertLess(result.seconds, 20)
+
+    def test_ranks_that_see_different_files(self):
+        self.records(30)
+        other = self.records(20, "other.tfrecord")
+        mount = f'mount --bind "{other}" "{self.path("train.tfrecord")}"'
+        if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False).returncode:
+            self.skipTest("no private mounts here")
+        script = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+exec unshare -m sh -c '{mount} && exec "$@"' sh "$@"
+""")
+        os.chmod(script, 0o755)
+        result = self.run_job(3, "--config", self.config(), wrapper=[script])
+        self.assert_one_error(result, kit.DATA, "data.train has 30 samples on rank 0@", "but 20 on rank 1@")
 
     def test_checkpoints_of_another_model(self):
         self.records(10)

@@ -54,6 +54,7 @@ class Trainer {
 
   const Progress& progress() const { return progress_; }
   int64_t total_steps() const { return total_steps_; }
+  double base_learning_rate() const { return schedule_.base_rate; }  // before schedule and warm-up
 
  private:
   bool finished() const { return progress_.step >= total_steps_; }
