@@ -1,4 +1,6 @@
 // The program: what exists, and what becomes of errors.
+#include <signal.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -81,6 +83,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   wait_passively(argv);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is a failed write, not the end of the process
   try {
     return run(argc, argv);
   } catch (const Error& error) {

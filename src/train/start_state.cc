@@ -55,6 +55,27 @@ CheckpointReader open_newest(const std::string& folder, const std::string& wante
   return std::move(*file);
 }
 
+bool lies_in(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  return std::filesystem::equivalent(std::filesystem::path(path).parent_path(), folder, error);
+}
+
+// A run that goes back to an older file of its own folder leaves the later ones behind: the next start would take the
+// newest of them, of a history that this run does not share.
+void leave_later_steps(const Config::Checkpoint& config, int64_t step) {
+  for (const FoundCheckpoint& later : find_checkpoints(config.directory)) {
+    if (later.step <= step) continue;
+    if (!config.overwrite) {
+      fail(ExitCode::config,
+           "checkpoint.resume names step {}, but {} holds step {}, which would be taken at the next start: choose "
+           "another "
+           "checkpoint.directory, or set checkpoint.overwrite = true to delete the later steps",
+           step, config.directory, later.step);
+    }
+    std::filesystem::remove(later.path);
+  }
+}
+
 // The checkpoint to continue from, by checkpoint.resume; nullopt: start fresh.
 std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& config) {
   const std::string& folder = config.directory;
@@ -62,7 +83,11 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
   if (config.resume == "must" || config.resume == "latest") {
     return open_newest(folder, fmt::format("checkpoint.resume = \"{}\"", config.resume));
   }
-  if (config.resume != "never") return CheckpointReader::open(config.resume);
+  if (config.resume != "never") {
+    CheckpointReader file = CheckpointReader::open(config.resume);
+    if (lies_in(folder, file.path())) leave_later_steps(config, file.meta().step);
+    return file;
+  }
   if (find_checkpoints(folder).empty()) return std::nullopt;
   if (!config.overwrite) {
     fail(ExitCode::config,
@@ -104,11 +129,6 @@ Progress load_all(const Config& config, const Program& program, const Checkpoint
     return *value;
   };
   return {.step = file.meta().step, .position = number("position"), .updates = number("updates")};
-}
-
-bool lies_in(const std::string& folder, const std::string& path) {
-  std::error_code error;
-  return std::filesystem::equivalent(std::filesystem::path(path).parent_path(), folder, error);
 }
 
 // Rank 0's part; the result travels as text.

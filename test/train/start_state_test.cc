@@ -140,13 +140,13 @@ TEST_CASE("resume = never refuses a folder with checkpoints, unless they may go"
 TEST_CASE("resume may name a file, of another folder too") {
   const SharedFolder folder;
   Config config = config_with(folder);
-  const Values saved = save(config, 20);
-  save(config, 30);
-  config.checkpoint.resume = folder / "run/step-00000020.h5";
+  save(config, 20);
+  const Values saved = save(config, 30);
+  config.checkpoint.resume = folder / "run/step-00000030.h5";
   {
     Starting s(config);
     const StartState start = s.start();
-    CHECK(start.progress.step == 20);
+    CHECK(start.progress.step == 30);
     CHECK(start.in_run_folder);
     CHECK(s.run.values() == saved);
   }
@@ -157,6 +157,23 @@ TEST_CASE("resume may name a file, of another folder too") {
   REQUIRE(error);
   CHECK(error->code() == ExitCode::checkpoint);
   CHECK_THAT(error->what(), ContainsSubstring(folder / "run/missing.h5"));
+}
+
+TEST_CASE("going back to an older file of the run's own folder is refused, unless the later ones may go") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  save(config, 20);
+  save(config, 30);
+  config.checkpoint.resume = folder / "run/step-00000020.h5";
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring("step 20") && ContainsSubstring("holds step 30"));
+  CHECK(find_checkpoints(folder / "run").size() == 2);
+  world().barrier({"the look at the folder"});
+  config.checkpoint.overwrite = true;
+  CHECK(Starting(config).start().progress.step == 20);
+  CHECK(find_checkpoints(folder / "run").size() == 1);
 }
 
 TEST_CASE("a checkpoint of another shape is refused with both shapes") {
