@@ -9,10 +9,12 @@ import kit
 
 class RankCounts(kit.TestCase):
     # Without batch normalization, N ranks with 24 / N samples each compute what one rank does with all 24, up to the
-    # order of sums.
+    # order of sums. The seed is one with which no two inputs of a maximum come so near to each other that rounding
+    # decides between them: such a flip moves one gradient by far more than rounding does.
     def test_weights_and_losses_do_not_depend_on_the_number_of_ranks(self):
         self.records(100)
-        config = self.config({"train.batch_size": None, "train.global_batch": 24, "optimizer.momentum": 0.9})
+        config = self.config({"train.batch_size": None, "train.global_batch": 24, "optimizer.momentum": 0.9,
+                              "train.seed": 3})
         for ranks in (1, 2, 3, 4):
             self.train(ranks, config, {"checkpoint.directory": f"run{ranks}"})
         one = kit.datasets(self.path("run1/latest"))
