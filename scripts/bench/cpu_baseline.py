@@ -126,14 +126,16 @@ def run_lockstep(contestant, steps, folder, trainer):
 def run_pytorch(contestant, steps, folder, trainer):
     command = [sys.executable, HERE / "pytorch_inception.py", "--batch", str(GLOBAL_BATCH // contestant.ranks),
                "--threads", str(contestant.threads), "--steps", str(steps)]
+    threads = {"OMP_NUM_THREADS": str(contestant.threads)}  # for the threads that autograd starts, too
     if contestant.ranks == 1:
-        first, lines = watch(command, env=environment())
+        first, lines = watch(command, env=environment(**threads))
         outputs = [lines]
     else:
         with socket.socket() as probe:  # a port that is free now
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(contestant.ranks)}
+        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(contestant.ranks),
+                      **threads}
         others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
                                    env=environment(RANK=str(rank), **rendezvous))
                   for rank in range(1, contestant.ranks)]
