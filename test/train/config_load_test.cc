@@ -9,7 +9,7 @@ namespace {
 
 // A file with the training data that validate() asks for, and what else is given.
 ConfigSources sources(const std::string& text) {
-  return {.file_path = "/configs/c.toml", .file_text = "data.train = \"t\"\n" + text, .working_folder = "/work"};
+  return {.file_path = "/configs/c.toml", .file_text = "data.train = \"t\"\n" + text, .working_folder = "/home/a"};
 }
 
 std::string load_error(ConfigSources s) {
@@ -35,9 +35,9 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
 
 TEST_CASE("a file is not needed") {
   const LoadedConfig loaded =
-      load_config({.overrides = {{"data.format", "synthetic"}, {"train.steps", "1"}}, .working_folder = "/work"});
+      load_config({.overrides = {{"data.format", "synthetic"}, {"train.steps", "1"}}, .working_folder = "/home/a"});
   CHECK(loaded.config.data.format == "synthetic");
-  CHECK(loaded.config.checkpoint.directory == "/work/runs/inception_v3");
+  CHECK(loaded.config.checkpoint.directory == "/home/a/runs/inception_v3");
 }
 
 TEST_CASE("inputs in the file are relative to it, outputs and the command line to the working folder") {
@@ -47,17 +47,17 @@ TEST_CASE("inputs in the file are relative to it, outputs and the command line t
   Config config = load_config(s).config;
   CHECK(config.data.train == std::vector<std::string>{"/configs/t"});
   CHECK(config.data.validation == std::vector<std::string>{"/v", "/abs/v"});
-  CHECK(config.checkpoint.directory == "/work/runs/a");
+  CHECK(config.checkpoint.directory == "/home/a/runs/a");
   CHECK(config.checkpoint.init_from == "/configs/w.h5");
   CHECK(config.checkpoint.resume == "/configs/step-00000001.h5");
 
   s.environment = {{"LOCKSTEP_DATA_VALIDATION", "e1,e2"}};
   s.overrides = {{"data.train", "x,/y"}, {"checkpoint.resume", "must"}, {"checkpoint.directory", "./b"}};
   config = load_config(s).config;
-  CHECK(config.data.train == std::vector<std::string>{"/work/x", "/y"});
-  CHECK(config.data.validation == std::vector<std::string>{"/work/e1", "/work/e2"});
+  CHECK(config.data.train == std::vector<std::string>{"/home/a/x", "/y"});
+  CHECK(config.data.validation == std::vector<std::string>{"/home/a/e1", "/home/a/e2"});
   CHECK(config.checkpoint.resume == "must");
-  CHECK(config.checkpoint.directory == "/work/b");
+  CHECK(config.checkpoint.directory == "/home/a/b");
 }
 
 TEST_CASE("the same file loaded from another folder names the same inputs") {
@@ -68,7 +68,7 @@ TEST_CASE("the same file loaded from another folder names the same inputs") {
 }
 
 TEST_CASE("the default checkpoint folder bears the model's name") {
-  CHECK(load_config(sources("model.name = \"cifar10_cnn\"\n")).config.checkpoint.directory == "/work/runs/cifar10_cnn");
+  CHECK(load_config(sources("model.name = \"cifar10_cnn\"\n")).config.checkpoint.directory == "/home/a/runs/cifar10_cnn");
 }
 
 TEST_CASE("errors name the source") {
@@ -88,7 +88,7 @@ TEST_CASE("errors name the source") {
 
 TEST_CASE("a working folder that TOML cannot hold is an error where it is needed") {
   ConfigSources s = sources("");
-  s.working_folder = std::string("/work\xff");
+  s.working_folder = std::string("/home/a\xff");
   CHECK_THAT(load_error(s), ContainsSubstring("checkpoint.directory = '") && ContainsSubstring("is not UTF-8 text"));
   s.overrides = {{"checkpoint.directory", "/runs"}};
   CHECK_NOTHROW(load_config(s));
