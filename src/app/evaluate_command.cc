@@ -1,4 +1,4 @@
-#include <optional>
+#include <vector>
 
 #include "app/commands.h"
 #include "app/end_job.h"
@@ -25,16 +25,7 @@ int evaluate_command(const CommandLine& command, ProcessGroup& group) {
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);
   watchdog.progress(RunPhase::start, 0);
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Stream> stream;
-  std::optional<Program> program;
-  on_every_rank(group, wait, [&] {
-    const int64_t training_batch = batch_sizes(config, group.size()).per_rank;
-    backend = open_backend(config, threads);
-    stream = backend->make_stream();
-    const int64_t batch = config.eval.batch_size > 0 ? config.eval.batch_size : training_batch;
-    program.emplace(config, ProgramBatches{training_batch, batch}, Purpose::evaluate, *backend, *stream);
-  });
+  const auto [backend, stream, program, batches] = compile_model(config, Purpose::evaluate, threads, group);
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::start)});
   const LoadedWeights loaded = run_or_end_job([&] {
     return load_for_evaluation({config, group, communicator, *stream, *program}, command.checkpoint);

@@ -107,11 +107,18 @@ WatchdogOptions watchdog_options(const Config& config) {
   return options;
 }
 
-std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& threads) {
-  if (config.device.kind == "gpu") {
-    fail(ExitCode::config, "device.kind = \"gpu\": this build has no GPU backend; use \"cpu\" or \"auto\"");
-  }
-  return make_backend("cpu", {.threads = threads.compute});
+CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {
+  CompiledModel model;
+  on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
+    model.batches = batch_sizes(config, group.size());
+    model.backend = make_backend("cpu", {.threads = threads.compute});
+    model.stream = model.backend->make_stream();
+    const int64_t training = model.batches.per_rank;
+    const int64_t evaluation = config.eval.batch_size > 0 ? config.eval.batch_size : training;
+    model.program =
+        std::make_unique<Program>(config, ProgramBatches{training, evaluation}, purpose, *model.backend, *model.stream);
+  });
+  return model;
 }
 
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group) {

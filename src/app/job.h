@@ -12,6 +12,8 @@
 #include "lockstep/dist/watchdog.h"
 #include "lockstep/train/command_line.h"
 #include "lockstep/train/config.h"
+#include "lockstep/train/config_load.h"
+#include "lockstep/train/program.h"
 
 namespace lockstep {
 
@@ -25,7 +27,15 @@ ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
 // Warnings and the end of the job (exit code 6) for a rank that makes no progress.
 WatchdogOptions watchdog_options(const Config& config);
 
-std::unique_ptr<Backend> open_backend(const Config& config, const ThreadBudget& threads);
+// The model of a rank and what it runs on, in the order in which they need each other.
+struct CompiledModel {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Program> program;
+  BatchSizes batches;
+};
+// Collective; throws AgreedError.
+CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group);
 
 // Opens the data set: rank 0 lists the files, every rank opens them. Collective; throws AgreedError.
 enum class Split : uint8_t { training, validation };

@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "app/commands.h"
 #include "app/end_job.h"
@@ -10,7 +11,6 @@
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/mpi_communicator.h"
-#include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/start_state.h"
 #include "lockstep/train/trainer.h"
@@ -34,10 +34,21 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .wait_seconds = wait_seconds(config, RunPhase::train)};
 }
 
-// For the linear rule, how the rate came about.
-std::string rate_origin(const Config& config, int64_t global_batch) {
-  if (!config.optimizer.scale_lr) return {};
-  return fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, global_batch);
+struct RunSize {
+  const Program& program;
+  BatchSizes batches;
+  int64_t samples;
+};
+
+void announce(const Config& config, const Trainer& trainer, const RunSize& size) {
+  const auto& [program, batches, samples] = size;
+  std::string rate = fmt::format("{}", trainer.base_learning_rate());
+  if (config.optimizer.scale_lr) {
+    rate += fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global);
+  }
+  log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch, learning rate {}",
+           program.parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank, samples,
+           rate);
 }
 
 }  // namespace
@@ -61,17 +72,7 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
   const std::unique_ptr<DataSource> validation =
       config.data.validation.empty() ? nullptr : open_data(config, Split::validation, group);
   watchdog.progress(RunPhase::start, 0);
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Stream> stream;
-  std::optional<Program> program;
-  BatchSizes batches;
-  on_every_rank(group, wait, [&] {
-    batches = batch_sizes(config, group.size());
-    backend = open_backend(config, threads);
-    stream = backend->make_stream();
-    const int64_t evaluation_batch = config.eval.batch_size > 0 ? config.eval.batch_size : batches.per_rank;
-    program.emplace(config, ProgramBatches{batches.per_rank, evaluation_batch}, Purpose::train, *backend, *stream);
-  });
+  const auto [backend, stream, program, batches] = compile_model(config, Purpose::train, threads, group);
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::train)});
   const StartState start = run_or_end_job([&] {
     return prepare_start({config, group, communicator, *stream, *program});
@@ -83,25 +84,21 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
     evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, watchdog, *validation},
                       loader_options(config, threads), wait_seconds(config, RunPhase::evaluate));
   }
+  CheckpointerOptions saving{.root = group.is_root(),
+                             .world_size = group.size(),
+                             .global_batch = batches.global,
+                             .samples_per_epoch = data->size(),
+                             .config_text = to_toml(config),
+                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
+                             .lock = lock ? &*lock : nullptr};
   std::optional<Checkpointer> checkpointer;
-  on_every_rank(group, wait, [&] {
-    checkpointer.emplace(config, *program,
-                         CheckpointerOptions{.root = group.is_root(),
-                                             .world_size = group.size(),
-                                             .global_batch = batches.global,
-                                             .samples_per_epoch = data->size(),
-                                             .config_text = to_toml(config),
-                                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
-                                             .lock = lock ? &*lock : nullptr});
-  });
+  on_every_rank(group, wait, [&] { checkpointer.emplace(config, *program, std::move(saving)); });
   Reporter reporter(group, reporter_options(config, start));
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
   Trainer trainer({config, group, communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
                    *checkpointer, reporter, watchdog, stop_requested()},
                   loader_options(config, threads), start.progress);
-  log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch, learning rate {}{}",
-           program->parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank,
-           data->size(), trainer.base_learning_rate(), rate_origin(config, batches.global));
+  announce(config, trainer, {*program, batches, data->size()});
 
   const RunEnd end = run_or_end_job([&] { return trainer.run(); }, [&] { checkpointer->wait_for_save_in_flight(); });
   reporter.close();
