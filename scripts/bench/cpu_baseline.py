@@ -3,8 +3,8 @@
 
     /usr/bin/python3 scripts/bench/cpu_baseline.py [--trainer PATH] [--rounds N] [--steps N] [--report FILE]
 
-Four contestants share the same cores and take turns in every round, so that a busy moment of the machine hits all of
-them: Lockstep with one rank and with two, PyTorch with one process and with two (gloo). Needs python3-torch and
+Three contestants share the same cores and take turns in every round, so that a busy moment of the machine hits all of
+them: Lockstep with one rank and with two, PyTorch with one process, its best setting here. Needs python3-torch and
 python3-torchvision. Each is started as a user would start it; what is read of Lockstep is its command line's own
 metrics.jsonl.
 """
@@ -18,7 +18,6 @@ import pathlib
 import platform
 import re
 import resource
-import socket
 import statistics
 import subprocess
 import sys
@@ -124,25 +123,12 @@ def run_lockstep(contestant, steps, folder, trainer):
 
 
 def run_pytorch(contestant, steps, folder, trainer):
-    command = [sys.executable, HERE / "pytorch_inception.py", "--batch", str(GLOBAL_BATCH // contestant.ranks),
+    command = [sys.executable, HERE / "pytorch_inception.py", "--batch", str(GLOBAL_BATCH),
                "--threads", str(contestant.threads), "--steps", str(steps)]
-    threads = {"OMP_NUM_THREADS": str(contestant.threads)}  # for the threads that autograd starts, too
-    if contestant.ranks == 1:
-        first, lines = watch(command, env=environment(**threads))
-        outputs = [lines]
-    else:
-        with socket.socket() as probe:  # a port that is free now
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(contestant.ranks),
-                      **threads}
-        others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
-                                   env=environment(RANK=str(rank), **rendezvous))
-                  for rank in range(1, contestant.ranks)]
-        first, lines = watch(command, env=environment(RANK="0", **rendezvous))
-        outputs = [lines] + [other.communicate()[0].splitlines() for other in others]
-    seconds = [float(line.split()[-1]) for line in outputs[0] if line.startswith("step ")]
-    peaks = [int(line.split()[1]) for lines in outputs for line in lines if line.startswith("peak_kb")]
+    # OMP_NUM_THREADS for the threads that autograd starts, too
+    first, lines = watch(command, env=environment(OMP_NUM_THREADS=str(contestant.threads)))
+    seconds = [float(line.split()[-1]) for line in lines if line.startswith("step ")]
+    peaks = [int(line.split()[1]) for line in lines if line.startswith("peak_kb")]
     return Run(seconds[WARM_UP:], first, peaks)
 
 
@@ -198,7 +184,8 @@ def report_of(contestants, runs, cores, trainer, loads):
     lines += ["", f"Seconds a step: median of {steps} steps in {len(loads)} rounds, the first {WARM_UP} of each run "
               "left out; spread: lowest and highest median of a run. Time to the end of step 1 counts from the start "
               "of the command.", ""]
-    for ours, theirs in zip(contestants[::2], contestants[1::2]):
+    theirs = next(c for c in contestants if c.start is run_pytorch)
+    for ours in (c for c in contestants if c is not theirs):
         ratios = [statistics.median(b.step_seconds) / statistics.median(a.step_seconds)
                   for a, b in zip(runs[ours.name], runs[theirs.name])]
         lines.append(f"{ours.name} runs at {statistics.median(ratios):.2f} times the speed of {theirs.name} (rounds: "
@@ -221,8 +208,7 @@ def main():
 
     contestants = [Contestant("Lockstep, 1 rank", 1, len(cores), run_lockstep),
                    Contestant("PyTorch, 1 process", 1, len(cores), run_pytorch),
-                   Contestant("Lockstep, 2 ranks", 2, max(1, len(cores) // 2), run_lockstep),
-                   Contestant("PyTorch, 2 processes", 2, max(1, len(cores) // 2), run_pytorch)]
+                   Contestant("Lockstep, 2 ranks", 2, max(1, len(cores) // 2), run_lockstep)]
     runs = {contestant.name: [] for contestant in contestants}
     loads = []
     for round_number in range(1, arguments.rounds + 1):

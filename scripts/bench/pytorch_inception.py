@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch's side of cpu_baseline.py: trains torchvision's Inception-v3 on random images and prints each step's seconds.
-
-One process, or several that find each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (gloo).
-"""
+"""PyTorch's side of cpu_baseline.py: trains torchvision's Inception-v3 on random images and prints each step's seconds."""
 
 import argparse
-import os
 import resource
 import time
 
@@ -19,15 +15,11 @@ def main():
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     arguments = parser.parse_args()
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
 
     model = torchvision.models.inception_v3(weights=None, aux_logits=True, init_weights=True)
     model = model.to(memory_format=torch.channels_last).train()
-    if ranks > 1:
-        torch.distributed.init_process_group("gloo")
-        model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.RMSprop(model.parameters(), lr=0.01, alpha=0.9, eps=1.0, momentum=0.9, weight_decay=4e-5)
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
     images = torch.rand(arguments.batch, 3, 299, 299).to(memory_format=torch.channels_last)
