@@ -68,7 +68,8 @@ TEST_CASE("the same file loaded from another folder names the same inputs") {
 }
 
 TEST_CASE("the default checkpoint folder bears the model's name") {
-  CHECK(load_config(sources("model.name = \"cifar10_cnn\"\n")).config.checkpoint.directory == "/home/a/runs/cifar10_cnn");
+  CHECK(load_config(sources("model.name = \"cifar10_cnn\"\n")).config.checkpoint.directory ==
+        "/home/a/runs/cifar10_cnn");
 }
 
 TEST_CASE("errors name the source") {
