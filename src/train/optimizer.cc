@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "lockstep/base/error.h"
 
@@ -44,72 +43,45 @@ OptimizerKind parse_optimizer(std::string_view name) {
   fail(ExitCode::config, "optimizer.name = \"{}\" is not an optimizer of this version", name);
 }
 
-Updater::Updater(const Backend& backend, const Executable& executable, const Config& config)
-    : backend_(backend), kind_(parse_optimizer(config.optimizer.name)), average_decay_(config.ema.decay) {
+Updater::Updater(const Backend& backend, const Executable& executable, const Config& config) {
   const ParameterLayout& layout = executable.layout();
-  ApplyOptimizer rule{.kind = kind_,
+  ApplyOptimizer rule{.kind = parse_optimizer(config.optimizer.name),
                       .momentum = config.optimizer.momentum,
                       .decay = config.optimizer.decay,
                       .epsilon = config.optimizer.epsilon,
                       .segments = decay_segments(executable.graph().parameters, layout, config.optimizer)};
-  beta1_ = rule.beta1;
-  beta2_ = rule.beta2;
   optimizer_ = backend.compile(UpdateOp{DType::f32, std::move(rule)});
-  norm_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{layout.trained_elements}});
   statistics_ = backend.compile(
       UpdateOp{DType::f32, ApplyStatistics{config.model.bn_momentum, statistic_entries(executable.graph(), layout)}});
-  if (average_decay_ > 0) {
+  if (config.ema.decay > 0) {
     average_parameters_ = backend.compile(UpdateOp{DType::f32, ApplyAverage{layout.trained_elements}});
     average_statistics_ = backend.compile(UpdateOp{DType::f32, ApplyAverage{layout.statistic_elements}});
   }
   size_t workspace = 0;
-  for (const Kernel* k :
-       {norm_.get(), optimizer_.get(), statistics_.get(), average_parameters_.get(), average_statistics_.get()}) {
+  for (const Kernel* k : {optimizer_.get(), statistics_.get(), average_parameters_.get(), average_statistics_.get()}) {
     if (k) workspace = std::max(workspace, k->workspace_bytes());
   }
   workspace_ = backend.allocate(workspace);
-  scalars_ = backend.allocate(kUpdateScalars * sizeof(float));
-  norm_result_ = backend.allocate(sizeof(double));
 }
 
 void Updater::run(const Kernel& kernel, Stream& stream, Pointers inputs, Pointers outputs) const {
   kernel.run({stream, inputs, outputs, workspace_.data()});
 }
 
-double Updater::gradient_norm(Stream& stream, const ModelState& state, double scale) const {
-  const std::array<void*, 1> in{state.gradients.data()}, out{norm_result_.data()};
-  run(*norm_, stream, in, out);
-  double squares = 0;
-  backend_.copy(stream, &squares, norm_result_.data(), sizeof squares);
-  stream.wait();
-  return std::sqrt(squares) * scale;
-}
-
-void Updater::apply(Stream& stream, const ModelState& state, const UpdateScalars& s) const {
-  const auto t = static_cast<double>(s.update);
-  std::array<float, kUpdateScalars> values{};
-  values[kLearningRate] = static_cast<float>(s.learning_rate);
-  values[kGradientScale] = static_cast<float>(s.gradient_scale);
-  values[kBias1] = static_cast<float>(1 - std::pow(beta1_, t));
-  values[kBias2] = static_cast<float>(1 - std::pow(beta2_, t));
-  // As TensorFlow's ExponentialMovingAverage with num_updates: young averages follow faster.
-  values[kAverageDecay] = static_cast<float>(std::min(average_decay_, (1 + t) / (10 + t)));
-  values[kSampleCount] = static_cast<float>(s.samples);
-  backend_.copy(stream, scalars_.data(), values.data(), sizeof values);
-
+void Updater::apply(Stream& stream, const ModelState& state, void* scalars) const {
   std::array<void*, 3> targets{state.parameters.data()};
   for (size_t i = 0; i < state.slots.size(); ++i) targets[i + 1] = state.slots[i].data();
-  const std::array<void*, 2> from_gradients{state.gradients.data(), scalars_.data()};
+  const std::array<void*, 2> from_gradients{state.gradients.data(), scalars};
   run(*optimizer_, stream, from_gradients, {targets.data(), 1 + state.slots.size()});
 
   float* moments = state.gradients.as<float>() + state.trained_elements;
-  const std::array<void*, 2> from_moments{moments, scalars_.data()};
+  const std::array<void*, 2> from_moments{moments, scalars};
   const std::array<void*, 1> statistics{state.statistics.data()};
   run(*statistics_, stream, from_moments, statistics);
   if (!average_parameters_) return;
 
   auto average = [&](const Kernel& kernel, const Buffer& value, const Buffer& target) {
-    const std::array<void*, 2> in{value.data(), scalars_.data()};
+    const std::array<void*, 2> in{value.data(), scalars};
     const std::array<void*, 1> out{target.data()};
     run(kernel, stream, in, out);
   };

@@ -38,10 +38,8 @@ std::vector<Bucket> reduction_plan(const Program& program, const Config& config)
                               .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
 }
 
-float* header_in_arena(const Program& program) {
-  const ModelState& state = program.state();
-  return state.gradients.as<float>() + state.trained_elements + state.statistic_elements;
-}
+// How many steps the host runs ahead of the one whose outcome it acts on.
+int steps_ahead(const Backend&) { return 0; }
 
 }  // namespace
 
@@ -55,9 +53,12 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
           config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
       updater_(parts.backend, parts.program.training(), config_),
       reducer_(parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_)),
+      frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
       loader_(parts.data, training_options(parts, std::move(loader), start.position)),
       arenas_(parts.program.training_arenas()),
-      next_evaluation_(evaluation_after(start.position)) {}
+      next_evaluation_(evaluation_after(start.position)) {
+  frame_.restart(parts_.stream, progress_.updates);
+}
 
 // The step at which a run with this global batch from the start would be here: the schedule's epochs hold when a run
 // goes on with another batch. Without such a change it is the step itself.
@@ -66,17 +67,19 @@ int64_t Trainer::schedule_step(int64_t position) const { return position / globa
 RunEnd Trainer::run() {
   started_ = monotonic_seconds();
   timer_.restart();
-  while (!finished()) {
-    const StepHeader global = step();
-    report_if_due();
+  while (progress_.step + steps_in_flight_ < total_steps_) {
+    step();
+    settle(boundary_is_due());
     audit_if_due();
-    if (global.stop > 0) {
+    if (wishes_.stop) {
+      settle(true);
       parts_.checkpointer.save_last(progress_);
       return end(RunEnd::stopped);
     }
-    save_if_due(global);
+    save_if_due();
     evaluate_if_due();
   }
+  settle(true);
   parts_.checkpointer.save_last(progress_);
   if (evaluated_at_ != progress_.step) evaluate();
   return end(RunEnd::finished);
@@ -88,98 +91,94 @@ RunEnd Trainer::end(RunEnd how) {
   return how;
 }
 
-// The step: read, compute, reduce, update. Saving and reporting stand outside it.
-StepHeader Trainer::step() {
+// The step: read, compute, reduce, update. Nothing of it waits for the device; what it led to is settled later, and
+// saving and reporting stand outside it.
+void Trainer::step() {
   parts_.watchdog.progress(RunPhase::train, progress_.step);
   timer_.enter(StepPart::data);
   const Batch batch = loader_.next();
   timer_.enter(StepPart::compute);
+  frame_.begin(parts_.stream, step_input(batch));
   forward(batch);
   backward();
-  const StepHeader global = reduce();
+  reduce();
   timer_.enter(StepPart::save);
   parts_.checkpointer.wait_copied();
   timer_.enter(StepPart::compute);
-  update(global);
-  ++progress_.step;
-  progress_.position += global_batch_;
-  timer_.finish_step(static_cast<int64_t>(global.samples));
-  if (global.not_finite == 0) {
-    window_loss_ += global.loss;
-    window_samples_ += global.samples;
-  }
-  return global;
+  update();
+  frame_.end(parts_.stream);
+  ++steps_in_flight_;
+}
+
+StepInput Trainer::step_input(const Batch& batch) const {
+  StepInput input;
+  const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
+  const auto first = static_cast<uint64_t>(batch.first_position);
+  input.dropout = {static_cast<int32_t>(key), static_cast<int32_t>(key >> 32), static_cast<int32_t>(first),
+                   static_cast<int32_t>(first >> 32)};
+  StepControl& control = input.control;
+  control.learning_rate = schedule_.rate(schedule_step(progress_.position + steps_in_flight_ * global_batch_));
+  for (int64_t i = 0; i < batch.size; ++i) control.samples += static_cast<double>(batch.weights[i]);
+  const double limit = config_.train.max_seconds;
+  const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
+  control.stop = parts_.stop_requested.load() || (parts_.group.is_root() && time_over) ? 1 : 0;
+  control.save = parts_.checkpointer.due_by_clock() ? 1 : 0;
+  return input;
 }
 
 void Trainer::forward(const Batch& batch) {
-  const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
-  const auto first = static_cast<uint64_t>(batch.first_position);
-  step_input_ = {static_cast<int32_t>(key), static_cast<int32_t>(key >> 32), static_cast<int32_t>(first),
-                 static_cast<int32_t>(first >> 32)};
-  arenas_.external = {batch.images, batch.labels, batch.weights, step_input_.data()};
+  arenas_.external = {batch.images, batch.labels, batch.weights, frame_.dropout()};
   parts_.program.training().forward(parts_.stream, arenas_);
-  header_ = local_header(batch);
+  frame_.fill_header(parts_.stream, arenas_);
 }
 
 // Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
 // step header, when everything is.
 void Trainer::backward() {
-  reducer_.begin_step(progress_.step + 1);
+  reducer_.begin_step(progress_.step + steps_in_flight_ + 1);
   parts_.program.training().backward(parts_.stream, arenas_,
                                      [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); });
-  parts_.backend.copy(parts_.stream, header_in_arena(parts_.program), &header_, sizeof header_);
   reducer_.last_ready(parts_.stream);
 }
 
-StepHeader Trainer::reduce() {
+void Trainer::reduce() {
   timer_.enter(StepPart::reduce);
   reducer_.join(parts_.stream);
-  timer_.enter(StepPart::compute);
-  StepHeader global;
-  parts_.backend.copy(parts_.stream, &global, header_in_arena(parts_.program), sizeof global);
-  parts_.stream.wait();
-  return global;
 }
 
-StepHeader Trainer::local_header(const Batch& batch) {
-  StepHeader header;
-  const Executable& e = parts_.program.training();
-  for (const LossHead& head : e.graph().losses) {
-    float loss = 0;
-    parts_.backend.copy(parts_.stream, &loss, e.address(head.loss, arenas_), sizeof loss);
-    parts_.stream.wait();
-    header.loss += static_cast<float>(head.weight) * loss;
-  }
-  for (int64_t i = 0; i < batch.size; ++i) header.samples += batch.weights[i];
-  header.not_finite = std::isfinite(header.loss) ? 0 : 1;
-  const double limit = config_.train.max_seconds;
-  const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
-  header.stop = parts_.stop_requested.load() || (parts_.group.is_root() && time_over) ? 1 : 0;
-  header.save = parts_.checkpointer.due_by_clock() ? 1 : 0;
-  return header;
+void Trainer::update() {
+  frame_.decide(parts_.stream);
+  updater_.apply(parts_.stream, parts_.program.state(), frame_.scalars());
 }
 
-void Trainer::update(const StepHeader& global) {
-  const double scale = 1.0 / static_cast<double>(global.samples);
-  const double norm = updater_.gradient_norm(parts_.stream, parts_.program.state(), scale);
-  if (global.not_finite > 0 || !std::isfinite(norm)) {
-    handle_not_finite();
-    return;
+// Takes note of the steps whose outcomes are to be acted on by now, or of all.
+void Trainer::settle(bool all) {
+  while (const auto outcome = frame_.next_outcome(all)) settle(*outcome);
+}
+
+void Trainer::settle(const StepOutcome& outcome) {
+  if (outcome.applied > 0) {
+    skipped_in_a_row_ = 0;
+  } else {
+    handle_not_finite(outcome);
   }
-  skipped_in_a_row_ = 0;
-  const double clip = config_.train.clip_norm;
-  const double clipped = clip > 0 && norm > clip ? clip / norm : 1.0;
-  ++progress_.updates;
-  updater_.apply(parts_.stream, parts_.program.state(),
-                 {.learning_rate = schedule_.rate(schedule_step(progress_.position)),
-                  .gradient_scale = scale * clipped,
-                  .samples = static_cast<int64_t>(global.samples),
-                  .update = progress_.updates});
+  --steps_in_flight_;
+  ++progress_.step;
+  progress_.position += global_batch_;
+  progress_.updates = static_cast<int64_t>(outcome.updates);
+  timer_.finish_step(static_cast<int64_t>(outcome.samples));
+  if (outcome.not_finite == 0) {
+    window_loss_ += outcome.loss;
+    window_samples_ += outcome.samples;
+  }
+  wishes_.stop |= outcome.stop > 0;
+  wishes_.save |= outcome.save > 0;
+  report_if_due();
 }
 
 // Every rank is here at the same step: the sums that say so are equal on all of them.
-void Trainer::handle_not_finite() {
-  const int64_t mine = header_.not_finite > 0;
+void Trainer::handle_not_finite(const StepOutcome& outcome) {
+  const int64_t mine = !std::isfinite(outcome.own_loss);
   const auto flags = parts_.group.allgather(
       std::span(&mine, 1), {"the report of not-finite values", wait_seconds(config_, RunPhase::train)});
   std::string where;
@@ -214,10 +213,23 @@ void Trainer::report_if_due() {
   timer_.restart();
 }
 
-void Trainer::save_if_due(const StepHeader& global) {
+// Whether something needs the state after the step that was enqueued last.
+bool Trainer::boundary_is_due() const {
+  const auto every = [&](int64_t steps) { return steps > 0 && (progress_.step + steps_in_flight_) % steps == 0; };
+  const bool epoch_ends =
+      config_.eval.every_steps == 0 && progress_.position + steps_in_flight_ * global_batch_ >= next_evaluation_;
+  return every(config_.train.audit_every) || every(config_.checkpoint.every_steps) || every(config_.eval.every_steps) ||
+         epoch_ends;
+}
+
+void Trainer::save_if_due() {
   for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
   const int64_t every = config_.checkpoint.every_steps;
-  if (global.save > 0 || (every > 0 && progress_.step % every == 0)) parts_.checkpointer.save(progress_);
+  const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
+  if (!wishes_.save && !by_steps) return;
+  settle(true);
+  wishes_.save = false;
+  parts_.checkpointer.save(progress_);
 }
 
 void Trainer::finish_saves() {
@@ -231,7 +243,7 @@ int64_t Trainer::evaluation_after(int64_t position) const {
 
 void Trainer::evaluate_if_due() {
   const int64_t every = config_.eval.every_steps;
-  const bool by_steps = every > 0 && progress_.step % every == 0;
+  const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
   const bool by_epochs = every == 0 && progress_.position >= next_evaluation_;
   if (by_steps || by_epochs) evaluate();
 }
@@ -248,7 +260,7 @@ void Trainer::evaluate() {
 
 void Trainer::audit_if_due() {
   const int64_t every = config_.train.audit_every;
-  if (every > 0 && progress_.step % every == 0)
+  if (steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0)
     audit_parameters(parts_.group, parts_.program, wait_seconds(config_, RunPhase::train));
 }
 

@@ -4,14 +4,11 @@
 #include <vector>
 
 #include "lockstep/backend/backend.h"
+#include "lockstep/backend/step_header.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/tensor/parameter_table.h"
 
 namespace lockstep {
-
-// The gradient arena holds, in this order: gradients, batch-norm moments, the step header; so that the last bucket of
-// the reduction carries all three.
-inline constexpr int64_t kStepHeaderElements = 16;
 
 struct ModelState {
   Buffer parameters, statistics, gradients;

@@ -1,5 +1,6 @@
 // The operations of the parameter update. They run over whole arenas after the reduction, so they are no part of the
-// graph; every state change of a step happens in them.
+// graph; every state change of a step happens in them. None of them needs the host: what a step does is decided by
+// DecideUpdate, and the rest leaves everything as it is when kSkip says so.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@ enum UpdateScalar : int {
   kBias2 = 3,          // adamw: c2
   kAverageDecay = 4,   // decay of the moving average at this step
   kSampleCount = 5,    // samples of the global batch
+  kSkip = 6,           // not 0: the step changes nothing
   kUpdateScalars = 8
 };
 
@@ -73,9 +75,26 @@ struct SumOfSquares {
   int64_t count = 0;
 };
 
+// This rank's step header (step_header.h) from its loss heads, of which the first one's `correct` counts.
+// inputs: StepControl, correct i32[2], then a loss [] for each head; outputs: the header, StepOutcome (own_loss)
+struct FillStepHeader {
+  std::vector<double> head_weights;
+};
+
+// What the step does, once the sums of all ranks are known: the scalars of the update, or that it is skipped because a
+// loss or gradient is not finite. The gradient's norm is sqrt(sum of squares) / samples.
+// inputs: summed header, sum of squares f64[1], StepControl; outputs: scalars, UpdateState (read and written),
+// StepOutcome (all but own_loss)
+struct DecideUpdate {
+  double clip_norm = 0;               // longer gradients are scaled down to this norm; 0: none are
+  double beta1 = 0.9, beta2 = 0.999;  // adamw
+  double average_decay = 0;           // at most; young averages follow faster: (1 + n) / (10 + n) at update n
+  bool halt = false;                  // after values that are not finite, skip every later step too
+};
+
 struct UpdateOp {
   DType dtype = DType::f32;
-  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares> op;
+  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, FillStepHeader, DecideUpdate> op;
 };
 
 struct OptimizerSlots {

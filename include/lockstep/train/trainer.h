@@ -1,7 +1,6 @@
 // The training loop.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -19,7 +18,7 @@
 #include "lockstep/train/progress_state.h"
 #include "lockstep/train/reporter.h"
 #include "lockstep/train/schedule.h"
-#include "lockstep/train/step_header.h"
+#include "lockstep/train/step_frame.h"
 #include "lockstep/train/step_timer.h"
 
 namespace lockstep {
@@ -52,22 +51,31 @@ class Trainer {
   // and at the end. Throws AgreedError(numerics) when loss or gradients are not finite.
   RunEnd run();
 
+  // Where the run stands as far as the host knows: a step counts once its outcome is there.
   const Progress& progress() const { return progress_; }
   int64_t total_steps() const { return total_steps_; }
   double base_learning_rate() const { return schedule_.base_rate; }  // before schedule and warm-up
 
  private:
+  // What the outcomes of steps ask for, to be done at the next step boundary.
+  struct Wishes {
+    bool stop = false;
+    bool save = false;
+  };
   bool finished() const { return progress_.step >= total_steps_; }
   int64_t schedule_step(int64_t position) const;
-  StepHeader step();
+  void step();
+  StepInput step_input(const Batch& batch) const;
   void forward(const Batch& batch);
   void backward();
-  StepHeader reduce();
-  void update(const StepHeader& global);
-  StepHeader local_header(const Batch& batch);
-  void handle_not_finite();
+  void reduce();
+  void update();
+  void settle(bool all);
+  void settle(const StepOutcome& outcome);
+  void handle_not_finite(const StepOutcome& outcome);
   void report_if_due();
-  void save_if_due(const StepHeader& global);
+  bool boundary_is_due() const;
+  void save_if_due();
   RunEnd end(RunEnd how);
   void finish_saves();
   void evaluate_if_due();
@@ -82,13 +90,14 @@ class Trainer {
   int64_t global_batch_;
   int64_t total_steps_;
   Progress progress_;
+  int64_t steps_in_flight_ = 0;  // enqueued beyond progress_
   LearningRateSchedule schedule_;
   Updater updater_;
   GradientReducer reducer_;
+  StepFrame frame_;
   Loader loader_;
   Arenas arenas_;
-  StepHeader header_;  // this rank's, of the step that runs
-  std::array<int32_t, 4> step_input_{};
+  Wishes wishes_;
   StepTimer timer_;
   double started_ = 0;
   double window_loss_ = 0, window_samples_ = 0;  // of the log interval, but for steps without a finite loss

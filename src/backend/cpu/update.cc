@@ -4,6 +4,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
+#include "backend/step_rules.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -119,6 +120,7 @@ void apply(const ApplyOptimizer& op, const Rule& rule, const UpdateSegment& piec
 
 std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyOptimizer& op) {
   return make_loop_kernel([op, pieces = pieces_of(op.segments), threads = context.threads](const KernelArgs& args) {
+    if (input(args, 1)[kSkip] != 0) return;
     const Rule rule = rule_of(op, input(args, 1));
     parallel_ranges(threads, static_cast<int64_t>(pieces.size()), 1, [&](Range range, int) {
       for (int64_t i = range.begin; i < range.end; ++i) apply(op, rule, pieces[static_cast<size_t>(i)], args);
@@ -128,6 +130,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyOptimi
 
 std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyAverage& op) {
   return make_loop_kernel([op, threads = context.threads](const KernelArgs& args) {
+    if (input(args, 1)[kSkip] != 0) return;
     const float weight = 1 - input(args, 1)[kAverageDecay];
     parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
       move_averages(input(args, 0) + range.begin, weight, output(args, 0) + range.begin, range.size());
@@ -138,6 +141,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyAverag
 // A few thousand channels: not worth a second thread.
 std::unique_ptr<Kernel> compile_update(const Context&, const ApplyStatistics& op) {
   return make_loop_kernel([op](const KernelArgs& args) {
+    if (input(args, 1)[kSkip] != 0) return;
     const float* moments = input(args, 0);
     float* statistics = output(args, 0);
     const double samples = input(args, 1)[kSampleCount];
@@ -168,6 +172,28 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const SumOfSquare
     output<double>(args, 0)[0] = total;
   };
   return make_loop_kernel(body, static_cast<size_t>(pieces) * sizeof(double));
+}
+
+std::unique_ptr<Kernel> compile_update(const Context&, const FillStepHeader& op) {
+  return make_loop_kernel([op](const KernelArgs& args) {
+    float loss = 0;
+    for (size_t i = 0; i < op.head_weights.size(); ++i) {
+      loss += static_cast<float>(op.head_weights[i]) * input(args, 2 + i)[0];
+    }
+    fill_step_header(*input<StepControl>(args, 0), input<int32_t>(args, 1), loss, output(args, 0),
+                     output<StepOutcome>(args, 1));
+  });
+}
+
+std::unique_ptr<Kernel> compile_update(const Context&, const DecideUpdate& op) {
+  return make_loop_kernel([rule = rule_of(op)](const KernelArgs& args) {
+    decide_update<float>(rule, {.header = input(args, 0),
+                                .squares = input<double>(args, 1)[0],
+                                .control = *input<StepControl>(args, 2),
+                                .scalars = output(args, 0),
+                                .state = output<UpdateState>(args, 1),
+                                .outcome = output<StepOutcome>(args, 2)});
+  });
 }
 
 }  // namespace

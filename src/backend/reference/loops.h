@@ -101,6 +101,10 @@ template <class T>
 void loops(const ApplyStatistics& op, const Call<T>& call);
 template <class T>
 void loops(const SumOfSquares& op, const Call<T>& call);
+template <class T>
+void loops(const FillStepHeader& op, const Call<T>& call);
+template <class T>
+void loops(const DecideUpdate& op, const Call<T>& call);
 
 }  // namespace lockstep::reference
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backend/reference/loops.h"
+#include "backend/step_rules.h"
 
 namespace lockstep::reference {
 namespace {
@@ -55,6 +56,7 @@ void loops(const ApplyOptimizer& op, const Call<T>& call) {
   const T *gradients = call.input(0), *scalars = call.input(1);
   T *values = call.output(0), *slot0 = call.output(1);
   T* slot1 = call.output(call.args.outputs.size() - 1);  // unused by optimizers with one slot
+  if (scalars[kSkip] != 0) return;
   for (const UpdateSegment& segment : op.segments) {
 #pragma omp parallel for num_threads(call.threads)
     for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {
@@ -77,6 +79,7 @@ void loops(const ApplyOptimizer& op, const Call<T>& call) {
 
 template <class T>
 void loops(const ApplyAverage& op, const Call<T>& call) {
+  if (call.input(1)[kSkip] != 0) return;
   const double weight = 1 - double{call.input(1)[kAverageDecay]};
   T* averages = call.output(0);
   for (int64_t i = 0; i < op.count; ++i) {
@@ -86,6 +89,7 @@ void loops(const ApplyAverage& op, const Call<T>& call) {
 
 template <class T>
 void loops(const ApplyStatistics& op, const Call<T>& call) {
+  if (call.input(1)[kSkip] != 0) return;
   const T* moments = call.input(0);
   T* statistics = call.output(0);
   const double samples = call.input(1)[kSampleCount];
@@ -110,9 +114,31 @@ void loops(const SumOfSquares& op, const Call<T>& call) {
   call.template output<double>(0)[0] = sum;
 }
 
+template <class T>
+void loops(const FillStepHeader& op, const Call<T>& call) {
+  T loss = 0;
+  for (size_t i = 0; i < op.head_weights.size(); ++i) {
+    loss += static_cast<T>(op.head_weights[i]) * call.input(2 + i)[0];
+  }
+  fill_step_header(*call.template input<StepControl>(0), call.template input<int32_t>(1), loss, call.output(0),
+                   call.template output<StepOutcome>(1));
+}
+
+template <class T>
+void loops(const DecideUpdate& op, const Call<T>& call) {
+  decide_update<T>(rule_of(op), {.header = call.input(0),
+                                 .squares = call.template input<double>(1)[0],
+                                 .control = *call.template input<StepControl>(2),
+                                 .scalars = call.output(0),
+                                 .state = call.template output<UpdateState>(1),
+                                 .outcome = call.template output<StepOutcome>(2)});
+}
+
 LOCKSTEP_REFERENCE_LOOPS(ApplyOptimizer);
 LOCKSTEP_REFERENCE_LOOPS(ApplyAverage);
 LOCKSTEP_REFERENCE_LOOPS(ApplyStatistics);
 LOCKSTEP_REFERENCE_LOOPS(SumOfSquares);
+LOCKSTEP_REFERENCE_LOOPS(FillStepHeader);
+LOCKSTEP_REFERENCE_LOOPS(DecideUpdate);
 
 }  // namespace lockstep::reference

@@ -1,4 +1,4 @@
-#include "lockstep/train/step_header.h"
+#include "lockstep/backend/step_header.h"
 
 #include <bit>
 

@@ -1,0 +1,65 @@
+// The few numbers of a step that travel beside the gradients: what every rank adds to the sum, what the host decides
+// before the step, and what it reads after it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace lockstep {
+
+// The gradient arena holds, in this order: gradients, batch-norm moments, the step header; so that the last bucket of
+// the reduction carries all three.
+inline constexpr int64_t kStepHeaderElements = 16;
+
+// Counts stay exact in float32 up to 2^24 samples a global batch. Flags: how many ranks raised them; every rank sees
+// the same sum and so takes the same decision at the same step.
+struct StepHeader {
+  float samples = 0;  // weight of this rank's samples
+  float loss = 0;     // summed over samples, auxiliary heads weighted
+  float correct1 = 0, correct5 = 0;
+  float stop = 0;        // a signal asked this rank to save and stop, or its time is over
+  float save = 0;        // rank 0: a checkpoint is due by the clock
+  float not_finite = 0;  // this rank's loss is NaN or infinite
+  std::array<float, kStepHeaderElements - 7> reserved{};
+};
+static_assert(sizeof(StepHeader) == kStepHeaderElements * sizeof(float));
+
+// The header's members by place, for kernels: the arena may be of another element type.
+enum HeaderElement : int {
+  kHeaderSamples = 0,
+  kHeaderLoss = 1,
+  kHeaderCorrect1 = 2,
+  kHeaderCorrect5 = 3,
+  kHeaderStop = 4,
+  kHeaderSave = 5,
+  kHeaderNotFinite = 6,
+};
+
+// What the host decides about a step before it starts. A device reads it from memory, so that a captured step can be
+// replayed with other numbers.
+struct StepControl {
+  double learning_rate = 0;
+  double samples = 0;  // weight of this rank's samples
+  double stop = 0;     // this rank's flags, as in the header
+  double save = 0;
+};
+
+// What the device remembers from step to step. Part of a run's state, equal on all ranks.
+struct UpdateState {
+  double updates = 0;  // made so far: steps that changed the weights
+  double halted = 0;   // 1: values that are not finite were met, and nothing changes any more (DecideUpdate::halt)
+};
+
+// What the host reads of a step once it is done: sums over all ranks, and what became of the update.
+struct StepOutcome {
+  double samples = 0;
+  double loss = 0;
+  double correct1 = 0, correct5 = 0;
+  double stop = 0, save = 0, not_finite = 0;
+  double norm = 0;      // of the mean gradient, before clipping
+  double applied = 0;   // 1: the weights were updated
+  double updates = 0;   // UpdateState::updates after the step
+  double own_loss = 0;  // of this rank's samples alone
+};
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// What frames each step on the device: the host's numbers going in, the step header, the decision about the update, and
+// the outcome coming back; so that the host enqueues a step and goes on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/backend/step_header.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/program.h"
+
+namespace lockstep {
+
+// What the host gives one step.
+struct StepInput {
+  StepControl control;
+  std::array<int32_t, 4> dropout{};  // Dropout's `step` input
+};
+
+// In each step, in this order on the stream:
+//
+//   frame.begin(stream, input);
+//   ... forward ...
+//   frame.fill_header(stream, arenas);  // before backward, which may reuse the memory of the losses
+//   ... backward, reduction ...
+//   frame.decide(stream);
+//   ... the update, with scalars() ...
+//   frame.end(stream);
+//   while (auto outcome = frame.next_outcome()) ...
+//
+// Owned by the trainer; backend, program and the streams it was used with must outlive it. One thread.
+class StepFrame {
+ public:
+  // `ahead`: how many steps the host may be ahead of the one whose outcome it reads; 0: it waits for every step.
+  StepFrame(const Backend& backend, const Program& program, const Config& config, int ahead);
+
+  // Sets what the device remembers from step to step: at the start, and when the run goes back to an older state. No
+  // step may be in flight.
+  void restart(Stream& stream, int64_t updates);
+
+  void begin(Stream& stream, const StepInput& input);
+  void fill_header(Stream& stream, const Arenas& arenas);
+  void decide(Stream& stream);
+  void end(Stream& stream);
+
+  // The outcome of the oldest step in flight, when more than `ahead` are, or (drain) when any is. Blocks until it is
+  // there.
+  std::optional<StepOutcome> next_outcome(bool drain = false);
+
+  const int32_t* dropout() const { return dropout_.as<int32_t>(); }  // for Arenas::external
+  void* scalars() const { return scalars_.data(); }                  // for Updater::apply
+
+ private:
+  // Host memory of one step in flight.
+  struct Slot {
+    StepInput input;
+    StepOutcome outcome;
+  };
+  Slot& slot(int64_t step) { return slots_[static_cast<size_t>(step) % slots_.size()]; }
+  void run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs, std::span<void* const> outputs);
+
+  const Backend& backend_;
+  const Program& program_;
+  const int ahead_;
+  std::unique_ptr<Kernel> header_, squares_, decide_;
+  Buffer control_, dropout_, squares_result_, scalars_, update_state_, outcome_, workspace_;
+  std::vector<Slot> slots_;
+  Stream* stream_ = nullptr;         // of the steps in flight
+  int64_t begun_ = 0, settled_ = 0;  // steps
+};
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+// The formulas of the two operations that frame a step, FillStepHeader and DecideUpdate: one source for every backend.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "lockstep/backend/step_header.h"
+#include "lockstep/backend/update.h"
+
+#ifdef __CUDACC__
+#define LOCKSTEP_HOST_DEVICE __host__ __device__
+#else
+#define LOCKSTEP_HOST_DEVICE
+#endif
+
+namespace lockstep {
+
+// The attributes of DecideUpdate as kernels get them.
+struct DecideRule {
+  double clip_norm, beta1, beta2, average_decay;
+  bool halt;
+};
+inline DecideRule rule_of(const DecideUpdate& op) {
+  return {op.clip_norm, op.beta1, op.beta2, op.average_decay, op.halt};
+}
+
+// `loss`: of all heads, weighted.
+template <class T>
+LOCKSTEP_HOST_DEVICE inline void fill_step_header(const StepControl& control, const int32_t* correct, T loss, T* header,
+                                                  StepOutcome* outcome) {
+  for (int64_t i = 0; i < kStepHeaderElements; ++i) header[i] = 0;
+  header[kHeaderSamples] = static_cast<T>(control.samples);
+  header[kHeaderLoss] = loss;
+  header[kHeaderCorrect1] = static_cast<T>(correct[0]);
+  header[kHeaderCorrect5] = static_cast<T>(correct[1]);
+  header[kHeaderStop] = static_cast<T>(control.stop);
+  header[kHeaderSave] = static_cast<T>(control.save);
+  header[kHeaderNotFinite] = static_cast<T>(std::isfinite(loss) ? 0 : 1);
+  outcome->own_loss = static_cast<double>(loss);
+}
+
+template <class T>
+struct DecideArgs {
+  const T* header;
+  double squares;
+  StepControl control;
+  T* scalars;
+  UpdateState* state;
+  StepOutcome* outcome;
+};
+
+template <class T>
+LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const DecideArgs<T>& args) {
+  const T* header = args.header;
+  const double scale = 1.0 / static_cast<double>(header[kHeaderSamples]);
+  const double norm = std::sqrt(args.squares) * scale;
+  const bool finite = header[kHeaderNotFinite] == 0 && std::isfinite(norm);
+  UpdateState& state = *args.state;
+  if (rule.halt && !finite) state.halted = 1;
+  const bool applied = finite && state.halted == 0;
+  if (applied) state.updates += 1;
+
+  const double clipped = rule.clip_norm > 0 && norm > rule.clip_norm ? rule.clip_norm / norm : 1.0;
+  const double n = state.updates;
+  T* scalars = args.scalars;
+  scalars[kLearningRate] = static_cast<T>(args.control.learning_rate);
+  scalars[kGradientScale] = static_cast<T>(scale * clipped);
+  scalars[kBias1] = static_cast<T>(1 - std::pow(rule.beta1, n));
+  scalars[kBias2] = static_cast<T>(1 - std::pow(rule.beta2, n));
+  const double young = (1 + n) / (10 + n);
+  scalars[kAverageDecay] = static_cast<T>(young < rule.average_decay ? young : rule.average_decay);
+  scalars[kSampleCount] = header[kHeaderSamples];
+  scalars[kSkip] = static_cast<T>(applied ? 0 : 1);
+
+  StepOutcome& outcome = *args.outcome;
+  outcome.samples = static_cast<double>(header[kHeaderSamples]);
+  outcome.loss = static_cast<double>(header[kHeaderLoss]);
+  outcome.correct1 = static_cast<double>(header[kHeaderCorrect1]);
+  outcome.correct5 = static_cast<double>(header[kHeaderCorrect5]);
+  outcome.stop = static_cast<double>(header[kHeaderStop]);
+  outcome.save = static_cast<double>(header[kHeaderSave]);
+  outcome.not_finite = static_cast<double>(header[kHeaderNotFinite]);
+  outcome.norm = norm;
+  outcome.applied = applied ? 1 : 0;
+  outcome.updates = state.updates;
+}
+
+}  // namespace lockstep

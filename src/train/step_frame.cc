@@ -1,0 +1,89 @@
+#include "lockstep/train/step_frame.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+FillStepHeader header_rule(const Graph& graph) {
+  FillStepHeader rule;
+  for (const LossHead& head : graph.losses) rule.head_weights.push_back(head.weight);
+  return rule;
+}
+
+float* header_in(const ModelState& state) {
+  return state.gradients.as<float>() + state.trained_elements + state.statistic_elements;
+}
+
+}  // namespace
+
+StepFrame::StepFrame(const Backend& backend, const Program& program, const Config& config, int ahead)
+    : backend_(backend), program_(program), ahead_(ahead), slots_(static_cast<size_t>(ahead) + 1) {
+  header_ = backend.compile(UpdateOp{DType::f32, header_rule(program.training().graph())});
+  squares_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{program.layout().trained_elements}});
+  decide_ = backend.compile(UpdateOp{DType::f32, DecideUpdate{.clip_norm = config.train.clip_norm,
+                                                              .average_decay = config.ema.decay,
+                                                              .halt = config.train.not_finite != "skip"}});
+  control_ = backend.allocate(sizeof(StepControl));
+  dropout_ = backend.allocate(sizeof(StepInput::dropout));
+  squares_result_ = backend.allocate(sizeof(double));
+  scalars_ = backend.allocate(kUpdateScalars * sizeof(float));
+  update_state_ = backend.allocate(sizeof(UpdateState));
+  outcome_ = backend.allocate(sizeof(StepOutcome));
+  workspace_ =
+      backend.allocate(std::max({header_->workspace_bytes(), squares_->workspace_bytes(), decide_->workspace_bytes()}));
+}
+
+void StepFrame::run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs,
+                    std::span<void* const> outputs) {
+  kernel.run({stream, inputs, outputs, workspace_.data()});
+}
+
+void StepFrame::restart(Stream& stream, int64_t updates) {
+  require(begun_ == settled_, "{} steps are in flight", begun_ - settled_);
+  const UpdateState state{.updates = static_cast<double>(updates)};
+  backend_.copy(stream, update_state_.data(), &state, sizeof state);
+  stream.wait();
+}
+
+void StepFrame::begin(Stream& stream, const StepInput& input) {
+  require(begun_ - settled_ <= ahead_, "{} steps are in flight already", begun_ - settled_);
+  stream_ = &stream;
+  Slot& mine = slot(begun_);
+  mine.input = input;
+  backend_.copy(stream, control_.data(), &mine.input.control, sizeof mine.input.control);
+  backend_.copy(stream, dropout_.data(), mine.input.dropout.data(), sizeof mine.input.dropout);
+}
+
+void StepFrame::fill_header(Stream& stream, const Arenas& arenas) {
+  const Executable& training = program_.training();
+  std::vector<void*> inputs = {control_.data(), training.address(training.graph().losses.front().correct, arenas)};
+  for (const LossHead& head : training.graph().losses) inputs.push_back(training.address(head.loss, arenas));
+  const std::array<void*, 2> outputs{header_in(program_.state()), outcome_.data()};
+  run(*header_, stream, inputs, outputs);
+}
+
+void StepFrame::decide(Stream& stream) {
+  const ModelState& state = program_.state();
+  const std::array<void*, 1> gradients{state.gradients.data()}, squares{squares_result_.data()};
+  run(*squares_, stream, gradients, squares);
+  const std::array<void*, 3> inputs{header_in(state), squares_result_.data(), control_.data()};
+  const std::array<void*, 3> outputs{scalars_.data(), update_state_.data(), outcome_.data()};
+  run(*decide_, stream, inputs, outputs);
+}
+
+void StepFrame::end(Stream& stream) {
+  backend_.copy(stream, &slot(begun_).outcome, outcome_.data(), sizeof(StepOutcome));
+  ++begun_;
+}
+
+std::optional<StepOutcome> StepFrame::next_outcome(bool drain) {
+  const int64_t in_flight = begun_ - settled_;
+  if (in_flight == 0 || (!drain && in_flight <= ahead_)) return std::nullopt;
+  stream_->wait();
+  return slot(settled_++).outcome;
+}
+
+}  // namespace lockstep
