@@ -4,13 +4,20 @@
 
 namespace lockstep {
 
-const OptimizerSlots& optimizer_slots(OptimizerKind kind) {
+std::span<const OptimizerSlots> optimizers() {
   static const OptimizerSlots kRows[] = {
       {OptimizerKind::sgd, "sgd", {"momentum"}, {0}},
       {OptimizerKind::rmsprop_tf, "rmsprop_tf", {"mean_square", "momentum"}, {1, 0}},
+      {OptimizerKind::rmsprop, "rmsprop", {"mean_square", "momentum"}, {0, 0}},
       {OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, {0, 0}},
+      {OptimizerKind::lars, "lars", {"momentum"}, {0}},
+      {OptimizerKind::ftrl, "ftrl", {"accumulator", "linear"}, {0.1, 0}},
   };
-  for (const OptimizerSlots& row : kRows) {
+  return kRows;
+}
+
+const OptimizerSlots& optimizer_slots(OptimizerKind kind) {
+  for (const OptimizerSlots& row : optimizers()) {
     if (row.kind == kind) return row;
   }
   fail(ExitCode::internal, "no optimizer has the number {}", static_cast<int>(kind));

@@ -8,15 +8,18 @@
 namespace lockstep {
 namespace {
 
-// Runs of the trained arena with equal weight decay, in arena order.
-std::vector<UpdateSegment> decay_segments(const ParameterTable& table, const ParameterLayout& layout,
-                                          const Config::Optimizer& config) {
+// One segment a trained parameter, in arena order. LARS scales the rate of weights alone, as its paper's experiments
+// do: a bias or a scale of norm 0 or 1 says nothing about how far it may move.
+std::vector<UpdateSegment> segments_of(const ParameterTable& table, const ParameterLayout& layout,
+                                       const Config::Optimizer& config) {
   std::vector<UpdateSegment> segments;
   for (ParameterId id = 0; id < table.size(); ++id) {
     if (!table[id].trained()) continue;
     const bool decayed = config.decay_norm_and_bias || !table[id].is_norm_or_bias();
-    segments.push_back(
-        {layout.offset[static_cast<size_t>(id)], table[id].shape.elements(), decayed ? config.weight_decay : 0});
+    segments.push_back({.offset = layout.offset[static_cast<size_t>(id)],
+                        .count = table[id].shape.elements(),
+                        .weight_decay = decayed ? config.weight_decay : 0,
+                        .adaptive = config.name == "lars" && !table[id].is_norm_or_bias()});
   }
   std::sort(segments.begin(), segments.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   return segments;
@@ -37,8 +40,8 @@ std::vector<ApplyStatistics::Entry> statistic_entries(const Graph& graph, const 
 }  // namespace
 
 OptimizerKind parse_optimizer(std::string_view name) {
-  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::rmsprop_tf, OptimizerKind::adamw}) {
-    if (optimizer_slots(kind).name == name) return kind;
+  for (const OptimizerSlots& row : optimizers()) {
+    if (row.name == name) return row.kind;
   }
   fail(ExitCode::config, "optimizer.name = \"{}\" is not an optimizer of this version", name);
 }
@@ -48,8 +51,14 @@ Updater::Updater(const Backend& backend, const Executable& executable, const Con
   ApplyOptimizer rule{.kind = parse_optimizer(config.optimizer.name),
                       .momentum = config.optimizer.momentum,
                       .decay = config.optimizer.decay,
+                      .beta1 = config.optimizer.beta1,
+                      .beta2 = config.optimizer.beta2,
                       .epsilon = config.optimizer.epsilon,
-                      .segments = decay_segments(executable.graph().parameters, layout, config.optimizer)};
+                      .trust = config.optimizer.trust,
+                      .l1 = config.optimizer.l1,
+                      .l2 = config.optimizer.l2,
+                      .learning_rate_power = config.optimizer.learning_rate_power,
+                      .segments = segments_of(executable.graph().parameters, layout, config.optimizer)};
   optimizer_ = backend.compile(UpdateOp{DType::f32, std::move(rule)});
   statistics_ = backend.compile(
       UpdateOp{DType::f32, ApplyStatistics{config.model.bn_momentum, statistic_entries(executable.graph(), layout)}});

@@ -24,6 +24,8 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
   header_ = backend.compile(UpdateOp{DType::f32, header_rule(program.training().graph())});
   squares_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{program.layout().trained_elements}});
   decide_ = backend.compile(UpdateOp{DType::f32, DecideUpdate{.clip_norm = config.train.clip_norm,
+                                                              .beta1 = config.optimizer.beta1,
+                                                              .beta2 = config.optimizer.beta2,
                                                               .average_decay = config.ema.decay,
                                                               .halt = config.train.not_finite != "skip"}});
   control_ = backend.allocate(sizeof(StepControl));

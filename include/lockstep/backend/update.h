@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -16,15 +17,23 @@ namespace lockstep {
 struct UpdateSegment {
   int64_t offset = 0, count = 0;  // elements in the trained arena
   double weight_decay = 0;
+  bool adaptive = false;  // lars: one parameter, whose rate follows from its norm and its gradient's
 };
 
 enum class OptimizerKind : uint8_t {
   sgd,         // g += wd w; m = momentum m + g; w -= lr m                         (torch.optim.SGD); slot momentum
   rmsprop_tf,  // g += wd w; s += (1-decay)(g^2 - s); m = momentum m + lr g / sqrt(s + eps); w -= m
                // (TensorFlow's RMSPropOptimizer: epsilon inside the root, s starts at 1); slots mean_square, momentum
-  adamw,       // w *= 1 - lr wd; a = b1 a + (1-b1) g; v = b2 v + (1-b2) g^2;
-               // w -= lr (a / c1) / (sqrt(v / c2) + eps), c = 1 - b^t (Loshchilov and Hutter 2019);
+  rmsprop,     // g += wd w; s = decay s + (1-decay) g^2; m = momentum m + g / (sqrt(s) + eps); w -= lr m
+               // (torch.optim.RMSprop: epsilon outside the root, s starts at 0); slots mean_square, momentum
+  adamw,       // a = b1 a + (1-b1) g; v = b2 v + (1-b2) g^2;
+               // w -= lr ((a / c1) / (sqrt(v / c2) + eps) + wd w), c = 1 - b^t (Loshchilov and Hutter 2019);
                // slots exp_avg, exp_avg_sq
+  lars,        // r = trust |w| / (|g| + wd |w|) in adaptive segments (1 where a norm is 0), else 1; g += wd w;
+               // m = momentum m + lr r g; w -= m (You, Gitman and Ginsburg 2017); slot momentum
+  ftrl,        // g += wd w; n' = n + g^2; z += g - (n'^p - n^p) / lr w, p = -learning_rate_power;
+               // w = (clamp(z, -l1, l1) - z) / (n'^p / lr + 2 l2)
+               // (TensorFlow's FtrlOptimizer, McMahan et al. 2013; n starts at 0.1); slots accumulator, linear
 };
 
 // Scalars of one step, in the parameters' element type, at these places of the `scalars` input.
@@ -43,9 +52,11 @@ enum UpdateScalar : int {
 struct ApplyOptimizer {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;
-  double decay = 0.9;                 // rmsprop_tf
+  double decay = 0.9;                 // rmsprop_tf, rmsprop
   double beta1 = 0.9, beta2 = 0.999;  // adamw
   double epsilon = 1e-8;
+  double trust = 0.001;                               // lars
+  double l1 = 0, l2 = 0, learning_rate_power = -0.5;  // ftrl
   std::vector<UpdateSegment> segments;
 };
 
@@ -103,6 +114,8 @@ struct OptimizerSlots {
   std::vector<std::string_view> slots;  // data set names in checkpoints
   std::vector<double> initial;          // start value of each slot
 };
+// All optimizers, one row each.
+std::span<const OptimizerSlots> optimizers();
 const OptimizerSlots& optimizer_slots(OptimizerKind kind);
 
 }  // namespace lockstep

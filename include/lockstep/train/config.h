@@ -66,6 +66,12 @@ struct Config {
     double momentum = 0.9;
     double decay = 0.9;
     double epsilon = 1.0;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double trust = 0.001;
+    double l1 = 0;
+    double l2 = 0;
+    double learning_rate_power = -0.5;
     double weight_decay = 4e-5;
     bool decay_norm_and_bias = false;
     bool operator==(const Optimizer&) const = default;

@@ -1,9 +1,11 @@
 // The parameter update over flat arenas (update.h has the formulas), cut into pieces of fixed size, so that results do
 // not depend on the number of threads.
-#include <cmath>
+#include <algorithm>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
+#include "backend/optimizer_rules.h"
 #include "backend/step_rules.h"
 
 namespace lockstep::cpu {
@@ -11,56 +13,29 @@ namespace {
 
 constexpr int64_t kPiece = 16384;  // elements
 
-// One piece of every arena, all of one weight decay.
+using Constants = kernels::OptimizerConstants<float>;
+using Segment = kernels::SegmentConstants<float>;
+
+// One piece of every arena, all of one segment.
 struct OptimizerArrays {
   const float* gradients;
   float *values, *slot0, *slot1;
   int64_t count;
 };
 
-// The step's scalars and the optimizer's constants in float.
-struct Rule {
-  float rate, gradient_scale, bias1, bias2;
-  float momentum, decay, beta1, beta2, epsilon;
-};
-
-LOCKSTEP_VECTORIZED void sgd(const Rule& rule, float weight_decay, const OptimizerArrays& arrays) {
+template <class Rule>
+LOCKSTEP_VECTORIZED void update(const Constants& of_step, const Segment& of_segment, const OptimizerArrays& arrays) {
   const auto [gradients, values, slot0, slot1, count] = arrays;
-  const Rule r = rule;
+  const Constants constants = of_step;  // copies: the compiler cannot know that the arrays are not they
+  const Segment segment = of_segment;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    const float momentum = r.momentum * slot0[i] + (r.gradient_scale * gradients[i] + weight_decay * values[i]);
-    slot0[i] = momentum;
-    values[i] -= r.rate * momentum;
-  }
-}
-
-LOCKSTEP_VECTORIZED void rmsprop_tf(const Rule& rule, float weight_decay, const OptimizerArrays& arrays) {
-  const auto [gradients, values, slot0, slot1, count] = arrays;
-  const Rule r = rule;
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const float gradient = r.gradient_scale * gradients[i] + weight_decay * values[i];
-    const float mean_square = slot0[i] + (1 - r.decay) * (gradient * gradient - slot0[i]);
-    const float momentum = r.momentum * slot1[i] + r.rate * gradient / std::sqrt(mean_square + r.epsilon);
-    slot0[i] = mean_square;
-    slot1[i] = momentum;
-    values[i] -= momentum;
-  }
-}
-
-LOCKSTEP_VECTORIZED void adamw(const Rule& rule, float weight_decay, const OptimizerArrays& arrays) {
-  const auto [gradients, values, slot0, slot1, count] = arrays;
-  const Rule r = rule;
-  const float keep = 1 - r.rate * weight_decay;
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const float gradient = r.gradient_scale * gradients[i];
-    const float average = r.beta1 * slot0[i] + (1 - r.beta1) * gradient;
-    const float square = r.beta2 * slot1[i] + (1 - r.beta2) * gradient * gradient;
-    slot0[i] = average;
-    slot1[i] = square;
-    values[i] = keep * values[i] - r.rate * (average / r.bias1) / (std::sqrt(square / r.bias2) + r.epsilon);
+    kernels::OptimizerElement<float> e{constants.gradient_scale * gradients[i], values[i], slot0[i], 0};
+    if constexpr (Rule::kSlots > 1) e.slot1 = slot1[i];
+    Rule::apply(constants, segment, e);
+    values[i] = e.value;
+    slot0[i] = e.slot0;
+    if constexpr (Rule::kSlots > 1) slot1[i] = e.slot1;
   }
 }
 
@@ -76,56 +51,94 @@ LOCKSTEP_VECTORIZED double sum_of_squares(const float* values, int64_t count) {
   return sum;
 }
 
-Rule rule_of(const ApplyOptimizer& op, const float* scalars) {
-  const auto f = [](double value) { return static_cast<float>(value); };
-  return {.rate = scalars[kLearningRate],
-          .gradient_scale = scalars[kGradientScale],
-          .bias1 = scalars[kBias1],
-          .bias2 = scalars[kBias2],
-          .momentum = f(op.momentum),
-          .decay = f(op.decay),
-          .beta1 = f(op.beta1),
-          .beta2 = f(op.beta2),
-          .epsilon = f(op.epsilon)};
-}
+// Part of a segment.
+struct Piece {
+  int64_t offset = 0, count = 0;
+  size_t segment = 0;
+};
 
-std::vector<UpdateSegment> pieces_of(const std::vector<UpdateSegment>& segments) {
-  std::vector<UpdateSegment> pieces;
-  for (const UpdateSegment& segment : segments) {
-    for (int64_t done = 0; done < segment.count; done += kPiece) {
-      pieces.push_back({segment.offset + done, std::min(kPiece, segment.count - done), segment.weight_decay});
+std::vector<Piece> pieces_of(const std::vector<UpdateSegment>& segments) {
+  std::vector<Piece> pieces;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    for (int64_t done = 0; done < segments[s].count; done += kPiece) {
+      pieces.push_back({segments[s].offset + done, std::min(kPiece, segments[s].count - done), s});
     }
   }
   return pieces;
 }
 
-void apply(const ApplyOptimizer& op, const Rule& rule, const UpdateSegment& piece, const KernelArgs& args) {
-  const int64_t at = piece.offset;
-  const bool two_slots = args.outputs.size() > 2;
-  const OptimizerArrays arrays{input(args, 0) + at, output(args, 0) + at, output(args, 1) + at,
-                               two_slots ? output(args, 2) + at : nullptr, piece.count};
-  const auto weight_decay = static_cast<float>(piece.weight_decay);
-  switch (op.kind) {
-    case OptimizerKind::sgd:
-      sgd(rule, weight_decay, arrays);
-      break;
-    case OptimizerKind::rmsprop_tf:
-      rmsprop_tf(rule, weight_decay, arrays);
-      break;
-    case OptimizerKind::adamw:
-      adamw(rule, weight_decay, arrays);
-      break;
+// The update of the whole arena. Its workspace holds each segment's rate factor and, for adaptive ones, the sums of
+// squares of each piece.
+class OptimizerKernel final : public Kernel {
+ public:
+  OptimizerKernel(const ApplyOptimizer& op, int threads)
+      : op_(op),
+        pieces_(pieces_of(op.segments)),
+        adaptive_(std::ranges::any_of(op.segments, &UpdateSegment::adaptive)),
+        threads_(threads) {}
+
+  void run(const KernelArgs& args) const override {
+    if (input(args, 1)[kSkip] != 0) return;
+    const Constants constants(op_, input(args, 1));
+    auto* squares = static_cast<kernels::SegmentSquares*>(args.workspace);
+    auto* trust = reinterpret_cast<float*>(squares + pieces_.size());
+    if (adaptive_) find_trust(args, squares, trust);
+    kernels::with_rule(op_, [&]<class Rule>(Rule) {
+      for_each_piece([&](size_t i) {
+        const Piece& piece = pieces_[i];
+        const int64_t at = piece.offset;
+        const Segment segment{static_cast<float>(op_.segments[piece.segment].weight_decay),
+                              adaptive_ ? trust[piece.segment] : 1};
+        update<Rule>(constants, segment,
+                     {input(args, 0) + at, output(args, 0) + at, output(args, 1) + at,
+                      Rule::kSlots > 1 ? output(args, 2) + at : nullptr, piece.count});
+      });
+    });
   }
-}
+  size_t workspace_bytes() const override {
+    if (!adaptive_) return 0;
+    return pieces_.size() * sizeof(kernels::SegmentSquares) + op_.segments.size() * sizeof(float);
+  }
+  std::string implementation() const override { return "loops"; }
+
+ private:
+  template <class Body>
+  void for_each_piece(const Body& body) const {
+    parallel_ranges(threads_, static_cast<int64_t>(pieces_.size()), 1, [&](Range range, int) {
+      for (int64_t i = range.begin; i < range.end; ++i) body(static_cast<size_t>(i));
+    });
+  }
+
+  void find_trust(const KernelArgs& args, kernels::SegmentSquares* squares, float* trust) const {
+    for_each_piece([&](size_t i) {
+      const Piece& piece = pieces_[i];
+      squares[i] = {};
+      if (!op_.segments[piece.segment].adaptive) return;
+      squares[i] = {.values = sum_of_squares(output(args, 0) + piece.offset, piece.count),
+                    .gradients = sum_of_squares(input(args, 0) + piece.offset, piece.count)};
+    });
+    const double scale = input(args, 1)[kGradientScale];
+    size_t piece = 0;  // pieces follow their segments' order
+    for (size_t s = 0; s < op_.segments.size(); ++s) {
+      kernels::SegmentSquares sums;
+      for (; piece < pieces_.size() && pieces_[piece].segment == s; ++piece) {
+        sums.values += squares[piece].values;
+        sums.gradients += squares[piece].gradients;
+      }
+      const UpdateSegment& segment = op_.segments[s];
+      const double factor = kernels::lars_trust(op_, segment.weight_decay, scale, sums);
+      trust[s] = segment.adaptive ? static_cast<float>(factor) : 1;
+    }
+  }
+
+  ApplyOptimizer op_;
+  std::vector<Piece> pieces_;
+  bool adaptive_;
+  int threads_;
+};
 
 std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyOptimizer& op) {
-  return make_loop_kernel([op, pieces = pieces_of(op.segments), threads = context.threads](const KernelArgs& args) {
-    if (input(args, 1)[kSkip] != 0) return;
-    const Rule rule = rule_of(op, input(args, 1));
-    parallel_ranges(threads, static_cast<int64_t>(pieces.size()), 1, [&](Range range, int) {
-      for (int64_t i = range.begin; i < range.end; ++i) apply(op, rule, pieces[static_cast<size_t>(i)], args);
-    });
-  });
+  return std::make_unique<OptimizerKernel>(op, context.threads);
 }
 
 std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyAverage& op) {

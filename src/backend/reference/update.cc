@@ -1,80 +1,47 @@
 // The parameter update, element by element in double (update.h has the formulas).
 #include <algorithm>
-#include <cmath>
 
+#include "backend/optimizer_rules.h"
 #include "backend/reference/loops.h"
 #include "backend/step_rules.h"
 
 namespace lockstep::reference {
 namespace {
 
-// One element of every arena.
 template <class T>
-struct Element {
-  double gradient;  // scaled
-  double weight_decay;
-  T& value;
-  T& slot0;
-  T& slot1;
-};
-
-template <class T>
-void apply_sgd(const ApplyOptimizer& op, const T* scalars, const Element<T>& at) {
-  const double gradient = at.gradient + at.weight_decay * at.value;
-  const double momentum = op.momentum * at.slot0 + gradient;
-  at.slot0 = static_cast<T>(momentum);
-  at.value = static_cast<T>(at.value - scalars[kLearningRate] * momentum);
-}
-
-template <class T>
-void apply_rmsprop_tf(const ApplyOptimizer& op, const T* scalars, const Element<T>& at) {
-  const double gradient = at.gradient + at.weight_decay * at.value;
-  const double mean_square = at.slot0 + (1 - op.decay) * (gradient * gradient - at.slot0);
-  const double momentum =
-      op.momentum * at.slot1 + scalars[kLearningRate] * gradient / std::sqrt(mean_square + op.epsilon);
-  at.slot0 = static_cast<T>(mean_square);
-  at.slot1 = static_cast<T>(momentum);
-  at.value = static_cast<T>(at.value - momentum);
-}
-
-template <class T>
-void apply_adamw(const ApplyOptimizer& op, const T* scalars, const Element<T>& at) {
-  const double average = op.beta1 * at.slot0 + (1 - op.beta1) * at.gradient;
-  const double square = op.beta2 * at.slot1 + (1 - op.beta2) * at.gradient * at.gradient;
-  const double rate = scalars[kLearningRate];
-  const double decayed = at.value * (1 - rate * at.weight_decay);
-  at.slot0 = static_cast<T>(average);
-  at.slot1 = static_cast<T>(square);
-  at.value =
-      static_cast<T>(decayed - rate * (average / scalars[kBias1]) / (std::sqrt(square / scalars[kBias2]) + op.epsilon));
+double trust_of(const ApplyOptimizer& op, const UpdateSegment& segment, const Call<T>& call) {
+  if (!segment.adaptive) return 1;
+  kernels::SegmentSquares squares;
+  for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+    const double gradient = call.input(0)[i], value = call.output(0)[i];
+    squares.values += value * value;
+    squares.gradients += gradient * gradient;
+  }
+  return kernels::lars_trust(op, segment.weight_decay, call.input(1)[kGradientScale], squares);
 }
 
 }  // namespace
 
 template <class T>
 void loops(const ApplyOptimizer& op, const Call<T>& call) {
-  const T *gradients = call.input(0), *scalars = call.input(1);
-  T *values = call.output(0), *slot0 = call.output(1);
-  T* slot1 = call.output(call.args.outputs.size() - 1);  // unused by optimizers with one slot
-  if (scalars[kSkip] != 0) return;
-  for (const UpdateSegment& segment : op.segments) {
+  if (call.input(1)[kSkip] != 0) return;
+  const kernels::OptimizerConstants<double> constants(op, call.input(1));
+  kernels::with_rule(op, [&]<class Rule>(Rule) {
+    const T* gradients = call.input(0);
+    T *values = call.output(0), *slot0 = call.output(1), *slot1 = Rule::kSlots > 1 ? call.output(2) : nullptr;
+    for (const UpdateSegment& segment : op.segments) {
+      const kernels::SegmentConstants<double> own{segment.weight_decay, trust_of(op, segment, call)};
 #pragma omp parallel for num_threads(call.threads)
-    for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {
-      const Element<T> at{double{scalars[kGradientScale]} * gradients[i], segment.weight_decay, values[i], slot0[i],
-                          slot1[i]};
-      switch (op.kind) {
-        case OptimizerKind::sgd:
-          apply_sgd(op, scalars, at);
-          break;
-        case OptimizerKind::rmsprop_tf:
-          apply_rmsprop_tf(op, scalars, at);
-          break;
-        case OptimizerKind::adamw:
-          apply_adamw(op, scalars, at);
-          break;
+      for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+        kernels::OptimizerElement<double> e{constants.gradient_scale * gradients[i], values[i], slot0[i],
+                                            slot1 ? slot1[i] : T{0}};
+        Rule::apply(constants, own, e);
+        values[i] = static_cast<T>(e.value);
+        slot0[i] = static_cast<T>(e.slot0);
+        if (slot1) slot1[i] = static_cast<T>(e.slot1);
       }
     }
-  }
+  });
 }
 
 template <class T>

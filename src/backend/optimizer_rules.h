@@ -1,0 +1,181 @@
+// The optimizers' formulas (update.h), once for all backends: the update of one element in the arithmetic of V, double
+// in the reference backend, float or a vector of them elsewhere. S is V's scalar type.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/step_rules.h"
+#include "lockstep/backend/update.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::kernels {
+
+// The constants of one update. Differences from 1 are taken in double: 1 - 0.999F is off by 1e-5.
+template <class S>
+struct OptimizerConstants {
+  S rate, gradient_scale, bias1, bias2;
+  S momentum, decay, fresh, beta1, fresh1, beta2, fresh2, epsilon, l1, twice_l2, power;
+
+  template <class T>
+  OptimizerConstants(const ApplyOptimizer& op, const T* scalars)
+      : rate(static_cast<S>(scalars[kLearningRate])),
+        gradient_scale(static_cast<S>(scalars[kGradientScale])),
+        bias1(static_cast<S>(scalars[kBias1])),
+        bias2(static_cast<S>(scalars[kBias2])),
+        momentum(static_cast<S>(op.momentum)),
+        decay(static_cast<S>(op.decay)),
+        fresh(static_cast<S>(1 - op.decay)),
+        beta1(static_cast<S>(op.beta1)),
+        fresh1(static_cast<S>(1 - op.beta1)),
+        beta2(static_cast<S>(op.beta2)),
+        fresh2(static_cast<S>(1 - op.beta2)),
+        epsilon(static_cast<S>(op.epsilon)),
+        l1(static_cast<S>(op.l1)),
+        twice_l2(static_cast<S>(2 * op.l2)),
+        power(static_cast<S>(-op.learning_rate_power)) {}
+};
+
+// Of one segment: its weight decay and, for lars, the factor of its rate.
+template <class S>
+struct SegmentConstants {
+  S weight_decay = 0;
+  S trust = 1;
+};
+
+template <class V>
+struct OptimizerElement {
+  V gradient;  // the summed one times the gradient scale
+  V value, slot0, slot1;
+};
+
+struct SgdRule {
+  static constexpr int kSlots = 1;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    e.slot0 = c.momentum * e.slot0 + (e.gradient + segment.weight_decay * e.value);
+    e.value -= c.rate * e.slot0;
+  }
+};
+
+struct RmspropTfRule {
+  static constexpr int kSlots = 2;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    using std::sqrt;
+    const V gradient = e.gradient + segment.weight_decay * e.value;
+    e.slot0 += c.fresh * (gradient * gradient - e.slot0);
+    e.slot1 = c.momentum * e.slot1 + c.rate * gradient / sqrt(e.slot0 + c.epsilon);
+    e.value -= e.slot1;
+  }
+};
+
+struct RmspropRule {
+  static constexpr int kSlots = 2;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    using std::sqrt;
+    const V gradient = e.gradient + segment.weight_decay * e.value;
+    e.slot0 = c.decay * e.slot0 + c.fresh * gradient * gradient;
+    e.slot1 = c.momentum * e.slot1 + gradient / (sqrt(e.slot0) + c.epsilon);
+    e.value -= c.rate * e.slot1;
+  }
+};
+
+struct AdamwRule {
+  static constexpr int kSlots = 2;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    using std::sqrt;
+    e.slot0 = c.beta1 * e.slot0 + c.fresh1 * e.gradient;
+    e.slot1 = c.beta2 * e.slot1 + c.fresh2 * e.gradient * e.gradient;
+    const V step = (e.slot0 / c.bias1) / (sqrt(e.slot1 / c.bias2) + c.epsilon);
+    e.value -= c.rate * (step + segment.weight_decay * e.value);
+  }
+};
+
+struct LarsRule {
+  static constexpr int kSlots = 1;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    const V gradient = e.gradient + segment.weight_decay * e.value;
+    e.slot0 = c.momentum * e.slot0 + c.rate * segment.trust * gradient;
+    e.value -= e.slot0;
+  }
+};
+
+// What FTRL's two rules share: the new value from the linear term and the curvature of the quadratic one.
+template <class S, class V>
+LOCKSTEP_HOST_DEVICE V ftrl_value(const OptimizerConstants<S>& c, const V& linear, const V& quadratic) {
+  using std::max;
+  using std::min;
+  return (max(min(linear, V(c.l1)), V(-c.l1)) - linear) / quadratic;
+}
+
+// learning_rate_power -1/2. The difference of the roots is written without their cancellation.
+struct FtrlRootRule {
+  static constexpr int kSlots = 2;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    using std::sqrt;
+    const V gradient = e.gradient + segment.weight_decay * e.value;
+    const V before = sqrt(e.slot0);
+    e.slot0 += gradient * gradient;
+    const V after = sqrt(e.slot0);
+    e.slot1 += gradient - gradient * gradient / (after + before) / c.rate * e.value;
+    e.value = ftrl_value(c, e.slot1, V(after / c.rate + c.twice_l2));
+  }
+};
+
+struct FtrlPowerRule {
+  static constexpr int kSlots = 2;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    using std::pow;
+    const V gradient = e.gradient + segment.weight_decay * e.value;
+    const V before = pow(e.slot0, V(c.power));
+    e.slot0 += gradient * gradient;
+    const V after = pow(e.slot0, V(c.power));
+    e.slot1 += gradient - (after - before) / c.rate * e.value;
+    e.value = ftrl_value(c, e.slot1, V(after / c.rate + c.twice_l2));
+  }
+};
+
+// The factor of a segment's rate, from the sums of squares of its values and of its unscaled gradients.
+struct SegmentSquares {
+  double values = 0, gradients = 0;
+};
+LOCKSTEP_HOST_DEVICE inline double lars_trust(const ApplyOptimizer& op, double weight_decay, double gradient_scale,
+                                              const SegmentSquares& squares) {
+  const double value = std::sqrt(squares.values), gradient = gradient_scale * std::sqrt(squares.gradients);
+  return value > 0 && gradient > 0 ? op.trust * value / (gradient + weight_decay * value) : 1;
+}
+
+// Calls body(rule) with the rule of this optimizer.
+template <class Body>
+void with_rule(const ApplyOptimizer& op, const Body& body) {
+  switch (op.kind) {
+    case OptimizerKind::sgd:
+      return body(SgdRule{});
+    case OptimizerKind::rmsprop_tf:
+      return body(RmspropTfRule{});
+    case OptimizerKind::rmsprop:
+      return body(RmspropRule{});
+    case OptimizerKind::adamw:
+      return body(AdamwRule{});
+    case OptimizerKind::lars:
+      return body(LarsRule{});
+    case OptimizerKind::ftrl:
+      return op.learning_rate_power == -0.5 ? body(FtrlRootRule{}) : body(FtrlPowerRule{});
+  }
+  fail(ExitCode::internal, "no optimizer has the number {}", static_cast<int>(op.kind));
+}
+
+}  // namespace lockstep::kernels
