@@ -4,6 +4,9 @@ include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/${PROJECT_NAME})
 
 install(TARGETS trainer)
+if(LOCKSTEP_HAVE_CUDA)
+  install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${PROJECT_NAME})
+endif()
 install(DIRECTORY models/recipes/ DESTINATION ${share}/recipes FILES_MATCHING PATTERN "*.toml"
         PATTERN "digits.toml" EXCLUDE)
 install(DIRECTORY data/digits DESTINATION ${share}/data)

@@ -34,3 +34,8 @@ function(lockstep_add_layer name)
   target_include_directories(lockstep_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(lockstep_${name} PUBLIC lockstep_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
+
+# lockstep_host_plugins(<target>): a program whose plugins find the common code in it.
+function(lockstep_host_plugins target)
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+endfunction()

@@ -52,6 +52,19 @@ std::vector<std::string> split_paths(std::string_view text) {
   return paths;
 }
 
+// The backend that device.kind asks for. `auto` takes a GPU where one can be used, and says why not.
+std::unique_ptr<Backend> choose_backend(const Config& config, const ThreadBudget& threads, bool is_root) {
+  const BackendOptions options{.threads = threads.compute, .tf32 = config.train.precision == "tf32"};
+  if (config.device.kind == "cpu") return make_backend("cpu", options);
+  try {
+    return make_backend("cuda", options);
+  } catch (const Error& error) {
+    if (config.device.kind == "gpu" || error.code() != ExitCode::config) throw;
+    if (is_root) log_info("{}; computing on the CPU", error.what());
+  }
+  return make_backend("cpu", options);
+}
+
 // Ranks that see different files would make different numbers of steps.
 void require_one_size(int64_t size, ProcessGroup& group, const std::string& data, const WaitFor& wait) {
   const std::vector<int64_t> sizes = group.allgather(std::span(&size, 1), wait);
@@ -111,7 +124,7 @@ CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadB
   CompiledModel model;
   on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
     model.batches = batch_sizes(config, group.size());
-    model.backend = make_backend("cpu", {.threads = threads.compute});
+    model.backend = choose_backend(config, threads, group.is_root());
     model.stream = model.backend->make_stream();
     const int64_t training = model.batches.per_rank;
     const int64_t evaluation = config.eval.batch_size > 0 ? config.eval.batch_size : training;

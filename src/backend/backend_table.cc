@@ -1,7 +1,8 @@
 // The backends there are. A new one is a class, a maker and a row here.
-#include <array>
+#include <vector>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/gpu.h"
 #include "backend/reference/reference_backend.h"
 #include "lockstep/base/error.h"
 
@@ -13,17 +14,20 @@ struct Row {
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);
 };
 
-// Fastest first: `auto` takes the first that works here.
+// Fastest first.
 constexpr Row kBackends[] = {
+    {"cuda", make_cuda_backend},
     {"cpu", make_cpu_backend},
     {"reference", make_reference_backend},
 };
 
-constexpr auto kNames = [] {
-  std::array<std::string_view, std::size(kBackends)> names;
-  for (size_t i = 0; i < names.size(); ++i) names[i] = kBackends[i].name;
+std::vector<std::string_view> usable_backends() {
+  std::vector<std::string_view> names;
+  for (const Row& row : kBackends) {
+    if (row.make != make_cuda_backend || gpu_obstacle().empty()) names.push_back(row.name);
+  }
   return names;
-}();
+}
 
 }  // namespace
 
@@ -31,9 +35,12 @@ std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOption
   for (const Row& row : kBackends) {
     if (row.name == name) return row.make(options);
   }
-  fail(ExitCode::config, "there is no backend \"{}\"; this build has: {}", name, fmt::join(backend_names(), ", "));
+  fail(ExitCode::config, "there is no backend \"{}\"; there are: {}", name, fmt::join(backend_names(), ", "));
 }
 
-std::span<const std::string_view> backend_names() { return kNames; }
+std::span<const std::string_view> backend_names() {
+  static const std::vector<std::string_view> names = usable_backends();
+  return names;
+}
 
 }  // namespace lockstep

@@ -33,4 +33,6 @@ void HostBackend::copy(Stream&, void* to, const void* from, size_t bytes) const 
 
 std::unique_ptr<Stream> HostBackend::make_stream() const { return std::make_unique<HostStream>(); }
 
+std::unique_ptr<Event> HostBackend::make_event() const { return std::make_unique<HostEvent>(); }
+
 }  // namespace lockstep

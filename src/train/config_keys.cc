@@ -202,8 +202,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
        .meaning = "Samples a rank and pass. 0: as in training."},
 
-      {LOCKSTEP_KEY(device, kind), .allowed = {"auto", "cpu"}, .meaning = "Where to compute.",
-       .also = {"device", "type"}},
+      {LOCKSTEP_KEY(device, kind), .allowed = {"auto", "gpu", "cpu"},
+       .meaning = "Where to compute. auto: on a GPU where one can be used.", .also = {"device", "type"}},
       {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, 1024),
        .meaning = "Compute threads a rank. 0: from the cores this rank may use.", .also = {"num_threads"}},
       {LOCKSTEP_KEY(device, share), .allowed = {"false"}, .meaning = "Several ranks on one GPU."},

@@ -7,6 +7,8 @@ namespace lockstep::testing {
 
 struct IdleStream final : Stream {
   void wait() override {}
+  void record(Event&) override {}
+  void wait_for(const Event&) override {}
 };
 
 }  // namespace lockstep::testing

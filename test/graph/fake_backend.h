@@ -25,6 +25,8 @@ struct FakeWishes {
 class FakeStream final : public Stream {
  public:
   void wait() override {}
+  void record(Event&) override {}
+  void wait_for(const Event&) override {}
 };
 
 class FakeKernel final : public Kernel {
@@ -126,8 +128,11 @@ class FakeBackend final : public Backend {
     std::memset(data, 0, rounded);
     return {data, bytes, [](void* p, size_t) noexcept { std::free(p); }};
   }
+  Buffer allocate_pinned(size_t bytes) const override { return allocate(bytes); }
+  bool host_addressable() const override { return true; }
   void copy(Stream&, void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
   std::unique_ptr<Stream> make_stream() const override { return std::make_unique<FakeStream>(); }
+  std::unique_ptr<Event> make_event() const override { fail(ExitCode::internal, "the fake backend has no events"); }
 
  private:
   FakeWishes wishes_;

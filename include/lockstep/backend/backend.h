@@ -14,12 +14,25 @@
 
 namespace lockstep {
 
-// A queue of work in order. On a CPU every kernel has finished when run() returns and wait() has nothing to do.
-// Used by the thread that runs the step; must outlive what was enqueued on it.
+// A place in the work of a stream, remembered by Stream::record. One that was never recorded counts as passed.
+// Any thread may ask it; it may be recorded again once nobody waits for it any more.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool passed() const = 0;  // the work before the last record has finished; throws what the device reports
+  virtual void wait() const = 0;    // blocks the host until it has passed
+};
+
+// A queue of work in order; several streams run beside each other. On a CPU every kernel has finished when run()
+// returns, so there is nothing to wait for. Used by one thread at a time; must outlive what was enqueued on it.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual void wait() = 0;  // blocks the host until all enqueued work is done; throws what the device reports
+  virtual void record(Event& event) = 0;
+  virtual void wait_for(const Event& event) = 0;  // later work of this stream starts after the event; returns at once
+  // The handle under which a device library knows this stream (cudaStream_t); null on a CPU.
+  virtual void* native() const { return nullptr; }
 };
 
 struct KernelArgs {
@@ -98,17 +111,31 @@ class Backend {
   virtual std::unique_ptr<Kernel> compile(const struct UpdateOp& op) const = 0;
 
   virtual Buffer allocate(size_t bytes) const = 0;  // zeroed
-  // Enqueues a copy between host memory and this backend's memory, either way (on a CPU: memcpy).
+  // Zeroed memory of the host that a device reads and writes itself, so that copies run while the host goes on.
+  virtual Buffer allocate_pinned(size_t bytes) const = 0;
+  // Whether the host may read and write what allocate() gives.
+  virtual bool host_addressable() const = 0;
+  // Enqueues a copy between host memory and this backend's memory, either way, or within it (on a CPU: memcpy). Host
+  // memory that is not pinned may be copied before this returns.
   virtual void copy(Stream& stream, void* to, const void* from, size_t bytes) const = 0;
   virtual std::unique_ptr<Stream> make_stream() const = 0;
+  virtual std::unique_ptr<Event> make_event() const = 0;
 };
 
 struct BackendOptions {
-  int threads = 1;  // of the compute pool
+  int threads = 1;    // of the compute pool
+  int device = 0;     // which of the GPUs that this process sees
+  bool tf32 = false;  // GPU: float32 products may round their factors to 10 bits of mantissa
 };
 
-// The backends by name ("reference", "cpu"), in the order `auto` tries them. Throws Error(config) on another name.
+// The backends by name ("reference", "cpu", "cuda"). Throws Error(config) on another name, and when the backend cannot
+// be used here.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options);
+// Those that this process can use, the fastest first.
 std::span<const std::string_view> backend_names();
+
+// Why this process can use no GPU ("no NVIDIA driver: ..."); empty when it can. Asks the driver, without opening the
+// CUDA libraries, once a process.
+const std::string& gpu_obstacle();
 
 }  // namespace lockstep

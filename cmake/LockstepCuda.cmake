@@ -1,0 +1,58 @@
+# Whether the CUDA plugin is built: LOCKSTEP_CUDA = AUTO (when all it needs is there), ON (fail when not) or OFF. Sets
+# LOCKSTEP_HAVE_CUDA, enables the language, and finds what the plugin links.
+
+set(LOCKSTEP_CUDA AUTO CACHE STRING "Build the CUDA plugin: AUTO, ON or OFF")
+set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(LOCKSTEP_HAVE_CUDA OFF)
+set(LOCKSTEP_PLUGIN_DIR ${PROJECT_BINARY_DIR})  # beside the trainer
+if(LOCKSTEP_CUDA STREQUAL "OFF")
+  return()
+endif()
+if(LOCKSTEP_SANITIZE AND LOCKSTEP_CUDA STREQUAL "AUTO")
+  message(STATUS "CUDA plugin: not built with sanitizers, which CUDA's libraries do not bear")
+  return()
+endif()
+
+set(missing "")
+find_package(CUDAToolkit 12.4 QUIET)  # also finds an nvcc that is not in the PATH
+if(CUDAToolkit_FOUND)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  find_package(CUDNN 9.8 QUIET)  # 9.8 plans without a device, which the tests do
+  find_package(NCCL 2.18 QUIET)
+  find_package(CUDNNFrontend 1.12 QUIET)
+endif()
+foreach(part CMAKE_CUDA_COMPILER CUDAToolkit_FOUND CUDNN_FOUND NCCL_FOUND CUDNNFrontend_FOUND)
+  if(NOT ${part})
+    string(REGEX REPLACE "_FOUND$" "" part ${part})
+    list(APPEND missing ${part})
+  endif()
+endforeach()
+if(missing)
+  string(REPLACE ";" ", " missing "${missing}")
+  set(message "missing ${missing} (docs/gpu.md says what is needed)")
+  if(LOCKSTEP_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LOCKSTEP_CUDA=ON: ${message}")
+  endif()
+  message(STATUS "CUDA plugin: not built, ${message}")
+  return()
+endif()
+
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it of nvcc
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(LOCKSTEP_HAVE_CUDA ON)
+message(STATUS "CUDA plugin: toolkit ${CUDAToolkit_VERSION}, cuDNN ${CUDNN_VERSION} (frontend "
+               "${CUDNNFrontend_VERSION}), NCCL ${NCCL_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")

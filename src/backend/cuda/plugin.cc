@@ -1,0 +1,7 @@
+// What the plugin exports: C functions that the program finds by name.
+#include "backend/cuda/cuda_backend.h"
+
+extern "C" __attribute__((visibility("default"))) lockstep::Backend* lockstep_make_cuda_backend(
+    const lockstep::BackendOptions* options) {
+  return lockstep::cuda::make_backend_on_device(*options).release();
+}

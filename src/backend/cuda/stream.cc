@@ -1,0 +1,81 @@
+#include "backend/cuda/stream.h"
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/memory.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// What cuBLAS recommends for Hopper; given to it so that it allocates nothing itself, in a captured stream above all.
+constexpr size_t kCublasWorkspaceBytes = size_t{32} << 20;
+
+}  // namespace
+
+void EventTraits::destroy(type event) noexcept { check_noexcept(cudaEventDestroy(event), "destroying an event"); }
+void StreamTraits::destroy(type stream) noexcept { check_noexcept(cudaStreamDestroy(stream), "destroying a stream"); }
+void CudnnTraits::destroy(type handle) noexcept {
+  if (cudnnDestroy(handle) != CUDNN_STATUS_SUCCESS) log_warning("cannot destroy a cuDNN handle");
+}
+void CublasTraits::destroy(type handle) noexcept {
+  if (cublasDestroy(handle) != CUBLAS_STATUS_SUCCESS) log_warning("cannot destroy a cuBLAS handle");
+}
+
+CudaEvent::CudaEvent() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  event_.reset(event);
+}
+
+bool CudaEvent::passed() const {
+  const cudaError_t status = cudaEventQuery(event_.get());
+  if (status == cudaErrorNotReady) return false;
+  check(status, "the work before an event");
+  return true;
+}
+
+void CudaEvent::wait() const { check(cudaEventSynchronize(event_.get()), "the work before an event"); }
+
+CudaStream::CudaStream(bool tf32) : tf32_(tf32) {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  stream_.reset(stream);
+}
+
+void CudaStream::wait() { check(cudaStreamSynchronize(stream_.get()), "the work of a stream"); }
+
+void CudaStream::record(Event& event) {
+  check(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_.get()), "recording an event");
+}
+
+void CudaStream::wait_for(const Event& event) {
+  check(cudaStreamWaitEvent(stream_.get(), static_cast<const CudaEvent&>(event).get()), "waiting for an event");
+}
+
+cudnnHandle_t CudaStream::cudnn() {
+  if (!cudnn_) {
+    cudnnHandle_t handle = nullptr;
+    check(cudnnCreate(&handle), "starting cuDNN");
+    cudnn_.reset(handle);
+    check(cudnnSetStream(handle, stream_.get()), "giving cuDNN its stream");
+  }
+  return cudnn_.get();
+}
+
+cublasHandle_t CudaStream::cublas() {
+  if (!cublas_) {
+    cublasHandle_t handle = nullptr;
+    check(cublasCreate(&handle), "starting cuBLAS");
+    cublas_.reset(handle);
+    check(cublasSetStream(handle, stream_.get()), "giving cuBLAS its stream");
+    cublas_workspace_ = allocate_device(kCublasWorkspaceBytes);
+    check(cublasSetWorkspace(handle, cublas_workspace_.data(), kCublasWorkspaceBytes), "giving cuBLAS memory");
+    // Sums of 16-bit factors stay in float32 throughout, and float32 means float32 unless tf32 was asked for.
+    const auto math = tf32_ ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH;
+    check(cublasSetMathMode(handle, static_cast<cublasMath_t>(math | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+          "setting cuBLAS's precision");
+  }
+  return cublas_.get();
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,71 @@
+// CUDA streams and events behind the backend's interface.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/base/unique_handle.h"
+
+namespace lockstep::cuda {
+
+struct EventTraits {
+  using type = cudaEvent_t;
+  static type invalid() { return nullptr; }
+  static void destroy(type event) noexcept;
+};
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent();
+  bool passed() const override;
+  void wait() const override;
+  cudaEvent_t get() const { return event_.get(); }
+
+ private:
+  UniqueHandle<EventTraits> event_;
+};
+
+struct StreamTraits {
+  using type = cudaStream_t;
+  static type invalid() { return nullptr; }
+  static void destroy(type stream) noexcept;
+};
+struct CudnnTraits {
+  using type = cudnnHandle_t;
+  static type invalid() { return nullptr; }
+  static void destroy(type handle) noexcept;
+};
+struct CublasTraits {
+  using type = cublasHandle_t;
+  static type invalid() { return nullptr; }
+  static void destroy(type handle) noexcept;
+};
+
+// A stream that does not wait for the legacy default stream, with the library handles that enqueue on it.
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(bool tf32);
+  void wait() override;
+  void record(Event& event) override;
+  void wait_for(const Event& event) override;
+  void* native() const override { return stream_.get(); }
+
+  cudaStream_t get() const { return stream_.get(); }
+  // Made at first use, so that streams for copies do not carry them; from then on they allocate nothing.
+  cudnnHandle_t cudnn();
+  cublasHandle_t cublas();
+
+ private:
+  bool tf32_;
+  UniqueHandle<StreamTraits> stream_;
+  UniqueHandle<CudnnTraits> cudnn_;
+  Buffer cublas_workspace_;
+  UniqueHandle<CublasTraits> cublas_;
+};
+
+// The stream of a kernel's arguments: all streams of the CUDA backend are CudaStreams.
+inline CudaStream& stream_of(const KernelArgs& args) { return static_cast<CudaStream&>(args.stream); }
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,61 @@
+#include "backend/gpu.h"
+
+#include <dlfcn.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/plugin.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kPlugin = "lockstep_cuda.so";
+constexpr const char* kDriver = "libcuda.so.1";
+
+// The part of the driver's interface that answers whether there is a device; all its functions return 0 when well.
+class Driver {
+ public:
+  Driver() : library_(::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL)) {}
+
+  std::string obstacle() const {
+    if (!library_) return fmt::format("no NVIDIA driver ({} is not installed)", kDriver);
+    if (const int error = call("cuInit", 0U)) return fmt::format("the NVIDIA driver says: {}", text(error));
+    int devices = 0;
+    if (const int error = call("cuDeviceGetCount", &devices)) {
+      return fmt::format("the NVIDIA driver says: {}", text(error));
+    }
+    return devices > 0 ? "" : "the NVIDIA driver sees no device";
+  }
+
+ private:
+  static constexpr int kMissing = 500;  // CUDA_ERROR_NOT_FOUND
+
+  template <class... Args>
+  int call(const char* name, Args... args) const {
+    const auto function = reinterpret_cast<int (*)(Args...)>(::dlsym(library_, name));
+    return function ? function(args...) : kMissing;
+  }
+  std::string text(int error) const {
+    const char* text = nullptr;
+    if (call("cuGetErrorString", error, &text) != 0 || !text) return fmt::format("error {}", error);
+    return text;
+  }
+
+  void* library_;  // stays open: a device library unloads badly
+};
+
+}  // namespace
+
+const std::string& gpu_obstacle() {
+  static const std::string obstacle =
+      find_plugin(kPlugin) ? Driver().obstacle() : std::string("this installation has no CUDA plugin");
+  return obstacle;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  if (!gpu_obstacle().empty()) fail(ExitCode::config, "no usable GPU: {}", gpu_obstacle());
+  using Make = Backend*(const BackendOptions*);
+  const auto make = reinterpret_cast<Make*>(plugin_function(kPlugin, "lockstep_make_cuda_backend"));
+  return std::unique_ptr<Backend>(make(&options));
+}
+
+}  // namespace lockstep

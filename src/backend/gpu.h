@@ -1,0 +1,13 @@
+// The CUDA backend as the common code sees it: a plugin that is opened when it is wanted.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/backend/backend.h"
+
+namespace lockstep {
+
+// Throws Error(config) where there is no usable GPU (gpu_obstacle) or the plugin's libraries are missing.
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+"""Where the program computes: the GPU when there is one, the CPU when not, and a clear word about it."""
+
+import os
+
+import kit
+
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class Device(kit.TestCase):
+    def config_of(self, kind):
+        self.records(10)
+        return self.config({"device.kind": kind, "train.steps": 2})
+
+    def test_without_a_gpu_the_cpu_computes_and_says_why(self):
+        result = self.train(2, self.config_of("auto"), env=NO_GPU)
+        self.assert_once(result, "no usable GPU: ")
+        self.assert_once(result, "computing on the CPU")
+
+    def test_a_gpu_that_is_insisted_on_and_missing_ends_the_job(self):
+        for ranks in (0, 2):
+            result = self.run_job(ranks, "--config", self.config_of("gpu"), env=NO_GPU)
+            self.assert_one_error(result, kit.CONFIG, "no usable GPU: ")
+
+    def test_the_cpu_does_not_ask_for_a_gpu(self):
+        result = self.train(0, self.config_of("cpu"))
+        self.assertEqual(result.count("GPU"), 0)
+
+    def test_the_plugin_opens_in_the_program_when_a_driver_has_a_device(self):
+        if os.environ["LOCKSTEP_HAVE_CUDA"] != "1":
+            self.skipTest("built without the CUDA plugin")
+        driver = {"LD_LIBRARY_PATH": os.environ["LOCKSTEP_FAKE_DRIVER"]}
+        result = self.run_job(0, "--config", self.config_of("gpu"), env=driver)
+        # The runtime's own complaint: so the plugin and all its libraries are there.
+        self.assert_one_error(result, kit.CONFIG, "no usable GPU: device 0: ")
+        result = self.train(0, self.config_of("auto"), env=driver)
+        self.assert_once(result, "no usable GPU: device 0: ")
+
+
+if __name__ == "__main__":
+    kit.main()
