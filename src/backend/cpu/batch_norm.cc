@@ -1,77 +1,245 @@
-// Batch norm with the ReLU that may follow it, by oneDNN, in the format that the input has.
+// Batch norm with the ReLU that may follow it, by our own vector loops, in whatever format the input has. Runs of one
+// channel block of one sample go to threads; what they find is combined in the order of the samples, so that results do
+// not depend on the number of threads. `saved` holds the shift: with it the gradient finds the ReLU's mask again, which
+// takes neither memory nor the output.
+#include <cmath>
+
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/primitive_kernel.h"
+#include "backend/cpu/lanes/lane_kernels.h"
+#include "backend/cpu/loops.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cpu {
 namespace {
 
-using Argument = PrimitiveArgument;
+// The runs of a tensor, block after block, so that a thread's runs share their channels.
+struct Runs {
+  ChannelLayout layout;
+  explicit Runs(const TensorDesc& desc) : layout(desc) {}
 
-MemoryDesc channels_desc(const Context& context, const TensorDesc& x) {
-  return context.memory_desc({{x.shape.c()}, DType::f32, Format::plain()});
+  int64_t count() const { return layout.blocks * layout.samples; }
+  int64_t block_of(int64_t run) const { return run / layout.samples; }
+  int64_t sample_of(int64_t run) const { return run % layout.samples; }
+  int64_t offset(int64_t run) const { return layout.offset(sample_of(run), block_of(run) * layout.block, 0); }
+  Run shape() const { return {layout.places, static_cast<int>(layout.block)}; }
+  double values() const { return static_cast<double>(layout.samples * layout.places); }
+  int64_t first_channel(int64_t block) const { return block * layout.block; }
+  int lanes(int64_t block) const {
+    return static_cast<int>(std::min(layout.block, layout.channels - first_channel(block)));
+  }
+};
+
+// Calls body(run, what make(block) gave for its block) for every run of a range.
+template <class Make, class Body>
+void for_each_run(int threads, const Runs& runs, const Make& make, const Body& body) {
+  parallel_ranges(threads, runs.count(), 1, [&](Range range, int) {
+    for (int64_t run = range.begin; run < range.end;) {
+      const int64_t block = runs.block_of(run);
+      const int64_t end = std::min(range.end, (block + 1) * runs.layout.samples);
+      const auto channels = make(block);
+      for (; run < end; ++run) body(run, channels);
+    }
+  });
 }
 
-template <class Op>
-BatchNormDescs descs(const Context& context, const Op& op, const TensorDesc& x) {
-  return {context.memory_desc(x), op.epsilon, op.relu};
+float inverse_deviation(float var, double epsilon) { return static_cast<float>(1 / std::sqrt(double{var} + epsilon)); }
+
+struct Parameters {
+  const float *scale, *shift, *mean, *var;
+  double epsilon;
+};
+
+// Lanes of the padding get zeros, and so write zeros.
+NormChannels channels_of(const Runs& runs, int64_t block, const Parameters& p) {
+  NormChannels channels{};
+  for (int i = 0; i < runs.lanes(block); ++i) {
+    const int64_t c = runs.first_channel(block) + i;
+    channels.mean.at[i] = p.mean[c];
+    channels.factor.at[i] = p.scale[c] * inverse_deviation(p.var[c], p.epsilon);
+    channels.shift.at[i] = p.shift[c];
+  }
+  return channels;
 }
 
-// The mask that the fused ReLU leaves for the gradient.
-template <class Description>
-Argument mask(const Description& d, bool relu) {
-  return relu ? Argument{DNNL_ARG_WORKSPACE, d.workspace_desc()} : Argument{};
+void find_moments(const LaneKernels& lanes, int threads, const Runs& runs, const float* x, MomentSums* sums) {
+  parallel_ranges(threads, runs.count(), 1, [&](Range range, int) {
+    for (int64_t run = range.begin; run < range.end; ++run) {
+      lanes.moments(runs.shape(), x + runs.offset(run), sums[run]);
+    }
+  });
+}
+
+void combine_moments(const Runs& runs, const MomentSums* sums, float* mean, float* var) {
+  for (int64_t c = 0; c < runs.layout.channels; ++c) {
+    const int64_t first = c / runs.layout.block * runs.layout.samples, lane = c % runs.layout.block;
+    kernels::Moments<double> all;
+    for (int64_t n = 0; n < runs.layout.samples; ++n) {
+      const MomentSums& of = sums[first + n];
+      all.add({static_cast<double>(runs.layout.places), of.mean.at[lane], of.squares.at[lane]});
+    }
+    mean[c] = static_cast<float>(all.mean);
+    var[c] = static_cast<float>(all.squares / all.count);
+  }
+}
+
+void normalize_runs(const LaneKernels& lanes, int threads, const Runs& from, const Runs& to, const Parameters& p,
+                    bool relu, const float* x, float* y) {
+  for_each_run(
+      threads, from, [&](int64_t block) { return channels_of(from, block, p); },
+      [&](int64_t run, const NormChannels& channels) {
+        lanes.normalize({.run = from.shape(), .x = x + from.offset(run), .relu = relu, .channels = channels},
+                        y + to.offset(run));
+      });
+}
+
+// The sums over the whole batch, in place of the gradients' two outputs.
+void combine_gradient_sums(const Runs& runs, const GradientSums* sums, const Parameters& p, float* dscale,
+                           float* dshift) {
+  for (int64_t c = 0; c < runs.layout.channels; ++c) {
+    const int64_t first = c / runs.layout.block * runs.layout.samples, lane = c % runs.layout.block;
+    double gradient = 0, product = 0;
+    for (int64_t n = 0; n < runs.layout.samples; ++n) {
+      gradient += sums[first + n].gradient.at[lane];
+      product += sums[first + n].product.at[lane];
+    }
+    dscale[c] = static_cast<float>(product * double{inverse_deviation(p.var[c], p.epsilon)});
+    dshift[c] = static_cast<float>(gradient);
+  }
+}
+
+struct GradientChannels {
+  NormChannels norm;
+  NormGradientChannels gradient;
+};
+GradientChannels gradient_channels_of(const Runs& runs, int64_t block, const Parameters& p, const float* dscale,
+                                      const float* dshift) {
+  GradientChannels channels{channels_of(runs, block, p), {}};
+  for (int i = 0; i < runs.lanes(block); ++i) {
+    const int64_t c = runs.first_channel(block) + i;
+    const double share = double{channels.norm.factor.at[i]} / runs.values();
+    channels.gradient.slope.at[i] =
+        static_cast<float>(share * double{inverse_deviation(p.var[c], p.epsilon)} * double{dscale[c]});
+    channels.gradient.offset.at[i] = static_cast<float>(share * double{dshift[c]});
+  }
+  return channels;
+}
+
+class LaneKernel : public Kernel {
+ public:
+  LaneKernel(const Context& context, size_t workspace_bytes)
+      : lanes_(lane_kernels()), threads_(context.threads), workspace_bytes_(workspace_bytes) {}
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::string implementation() const override { return std::string(lanes_.name); }
+
+ protected:
+  const LaneKernels& lanes_;
+  const int threads_;
+
+ private:
+  size_t workspace_bytes_;
+};
+
+class BatchNormKernel final : public LaneKernel {
+ public:
+  BatchNormKernel(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs)
+      : LaneKernel(context, static_cast<size_t>(Runs(inputs[0]).count()) * sizeof(MomentSums)),
+        op_(op),
+        x_(inputs[0]),
+        y_(outputs[0]) {}
+
+  void run(const KernelArgs& args) const override {
+    auto* sums = static_cast<MomentSums*>(args.workspace);
+    float *mean = output(args, 1), *var = output(args, 2);
+    const float* shift = input(args, 2);
+    find_moments(lanes_, threads_, x_, input(args, 0), sums);
+    combine_moments(x_, sums, mean, var);
+    normalize_runs(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, input(args, 0),
+                   output(args, 0));
+    if (op_.relu) std::copy_n(shift, x_.layout.channels, output(args, 3));
+  }
+
+ private:
+  BatchNorm op_;
+  Runs x_, y_;
+};
+
+class BatchNormGradKernel final : public LaneKernel {
+ public:
+  BatchNormGradKernel(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs)
+      : LaneKernel(context, static_cast<size_t>(Runs(inputs[0]).count()) * sizeof(GradientSums)),
+        op_(op),
+        x_(inputs[0]),
+        dy_(inputs[1]),
+        dx_(outputs[0]),
+        zeros_(static_cast<size_t>(x_.layout.channels), 0.0F) {}
+
+  void run(const KernelArgs& args) const override {
+    auto* sums = static_cast<GradientSums*>(args.workspace);
+    const float *x = input(args, 0), *dy = input(args, 1);
+    float *dscale = output(args, 1), *dshift = output(args, 2);
+    const float* shift = op_.relu ? input(args, 5) : zeros_.data();
+    const Parameters p{input(args, 2), shift, input(args, 3), input(args, 4), op_.epsilon};
+    const auto norm_run = [&](int64_t run, const NormChannels& channels) {
+      return NormRun{x_.shape(), x + x_.offset(run), dy + dy_.offset(run), op_.relu, channels};
+    };
+    for_each_run(
+        threads_, x_, [&](int64_t block) { return channels_of(x_, block, p); },
+        [&](int64_t run, const NormChannels& channels) { lanes_.gradient_sums(norm_run(run, channels), sums[run]); });
+    combine_gradient_sums(x_, sums, p, dscale, dshift);
+    for_each_run(
+        threads_, x_, [&](int64_t block) { return gradient_channels_of(x_, block, p, dscale, dshift); },
+        [&](int64_t run, const GradientChannels& channels) {
+          lanes_.gradient(norm_run(run, channels.norm), channels.gradient, output(args, 0) + dx_.offset(run));
+        });
+  }
+
+ private:
+  BatchNormGrad op_;
+  Runs x_, dy_, dx_;
+  std::vector<float> zeros_;  // the shift where no ReLU asks for it
+};
+
+class BatchNormInferenceKernel final : public LaneKernel {
+ public:
+  BatchNormInferenceKernel(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs)
+      : LaneKernel(context, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
+
+  void run(const KernelArgs& args) const override {
+    normalize_runs(lanes_, threads_, x_, y_,
+                   {input(args, 1), input(args, 2), input(args, 3), input(args, 4), op_.epsilon}, op_.relu,
+                   input(args, 0), output(args, 0));
+  }
+
+ private:
+  BatchNormInference op_;
+  Runs x_, y_;
+};
+
+void expect_one_format(const Op& op, const TensorDesc& a, const TensorDesc& b) {
+  require(a.format == b.format && (a.format == Format::plain() || a.format.kind == Format::Kind::blocked),
+          "{} of {} and {}", op_name(op), a.to_string(), b.to_string());
 }
 
 }  // namespace
 
-size_t saved_bytes(const Context& context, const BatchNorm& op, Descs inputs) {
-  if (!op.relu) return 0;
-  const auto d = describe_batch_norm(context.engine, descs(context, op, inputs[0]));
-  require(static_cast<bool>(d), "oneDNN has no BatchNorm for {}", inputs[0].to_string());
-  return d.workspace_desc().get_size();
+size_t saved_bytes(const Context&, const BatchNorm& op, Descs inputs) {
+  return op.relu ? static_cast<size_t>(inputs[0].shape.c()) * sizeof(float) : 0;
 }
 
-std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs) {
-  const auto d = describe_batch_norm(context.engine, descs(context, op, inputs[0]));
-  require(static_cast<bool>(d), "oneDNN has no BatchNorm for {}", inputs[0].to_string());
-  const MemoryDesc channels = channels_desc(context, inputs[0]);
-  return make_primitive_kernel<dnnl::batch_normalization_forward>(
-      context, d,
-      {.inputs = {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_SCALE, channels}, {DNNL_ARG_SHIFT, channels}},
-       .outputs = {
-           {DNNL_ARG_DST, d.dst_desc()}, {DNNL_ARG_MEAN, channels}, {DNNL_ARG_VARIANCE, channels}, mask(d, op.relu)}});
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs) {
+  expect_one_format(op, inputs[0], outputs[0]);
+  return std::make_unique<BatchNormKernel>(context, op, inputs, outputs);
 }
 
-std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs) {
-  const auto d = describe_batch_norm_backward(context.engine, descs(context, op, inputs[0]));
-  require(static_cast<bool>(d), "oneDNN has no BatchNormGrad for {}", inputs[0].to_string());
-  const MemoryDesc channels = channels_desc(context, inputs[0]);
-  // Where a shift is asked for, any will do: it gets the scale.
-  const int shift = kBatchNormBackwardTakesShift ? DNNL_ARG_SHIFT : Argument::kUnused;
-  return make_primitive_kernel<dnnl::batch_normalization_backward>(
-      context, d,
-      {.inputs = {{DNNL_ARG_SRC, d.src_desc()},
-                  {DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
-                  {DNNL_ARG_SCALE, channels, shift},
-                  {DNNL_ARG_MEAN, channels},
-                  {DNNL_ARG_VARIANCE, channels},
-                  mask(d, op.relu)},
-       .outputs = {
-           {DNNL_ARG_DIFF_SRC, d.diff_src_desc()}, {DNNL_ARG_DIFF_SCALE, channels}, {DNNL_ARG_DIFF_SHIFT, channels}}});
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs) {
+  expect_one_format(op, inputs[0], inputs[1]);
+  expect_one_format(op, inputs[0], outputs[0]);
+  return std::make_unique<BatchNormGradKernel>(context, op, inputs, outputs);
 }
 
-std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs) {
-  const auto d = describe_batch_norm_inference(context.engine, descs(context, op, inputs[0]));
-  require(static_cast<bool>(d), "oneDNN has no BatchNormInference for {}", inputs[0].to_string());
-  const MemoryDesc channels = channels_desc(context, inputs[0]);
-  return make_primitive_kernel<dnnl::batch_normalization_forward>(context, d,
-                                                                  {.inputs = {{DNNL_ARG_SRC, d.src_desc()},
-                                                                              {DNNL_ARG_SCALE, channels},
-                                                                              {DNNL_ARG_SHIFT, channels},
-                                                                              {DNNL_ARG_MEAN, channels},
-                                                                              {DNNL_ARG_VARIANCE, channels}},
-                                                                   .outputs = {{DNNL_ARG_DST, d.dst_desc()}}});
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs) {
+  expect_one_format(op, inputs[0], outputs[0]);
+  return std::make_unique<BatchNormInferenceKernel>(context, op, inputs, outputs);
 }
 
 }  // namespace lockstep::cpu

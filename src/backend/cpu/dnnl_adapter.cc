@@ -7,7 +7,6 @@ namespace {
 
 using dnnl::algorithm;
 using dnnl::engine;
-using dnnl::normalization_flags;
 using dnnl::prop_kind;
 using Dims = dnnl::memory::dims;
 
@@ -20,11 +19,6 @@ dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
-}
-
-normalization_flags flags(const BatchNormDescs& d) {
-  const auto affine = normalization_flags::use_scale | normalization_flags::use_shift;
-  return d.relu ? affine | normalization_flags::fuse_norm_relu : affine;
 }
 
 // Builds the description of primitive P from the arguments that both versions share: 2.x takes them as an operation
@@ -41,17 +35,6 @@ struct Describe {
 #endif
   }
 };
-
-// 2.x wants the layout of all data tensors once, 3.x a tensor at a time.
-dnnl::batch_normalization_forward::primitive_desc batch_norm(const engine& on, prop_kind kind, const BatchNormDescs& d,
-                                                             normalization_flags with) {
-  const auto epsilon = static_cast<float>(d.epsilon);
-#if DNNL_VERSION_MAJOR >= 3
-  return Describe<dnnl::batch_normalization_forward>::from(on, kind, d.data, d.data, epsilon, with);
-#else
-  return Describe<dnnl::batch_normalization_forward>::from(on, kind, d.data, epsilon, with);
-#endif
-}
 
 }  // namespace
 
@@ -99,29 +82,6 @@ dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_back
   if (!forward) return {};
   using Hint = dnnl::inner_product_forward::primitive_desc;
   return Describe<dnnl::inner_product_backward_weights, Hint>::from(on, forward, d.src, d.weights, d.bias, d.dst);
-}
-
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(const engine& on, const BatchNormDescs& d) {
-  return batch_norm(on, prop_kind::forward_training, d, flags(d));
-}
-
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm_inference(const engine& on,
-                                                                                const BatchNormDescs& d) {
-  return batch_norm(on, prop_kind::forward_inference, d, flags(d) | normalization_flags::use_global_stats);
-}
-
-dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(const engine& on,
-                                                                                const BatchNormDescs& d) {
-  const auto forward = describe_batch_norm(on, d);
-  if (!forward) return {};
-  using Hint = dnnl::batch_normalization_forward::primitive_desc;
-  using Backward = Describe<dnnl::batch_normalization_backward, Hint>;
-  const auto epsilon = static_cast<float>(d.epsilon);
-#if DNNL_VERSION_MAJOR >= 3
-  return Backward::from(on, forward, prop_kind::backward, d.data, d.data, d.data, epsilon, flags(d));
-#else
-  return Backward::from(on, forward, prop_kind::backward, d.data, d.data, epsilon, flags(d));
-#endif
 }
 
 PoolingForward::primitive_desc describe_pooling(const engine& on, const PoolingDescs& d) {

@@ -41,22 +41,6 @@ dnnl::inner_product_backward_data::primitive_desc describe_inner_product_backwar
 dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_backward_weights(
     const dnnl::engine& engine, const InnerProductDescs& d);
 
-// Batch norm with scale and shift, `relu` fused into it; the training forward writes mean, variance and (with relu)
-// the mask that the backward reads as its workspace.
-struct BatchNormDescs {
-  MemoryDesc data;  // of x, y and their gradients
-  double epsilon = 1e-3;
-  bool relu = false;
-};
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(const dnnl::engine& engine,
-                                                                      const BatchNormDescs& d);
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm_inference(const dnnl::engine& engine,
-                                                                                const BatchNormDescs& d);
-dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(const dnnl::engine& engine,
-                                                                                const BatchNormDescs& d);
-// 2.x refuses to run the backward without a shift, though the gradient does not depend on it; 3.x refuses it with one.
-inline constexpr bool kBatchNormBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
-
 // Pooling; maximum pooling writes the chosen places to its workspace.
 struct PoolingDescs {
   dnnl::algorithm algorithm = dnnl::algorithm::pooling_max;

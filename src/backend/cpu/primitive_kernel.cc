@@ -38,9 +38,6 @@ PrimitiveKernel::Bindings PrimitiveKernel::make_bindings(const Context& context,
     }
     bindings.push_back(dnnl::memory(argument.desc, context.engine, DNNL_MEMORY_NONE));
     arguments_.emplace(argument.name, bindings.back());
-    if (argument.second_name != PrimitiveArgument::kUnused) {
-      arguments_.emplace(argument.second_name, bindings.back());
-    }
   }
   return bindings;
 }

@@ -16,7 +16,6 @@ struct PrimitiveArgument {
   static constexpr int kUnused = -1;
   int name = kUnused;
   MemoryDesc desc = {};
-  int second_name = kUnused;  // where the primitive wants the tensor twice
 };
 
 // The arguments in the order of the operation's inputs and outputs.

@@ -1,0 +1,9 @@
+#define LOCKSTEP_LANES_NAMESPACE avx512_lanes
+#define LOCKSTEP_LANES_NAME "lanes:avx512"
+#include "backend/cpu/lanes/lane_body.h"
+
+namespace lockstep::cpu {
+
+const LaneKernels& avx512_lane_kernels() { return avx512_lanes::kKernels; }
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,9 @@
+#define LOCKSTEP_LANES_NAMESPACE baseline_lanes
+#define LOCKSTEP_LANES_NAME "lanes:baseline"
+#include "backend/cpu/lanes/lane_body.h"
+
+namespace lockstep::cpu {
+
+const LaneKernels& baseline_lane_kernels() { return baseline_lanes::kKernels; }
+
+}  // namespace lockstep::cpu

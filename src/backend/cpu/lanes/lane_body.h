@@ -1,0 +1,269 @@
+// The bodies of LaneKernels. Included by one file per instruction set, which names its namespace in
+// LOCKSTEP_LANES_NAMESPACE: nothing here may be shared between them, or the linker would pick one at random.
+#pragma once
+
+#include <experimental/simd>
+
+#include "backend/cpu/lanes/lane_kernels.h"
+
+namespace lockstep {
+namespace stdx = std::experimental;
+
+namespace kernels {
+template <class T, class Abi>
+struct LaneFunctions<stdx::simd<T, Abi>> {
+  using V = stdx::simd<T, Abi>;
+  LOCKSTEP_FORMULA static V select(const typename V::mask_type& condition, V yes, V no) {
+    stdx::where(condition, no) = yes;
+    return no;
+  }
+};
+}  // namespace kernels
+
+namespace cpu::LOCKSTEP_LANES_NAMESPACE {
+
+using kernels::Normalization;
+using kernels::NormalizationGradient;
+
+template <int kLanes>
+using Lanes = stdx::simd<float, stdx::simd_abi::deduce_t<float, kLanes>>;
+
+template <class V>
+constexpr int kWidth = static_cast<int>(V::size());
+template <>
+inline constexpr int kWidth<float> = 1;
+
+template <class V>
+LOCKSTEP_FORMULA V load(const float* from) {
+  if constexpr (kWidth<V> == 1) {
+    return *from;
+  } else {
+    return V(from, stdx::element_aligned);
+  }
+}
+template <class V>
+LOCKSTEP_FORMULA void store(V value, float* to) {
+  if constexpr (kWidth<V> == 1) {
+    *to = value;
+  } else {
+    value.copy_to(to, stdx::element_aligned);
+  }
+}
+
+// The channel values that one vector meets: a channel a lane, or the same one in all lanes of a plain tensor's vector.
+template <class V, int kBlock>
+LOCKSTEP_FORMULA V channels_in(const ChannelValues<float>& values) {
+  if constexpr (kBlock == 1) {
+    return V(values.at[0]);
+  } else {
+    return load<V>(values.at);
+  }
+}
+
+// How a run falls into vectors: `vectors` of V, then `rest` single values (plain tensors only).
+template <int kBlock>
+struct Shape {
+  using V = Lanes<kBlock == 1 ? 16 : kBlock>;
+  static constexpr int64_t kStep = kWidth<V>;
+  int64_t vectors, rest;
+  explicit Shape(const Run& run) : vectors(run.places * kBlock / kStep), rest(run.places * kBlock % kStep) {}
+};
+
+// Adds f(place of a vector) up over [begin, end) in four chains, so that additions need not wait for each other.
+template <class V, class F>
+LOCKSTEP_FORMULA V sum_over(int64_t begin, int64_t end, const F& f) {
+  V a(0), b(0), c(0), d(0);
+  int64_t i = begin;
+  for (; i + 4 <= end; i += 4) {
+    a += f(i);
+    b += f(i + 1);
+    c += f(i + 2);
+    d += f(i + 3);
+  }
+  for (; i < end; ++i) a += f(i);
+  return (a + b) + (c + d);
+}
+
+constexpr int64_t kPiece = 256;  // vectors that stay in the first cache for a second look
+
+template <class V>
+struct LaneMoments {
+  kernels::Moments<double> of[kWidth<V>];
+
+  void add(int64_t count, V mean, V squares) {
+    alignas(64) float means[kWidth<V>], sums[kWidth<V>];
+    store(mean, means);
+    store(squares, sums);
+    for (int i = 0; i < kWidth<V>; ++i) of[i].add({static_cast<double>(count), means[i], sums[i]});
+  }
+};
+
+template <int kBlock>
+void moments(const Run& run, const float* x, MomentSums& sums) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  LaneMoments<V> lanes;
+  for (int64_t first = 0; first < shape.vectors; first += kPiece) {
+    const int64_t end = first + kPiece < shape.vectors ? first + kPiece : shape.vectors;
+    const V mean = sum_over<V>(first, end, [&](int64_t i) { return load<V>(x + i * kStep); }) *
+                   V(1 / static_cast<float>(end - first));
+    const V squares = sum_over<V>(first, end, [&](int64_t i) {
+      const V distance = load<V>(x + i * kStep) - mean;
+      return distance * distance;
+    });
+    // The mean of floats is off by its last digit, and so are the distances: of no account beside the values' own.
+    lanes.add(end - first, mean, squares);
+  }
+  if constexpr (kBlock == 1) {
+    kernels::Moments<double> all;
+    for (const auto& lane : lanes.of) all.add(lane);
+    for (int64_t i = 0; i < shape.rest; ++i) all.add({1, x[shape.vectors * kStep + i], 0});
+    sums.mean.at[0] = all.mean;
+    sums.squares.at[0] = all.squares;
+  } else {
+    for (int i = 0; i < kBlock; ++i) {
+      sums.mean.at[i] = lanes.of[i].mean;
+      sums.squares.at[i] = lanes.of[i].squares;
+    }
+  }
+}
+
+template <class V, int kBlock>
+LOCKSTEP_FORMULA Normalization<V> normalization(const NormChannels& channels) {
+  return {channels_in<V, kBlock>(channels.mean), channels_in<V, kBlock>(channels.factor),
+          channels_in<V, kBlock>(channels.shift)};
+}
+
+template <class V, bool kRelu>
+LOCKSTEP_FORMULA V output_of(V x, const Normalization<V>& norm) {
+  const V y = kernels::normalized(x, norm);
+  return kRelu ? kernels::rectified(y) : y;
+}
+
+// The gradient of the normalized value: that of the output, behind the ReLU whose mask is the sign of its input.
+template <class V, bool kRelu>
+LOCKSTEP_FORMULA V gradient_of(V x, V dy, const Normalization<V>& norm) {
+  return kRelu ? kernels::rectified_gradient(kernels::normalized(x, norm), dy) : dy;
+}
+
+template <int kBlock, bool kRelu>
+void normalize(const NormRun& n, float* y) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(n.run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  const auto norm = normalization<V, kBlock>(n.channels);
+  for (int64_t i = 0; i < shape.vectors; ++i) {
+    store(output_of<V, kRelu>(load<V>(n.x + i * kStep), norm), y + i * kStep);
+  }
+  const auto single = normalization<float, 1>(n.channels);
+  for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
+    y[i] = output_of<float, kRelu>(n.x[i], single);
+  }
+}
+
+template <int kBlock, bool kRelu>
+void gradient_sums(const NormRun& n, GradientSums& sums) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(n.run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  constexpr int kLanes = static_cast<int>(kStep);
+  const auto norm = normalization<V, kBlock>(n.channels);
+  double gradients[kLanes] = {}, products[kLanes] = {};
+  for (int64_t first = 0; first < shape.vectors; first += kPiece) {
+    const int64_t end = first + kPiece < shape.vectors ? first + kPiece : shape.vectors;
+    V product(0);
+    const V gradient = sum_over<V>(first, end, [&](int64_t i) {
+      const V x = load<V>(n.x + i * kStep);
+      const V g = gradient_of<V, kRelu>(x, load<V>(n.dy + i * kStep), norm);
+      product += g * (x - norm.mean);
+      return g;
+    });
+    alignas(64) float piece[2][kLanes];
+    store(gradient, piece[0]);
+    store(product, piece[1]);
+    for (int i = 0; i < kLanes; ++i) {
+      gradients[i] += static_cast<double>(piece[0][i]);
+      products[i] += static_cast<double>(piece[1][i]);
+    }
+  }
+  if constexpr (kBlock == 1) {
+    const auto single = normalization<float, 1>(n.channels);
+    double gradient = 0, product = 0;
+    for (int i = 0; i < kLanes; ++i) {
+      gradient += gradients[i];
+      product += products[i];
+    }
+    for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
+      const auto g = static_cast<double>(gradient_of<float, kRelu>(n.x[i], n.dy[i], single));
+      gradient += g;
+      product += g * static_cast<double>(n.x[i] - single.mean);
+    }
+    sums.gradient.at[0] = gradient;
+    sums.product.at[0] = product;
+  } else {
+    for (int i = 0; i < kBlock; ++i) {
+      sums.gradient.at[i] = gradients[i];
+      sums.product.at[i] = products[i];
+    }
+  }
+}
+
+template <int kBlock, bool kRelu>
+void gradient(const NormRun& n, const NormGradientChannels& channels, float* dx) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(n.run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  const auto norm = normalization<V, kBlock>(n.channels);
+  const NormalizationGradient<V> slope{channels_in<V, kBlock>(channels.slope), channels_in<V, kBlock>(channels.offset)};
+  for (int64_t i = 0; i < shape.vectors; ++i) {
+    const V x = load<V>(n.x + i * kStep);
+    const V g = gradient_of<V, kRelu>(x, load<V>(n.dy + i * kStep), norm);
+    store(kernels::normalized_gradient(x, g, norm, slope), dx + i * kStep);
+  }
+  const auto single = normalization<float, 1>(n.channels);
+  const NormalizationGradient<float> single_slope{channels.slope.at[0], channels.offset.at[0]};
+  for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
+    const float g = gradient_of<float, kRelu>(n.x[i], n.dy[i], single);
+    dx[i] = kernels::normalized_gradient(n.x[i], g, single, single_slope);
+  }
+}
+
+// Calls f.operator()<block, relu>().
+template <class F>
+inline void with_constants(int block, bool relu, const F& f) {
+  const auto with_block = [&]<int kBlock>() {
+    return relu ? f.template operator()<kBlock, true>() : f.template operator()<kBlock, false>();
+  };
+  switch (block) {
+    case 16:
+      return with_block.template operator()<16>();
+    case 8:
+      return with_block.template operator()<8>();
+    default:
+      return with_block.template operator()<1>();
+  }
+}
+
+inline constexpr LaneKernels kKernels{
+    .name = LOCKSTEP_LANES_NAME,
+    .moments =
+        [](const Run& run, const float* x, MomentSums& sums) {
+          with_constants(run.block, false, [&]<int kBlock, bool>() { moments<kBlock>(run, x, sums); });
+        },
+    .normalize =
+        [](const NormRun& n, float* y) {
+          with_constants(n.run.block, n.relu, [&]<int kBlock, bool kRelu>() { normalize<kBlock, kRelu>(n, y); });
+        },
+    .gradient_sums =
+        [](const NormRun& n, GradientSums& sums) {
+          with_constants(n.run.block, n.relu, [&]<int kBlock, bool kRelu>() { gradient_sums<kBlock, kRelu>(n, sums); });
+        },
+    .gradient =
+        [](const NormRun& n, const NormGradientChannels& channels, float* dx) {
+          with_constants(n.run.block, n.relu,
+                         [&]<int kBlock, bool kRelu>() { gradient<kBlock, kRelu>(n, channels, dx); });
+        }};
+
+}  // namespace cpu::LOCKSTEP_LANES_NAMESPACE
+}  // namespace lockstep

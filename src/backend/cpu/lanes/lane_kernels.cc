@@ -1,0 +1,20 @@
+#include "backend/cpu/lanes/lane_kernels.h"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace lockstep::cpu {
+
+const LaneKernels& lane_kernels() {
+#if defined(__x86_64__)
+  // An instruction set's number is the set of what it includes.
+  const auto allowed = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [&](dnnl::cpu_isa isa) {
+    return (allowed & static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);
+  };
+  if (has(dnnl::cpu_isa::avx512_core)) return avx512_lane_kernels();
+  if (has(dnnl::cpu_isa::avx2)) return avx2_lane_kernels();
+#endif
+  return baseline_lane_kernels();
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,67 @@
+// Our own inner loops with explicit vector lanes, compiled once per instruction set and chosen when the backend is
+// made. Each works on one run of a tensor: a block of channels of one sample (`block` channels side by side, place
+// after place), or one channel of a plain tensor (block 1).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "backend/kernels/functors.h"
+
+namespace lockstep::cpu {
+
+inline constexpr int kMaxBlock = 16;  // blocks hold 1, 8 or 16 channels
+
+// A value for each channel of a block.
+template <class T>
+struct alignas(64) ChannelValues {
+  T at[kMaxBlock];
+};
+
+struct Run {
+  int64_t places = 0;
+  int block = 1;
+};
+
+struct NormChannels {
+  ChannelValues<float> mean, factor, shift;
+};
+struct NormGradientChannels {
+  ChannelValues<float> slope, offset;
+};
+
+// Sums of one run, channel by channel.
+struct MomentSums {
+  ChannelValues<double> mean, squares;  // squares of the distances from the mean
+};
+struct GradientSums {
+  ChannelValues<double> gradient;  // of g
+  ChannelValues<double> product;   // of g (x - mean)
+};
+
+struct NormRun {
+  Run run;
+  const float* x = nullptr;
+  const float* dy = nullptr;  // gradients only
+  bool relu = false;
+  const NormChannels& channels;
+};
+
+struct LaneKernels {
+  std::string_view name;  // "lanes:avx512"
+  void (*moments)(const Run& run, const float* x, MomentSums& sums);
+  void (*normalize)(const NormRun& norm, float* y);  // y may be x
+  void (*gradient_sums)(const NormRun& norm, GradientSums& sums);
+  void (*gradient)(const NormRun& norm, const NormGradientChannels& gradient, float* dx);  // dx may be dy
+};
+
+// The best for the instructions that oneDNN may use here: one limit, ONEDNN_MAX_CPU_ISA, holds for both.
+const LaneKernels& lane_kernels();
+
+const LaneKernels& baseline_lane_kernels();
+#if defined(__x86_64__)
+const LaneKernels& avx2_lane_kernels();
+const LaneKernels& avx512_lane_kernels();
+#endif
+
+}  // namespace lockstep::cpu

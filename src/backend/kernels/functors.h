@@ -1,0 +1,74 @@
+// Formulas of elements, once for all backends that compute in our own kernels. V is what one operation works on: float
+// (a CUDA thread, the end of a line) or a vector of float lanes (CPU). Formulas use + - * and the few functions of
+// LaneFunctions.
+#pragma once
+
+// Always inlined: files compiled for different instruction sets must not share a copy.
+#if defined(__CUDACC__)
+#define LOCKSTEP_FORMULA __host__ __device__ __forceinline__
+#else
+#define LOCKSTEP_FORMULA __attribute__((always_inline)) inline
+#endif
+
+namespace lockstep::kernels {
+
+// What differs between a number and a vector of them; specialized beside the vector type.
+template <class V>
+struct LaneFunctions {
+  LOCKSTEP_FORMULA static V select(bool condition, V yes, V no) { return condition ? yes : no; }
+};
+
+// A NaN passes, so that a diverged run is noticed.
+template <class V>
+LOCKSTEP_FORMULA V rectified(V x) {
+  return LaneFunctions<V>::select(x <= V(0), V(0), x);
+}
+
+// Gradient of a ReLU from its output, or from anything of the same sign.
+template <class V>
+LOCKSTEP_FORMULA V rectified_gradient(V y, V dy) {
+  return LaneFunctions<V>::select(y <= V(0), V(0), dy);
+}
+
+// Batch norm of one channel (Ioffe and Szegedy 2015); factor = scale / sqrt(var + epsilon). The mean is subtracted
+// first: folded into the shift it would cost digits where it is large beside the deviation.
+template <class V>
+struct Normalization {
+  V mean, factor, shift;
+};
+template <class V>
+LOCKSTEP_FORMULA V normalized(V x, const Normalization<V>& norm) {
+  return (x - norm.mean) * norm.factor + norm.shift;
+}
+
+// With g the gradient of the normalized value (behind the ReLU, if any), n values in the channel, d = 1 / sqrt(var +
+// epsilon), dshift = sum of g and dscale = d * sum of g (x - mean):
+//   dx = factor * (g - (dshift + (x - mean) d dscale) / n) = factor g - slope (x - mean) - offset
+template <class V>
+struct NormalizationGradient {
+  V slope;   // factor * d * dscale / n
+  V offset;  // factor * dshift / n
+};
+template <class V>
+LOCKSTEP_FORMULA V normalized_gradient(V x, V g, const Normalization<V>& norm,
+                                       const NormalizationGradient<V>& gradient) {
+  return norm.factor * g - gradient.slope * (x - norm.mean) - gradient.offset;
+}
+
+// Mean and sum of squared distances from it of a number of values: added piece by piece, so that nothing cancels
+// (Chan, Golub and LeVeque 1983).
+template <class T>
+struct Moments {
+  T count = 0, mean = 0, squares = 0;
+
+  LOCKSTEP_FORMULA void add(const Moments& other) {
+    const T total = count + other.count;
+    if (total == T(0)) return;
+    const T distance = other.mean - mean, share = other.count / total;
+    mean += distance * share;
+    squares += other.squares + distance * distance * count * share;
+    count = total;
+  }
+};
+
+}  // namespace lockstep::kernels
