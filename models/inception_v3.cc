@@ -27,6 +27,9 @@ struct Block {
   ValueId pool_branch(ValueId x, int64_t channels) const {
     return conv(b.avg_pool(x, name + ".avg_pool", square(3, 1, 1)), "branch_pool", channels);
   }
+  ValueId max_pool_branch(ValueId x, int64_t channels) const {
+    return conv(b.max_pool(x, name + ".max_pool", square(3, 1, 1)), "branch_pool", channels);
+  }
   ValueId concat(const std::vector<ValueId>& members, const std::string& what = "cat") const {
     return b.concat(members, name + "." + what);
   }
@@ -71,14 +74,14 @@ ValueId inception_d(const Block& n, ValueId x) {
   return n.concat({b3, b7, n.b.max_pool(x, n.name + ".max_pool", square(3, 2))});
 }
 
-ValueId inception_e(const Block& n, ValueId x) {
+ValueId inception_e(const Block& n, ValueId x, bool max_pool = false) {
   const ValueId b1 = n.conv(x, "branch1x1", 320);
   ValueId b3 = n.conv(x, "branch3x3_1", 384);
   b3 = n.concat({n.conv(b3, "branch3x3_2a", 384, row(3)), n.conv(b3, "branch3x3_2b", 384, column(3))}, "branch3x3");
   ValueId dbl = n.conv(n.conv(x, "branch3x3dbl_1", 448), "branch3x3dbl_2", 384, square(3, 1, 1));
   dbl = n.concat({n.conv(dbl, "branch3x3dbl_3a", 384, row(3)), n.conv(dbl, "branch3x3dbl_3b", 384, column(3))},
                  "branch3x3dbl");
-  return n.concat({b1, b3, dbl, n.pool_branch(x, 192)});
+  return n.concat({b1, b3, dbl, max_pool ? n.max_pool_branch(x, 192) : n.pool_branch(x, 192)});
 }
 
 ValueId stem(ModelBuilder& b) {
@@ -129,7 +132,7 @@ void build_inception_v3(ModelBuilder& b) {
   const ValueId aux_logits = aux ? auxiliary_logits(b, x) : -1;
   x = inception_d({b, "Mixed_7a"}, x);
   x = inception_e({b, "Mixed_7b"}, x);
-  x = inception_e({b, "Mixed_7c"}, x);
+  x = inception_e({b, "Mixed_7c"}, x, o.mixed_7c_max_pool);
   x = b.dropout(b.global_avg_pool(x, "avgpool"), "dropout");
   b.loss(b.linear(b.flatten(x, "flatten"), "fc", {.outputs = o.classes}), "loss", 1.0);
   if (aux) b.loss(aux_logits, "aux_loss", o.aux_weight);

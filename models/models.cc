@@ -8,6 +8,7 @@ std::span<const Model> models() {
   static constexpr Model kTable[] = {
       {"inception_v3", build_inception_v3},
       {"cifar10_cnn", build_cifar10_cnn},
+      {"resnet50", build_resnet50},
   };
   return kTable;
 }

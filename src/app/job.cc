@@ -165,6 +165,7 @@ LoaderOptions loader_options(const Config& config, const ThreadBudget& threads) 
   return {.image_size = config.model.image_size,
           .augment = *augment,
           .normalize = *normalize,
+          .transform_input = config.model.transform_input,
           .seed = static_cast<uint64_t>(config.train.seed),
           .shuffle = config.data.shuffle,
           .shuffle_block = config.data.shuffle_block,

@@ -38,10 +38,11 @@ struct Affine {
   float shift = 0.0F;
 };
 
+constexpr std::array kMean = {0.485F, 0.456F, 0.406F};  // ImageNet's, of full intensity 1
+constexpr std::array kDeviation = {0.229F, 0.224F, 0.225F};
+
 // From a pixel whose full intensity is `full` (255 or 1). `stored_full` is full intensity in the data as stored.
 Affine normalization(Normalize normalize, float full, float stored_full, size_t channel) {
-  constexpr std::array kMean = {0.485F, 0.456F, 0.406F};
-  constexpr std::array kDeviation = {0.229F, 0.224F, 0.225F};
   switch (normalize) {
     case Normalize::none:
       break;
@@ -51,6 +52,15 @@ Affine normalization(Normalize normalize, float full, float stored_full, size_t 
       return {.scale = 1.0F / (full * kDeviation[channel]), .shift = -kMean[channel] / kDeviation[channel]};
   }
   return {.scale = stored_full / full};
+}
+
+Affine operator*(Affine second, Affine first) {
+  return {.scale = second.scale * first.scale, .shift = second.scale * first.shift + second.shift};
+}
+
+// From ImageNet's mean and deviation to the 0.5 and 0.5 that the ported weights were trained with.
+Affine input_transform(size_t channel) {
+  return {.scale = kDeviation[channel] / 0.5F, .shift = (kMean[channel] - 0.5F) / 0.5F};
 }
 
 void apply_affine(Affine affine, float* values, int64_t count) {
@@ -83,8 +93,9 @@ void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch
     distort_color(draw_color_distortion(random), output, pixels);
   }
   for (size_t c = 0; c < 3; ++c) {
-    apply_affine(normalization(options_.normalize, full, stored_full, c), output + static_cast<int64_t>(c) * pixels,
-                 pixels);
+    Affine affine = normalization(options_.normalize, full, stored_full, c);
+    if (options_.transform_input) affine = input_transform(c) * affine;
+    apply_affine(affine, output + static_cast<int64_t>(c) * pixels, pixels);
   }
 }
 

@@ -16,6 +16,7 @@ SamplePipeline::SamplePipeline(const DataSource& source, const LoaderOptions& op
     : source_(source),
       transform_({.augment = options.augment,
                   .normalize = options.normalize,
+                  .transform_input = options.transform_input,
                   .image_size = options.image_size,
                   .seed = options.seed,
                   .training = options.training}),

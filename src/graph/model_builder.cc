@@ -67,6 +67,8 @@ ValueId ModelBuilder::conv_norm_relu(ValueId x, const std::string& name, const C
 
 ValueId ModelBuilder::relu(ValueId x, const std::string& name) { return one(name, Relu{}, {x}); }
 
+ValueId ModelBuilder::add(ValueId x, ValueId y, const std::string& name) { return one(name, Add{}, {x, y}); }
+
 ValueId ModelBuilder::max_pool(ValueId x, const std::string& name, const Window& window) {
   return one(name, MaxPool{window}, {x});
 }

@@ -26,7 +26,7 @@ ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}
 
 std::vector<ConfigKey> make_keys() {
   return {
-      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn"}, .meaning = "The network.",
+      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50"}, .meaning = "The network.",
        .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, classes), .range = between(2, 1e6),
        .meaning = "Number of classes; labels are 0 to classes - 1.", .also = {"num_classes", "n_classes"}},
@@ -50,8 +50,14 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, bn_epsilon), .range = above(0), .meaning = "Added to the variance in batch normalization.",
        .also = {"bn_eps", "batch_norm_epsilon"}},
       {LOCKSTEP_KEY(model, bn_scale), .meaning = "Whether batch normalization has a trained scale (gamma)."},
-      {LOCKSTEP_KEY(model, transform_input), .allowed = {"false"},
-       .meaning = "Remaps normalized input the way torchvision does for its ported weights."},
+      {LOCKSTEP_KEY(model, transform_input),
+       .meaning =
+           "inception_v3: remaps input that data.normalize = \"torchvision\" normalized to [-1, 1], as torchvision "
+           "does for its ported weights."},
+      {LOCKSTEP_KEY(model, mixed_7c_pool), .allowed = {"avg", "max"},
+       .meaning =
+           "inception_v3: how the pooling branch of Mixed_7c pools. max is tf_cnn_benchmarks' network; weights fit "
+           "only the one they were trained with."},
       {LOCKSTEP_KEY(model, hidden), .range = between(1, 1e6),
        .meaning = "Widths of the hidden layers of wide_mlp; other models ignore it."},
       {LOCKSTEP_KEY(model, vocabulary), .range = between(1, 2147483647),

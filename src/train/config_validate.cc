@@ -6,6 +6,12 @@ namespace {
 
 void validate_model(const Config& config) {
   const Config::Model& model = config.model;
+  if (model.transform_input && (model.name != "inception_v3" || config.data.normalize != "torchvision")) {
+    fail(ExitCode::config,
+         "model.transform_input = true belongs to model.name = \"inception_v3\" with data.normalize = \"torchvision\"; "
+         "here they are \"{}\" and \"{}\"",
+         model.name, config.data.normalize);
+  }
   if (model.name != "inception_v3") return;
   constexpr int64_t kSmallestImage = 75;    // below it the last grids vanish
   constexpr int64_t kAuxiliaryImage = 299;  // below it the head's 5x5 convolution has no 5x5 input

@@ -16,7 +16,8 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
           .dropout = config.model.dropout,
           .label_smoothing = training ? config.train.label_smoothing : 0,
           .bn_epsilon = config.model.bn_epsilon,
-          .bn_scale = config.model.bn_scale};
+          .bn_scale = config.model.bn_scale,
+          .mixed_7c_max_pool = config.model.mixed_7c_pool == "max"};
 }
 
 Program::Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend,

@@ -54,6 +54,9 @@ TEST_CASE("normalization maps bytes and floats of full intensity alike") {
     CHECK(inception[0] == Approx(-1.0F));
     CHECK(inception[1] == Approx(1.0F));
     CHECK(inception[2] == Approx(-0.6F));
+    const auto transformed =
+        apply({.normalize = Normalize::torchvision, .transform_input = true, .image_size = 1}, view, {});
+    for (size_t c = 0; c < 3; ++c) CHECK(transformed[c] == Approx(inception[c]).margin(1e-6));
     const auto torchvision = normalize(view, Normalize::torchvision);
     CHECK(torchvision[0] == Approx(-0.485 / 0.229));
     CHECK(torchvision[1] == Approx((1.0 - 0.456) / 0.224));

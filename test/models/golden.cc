@@ -15,6 +15,9 @@ namespace {
 
 constexpr int kHead = 4;  // elements of each tensor that the lists quote
 
+// torchvision's value for the model.
+double batch_norm_epsilon(const std::string& model) { return model == "resnet50" ? 1e-5 : 1e-3; }
+
 // ---- reading
 
 template <class T>
@@ -168,7 +171,8 @@ GoldenCase read_golden(const std::string& file_name) {
                                 .image_size = integer("image_size"),
                                 .classes = integer("classes"),
                                 .aux_weight = number("aux_weight"),
-                                .label_smoothing = number("label_smoothing")},
+                                .label_smoothing = number("label_smoothing"),
+                                .bn_epsilon = batch_norm_epsilon(text("model"))},
                     .learning_rate = number("lr"),
                     .weight_decay = number("weight_decay")};
   golden.parameters = file.dataset("/train/names").read_strings();

@@ -1,5 +1,6 @@
 #include "lockstep/models/models.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "lockstep/base/error.h"
@@ -101,6 +102,53 @@ TEST_CASE("cifar10_cnn has the parameters of the classic network") {
   CHECK(names == std::vector<std::string>{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc3.weight",
                                           "fc3.bias", "fc4.weight", "fc4.bias", "fc5.weight", "fc5.bias"});
   for (int64_t size : {1, 8, 28, 32, 33}) CHECK_NOTHROW(build_model("cifar10_cnn", {.image_size = size}));
+}
+
+TEST_CASE("the last pool of inception_v3 can be the maximum, with the same parameters") {
+  const ModelOptions average{.batch_size = 2, .image_size = 75, .classes = 10};
+  ModelOptions maximum = average;
+  maximum.mixed_7c_max_pool = true;
+  const Graph a = build_model("inception_v3", average), m = build_model("inception_v3", maximum);
+  REQUIRE(a.nodes.size() == m.nodes.size());
+  std::vector<std::string> changed;
+  for (size_t n = 0; n < a.nodes.size(); ++n) {
+    if (a.nodes[n].op.index() != m.nodes[n].op.index()) changed.push_back(m.nodes[n].name);
+  }
+  CHECK(changed == std::vector<std::string>{"Mixed_7c.max_pool"});
+  REQUIRE(a.parameters.size() == m.parameters.size());
+  for (ParameterId id = 0; id < a.parameters.size(); ++id) {
+    CHECK(a.parameters[id].name == m.parameters[id].name);
+    CHECK(a.parameters[id].shape == m.parameters[id].shape);
+  }
+}
+
+TEST_CASE("resnet50 has torchvision's parameters and as many multiply-adds as published") {
+  const Graph graph = build_model("resnet50", {.batch_size = 2, .image_size = 224});
+  CHECK(graph.parameters.trained_elements() == 25'557'032);
+  CHECK(std::abs(static_cast<double>(forward_multiply_adds(graph)) / 2e6 - 4089.2) < 0.05);
+  std::vector<std::string> names;
+  for (const Parameter& p : graph.parameters.all()) names.push_back(p.name);
+  CHECK(names.size() == 53 * 5 + 2);
+  const auto first_block = std::find(names.begin(), names.end(), "layer1.0.conv1.weight");
+  CHECK(first_block - names.begin() == 5);
+  CHECK(*(first_block + 15) == "layer1.0.downsample.0.weight");
+  CHECK(*(first_block + 16) == "layer1.0.downsample.1.weight");
+  CHECK(graph.parameters[graph.parameters.find("layer2.0.conv2.weight")].shape == Shape{128, 128, 3, 3});
+  CHECK(graph.parameters.find("layer2.1.downsample.0.weight") == -1);
+  CHECK(graph.parameters[graph.parameters.find("layer4.2.bn3.running_var")].shape == Shape{2048});
+  // The stride is the 3x3 convolution's.
+  for (const Node& node : graph.nodes) {
+    const auto* conv = std::get_if<Conv2d>(&node.op);
+    if (node.name == "layer2.0.conv1") CHECK(conv->window.stride_h == 1);
+    if (node.name == "layer2.0.conv2") CHECK(conv->window.stride_h == 2);
+  }
+}
+
+TEST_CASE("resnet50 takes images from one pixel on") {
+  for (int64_t size : {1, 32, 33, 64, 97, 224, 225}) {
+    INFO(size);
+    CHECK_NOTHROW(build_model("resnet50", {.batch_size = 2, .image_size = size, .classes = 10}));
+  }
 }
 
 TEST_CASE("an unknown model is refused with the names that there are") {

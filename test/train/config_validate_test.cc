@@ -39,6 +39,21 @@ TEST_CASE("inception_v3 below 75 pixels is an error, cifar10_cnn at 32 is not") 
   CHECK_NOTHROW(validate(config));
 }
 
+TEST_CASE("transform_input is refused where nothing is to be transformed") {
+  const std::string wanted = "belongs to model.name = \"inception_v3\" with data.normalize = \"torchvision\"";
+  CHECK_THAT(error_after([](Config& c) { c.model.transform_input = true; }), ContainsSubstring(wanted));
+  CHECK_THAT(error_after([](Config& c) {
+               c.model.transform_input = true;
+               c.model.name = "cifar10_cnn";
+               c.data.normalize = "torchvision";
+             }),
+             ContainsSubstring(wanted));
+  Config config = good_config();
+  config.model.transform_input = true;
+  config.data.normalize = "torchvision";
+  CHECK_NOTHROW(validate(config));
+}
+
 TEST_CASE("training needs data unless they are synthetic") {
   CHECK_THAT(error_after([](Config& c) { c.data.train.clear(); }), ContainsSubstring("data.train is empty"));
   Config config;

@@ -47,6 +47,8 @@ struct ImageView {
 struct TransformOptions {
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
+  // After Normalize::torchvision: brings that to [-1, 1], as torchvision's Inception-v3 does with transform_input.
+  bool transform_input = false;
   int64_t image_size = 0;
   uint64_t seed = 1;
   bool training = true;

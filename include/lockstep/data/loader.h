@@ -32,6 +32,7 @@ struct LoaderOptions {
   int64_t image_size = 0;
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
+  bool transform_input = false;
   uint64_t seed = 1;
   bool shuffle = true;
   int64_t shuffle_block = 0;

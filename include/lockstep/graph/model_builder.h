@@ -19,6 +19,7 @@ struct ModelOptions {
   double label_smoothing = 0;
   double bn_epsilon = 1e-3;
   bool bn_scale = true;
+  bool mixed_7c_max_pool = false;  // inception_v3, see build_inception_v3()
   DType dtype = DType::f32;
 };
 
@@ -44,6 +45,7 @@ class ModelBuilder {
   // torchvision's BasicConv2d: <name>.conv, <name>.bn, ReLU.
   ValueId conv_norm_relu(ValueId x, const std::string& name, const Conv& conv);
   ValueId relu(ValueId x, const std::string& name);
+  ValueId add(ValueId x, ValueId y, const std::string& name);
   ValueId max_pool(ValueId x, const std::string& name, const Window& window);
   ValueId avg_pool(ValueId x, const std::string& name, const Window& window);
   ValueId global_avg_pool(ValueId x, const std::string& name);

@@ -18,7 +18,10 @@ std::span<const Model> models();
 // Draws the model. Throws Error(config) on an unknown name, or when the image is too small for its structure.
 Graph build_model(std::string_view name, const ModelOptions& options);
 
+// The pooling branch of Mixed_7c averages, as in torchvision and TensorFlow's slim; options().mixed_7c_max_pool makes
+// it take the maximum, as tf_cnn_benchmarks does.
 void build_inception_v3(ModelBuilder& b);
 void build_cifar10_cnn(ModelBuilder& b);
+void build_resnet50(ModelBuilder& b);
 
 }  // namespace lockstep

@@ -22,6 +22,7 @@ struct Config {
     double bn_epsilon = 0.001;
     bool bn_scale = true;
     bool transform_input = false;
+    std::string mixed_7c_pool = "avg";
     std::vector<int64_t> hidden = {10, 10, 10, 10};
     int64_t vocabulary = 124;
     bool operator==(const Model&) const = default;
