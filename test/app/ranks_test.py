@@ -51,7 +51,8 @@ class RankCounts(kit.TestCase):
         config = self.config({"checkpoint.every_steps": 2, "checkpoint.keep": 100})
         # Open MPI 4 and 5 call shared memory's module vader and sm; each passes over the other's setting.
         small = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
-        for folder, flags in (("small", small), ("sockets", ["--mca", "btl", "tcp,self"])):
+        sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+        for folder, flags in (("small", small), ("sockets", sockets)):
             self.train(2, config, {"checkpoint.directory": folder}, flags=flags)
             for name in kit.checkpoints(self.path(folder)):
                 self.assertIn("model/fc5.weight", kit.datasets(self.path(folder, name)))
