@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
+#include <string>
 
 #include "app/commands.h"
 #include "lockstep/backend/backend.h"
@@ -11,6 +13,7 @@
 #include "lockstep/train/config_sources.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/program.h"
+#include "lockstep/train/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -36,20 +39,50 @@ void print_layers(const Graph& graph) {
   }
 }
 
-void print_memory(const Config& config, const Executable& e) {
+void print_memory(const Config& config, const Executable& e, const BatchSizes& batches) {
   const int64_t trained = e.layout().trained_elements, statistics = e.layout().statistic_elements;
   const auto slots = static_cast<int64_t>(optimizer_slots(parse_optimizer(config.optimizer.name)).slots.size());
   const int64_t averages = config.ema.decay > 0 ? trained + statistics : 0;
   const auto megabytes = [](int64_t elements) { return static_cast<double>(elements) * sizeof(float) / kMegabyte; };
-  fmt::print("\nmemory of one rank (batch of {}):\n", config.train.batch_size);
+  const int64_t arenas = config.train.accumulate > 1 ? 2 : 1;
+  fmt::print("\nmemory of one rank (batch of {}):\n", batches.per_rank);
   fmt::print("  parameters and statistics   {:10.1f} MB\n", megabytes(trained + statistics));
-  fmt::print("  gradients and moments       {:10.1f} MB\n", megabytes(trained + statistics));
+  fmt::print("  gradients and moments       {:10.1f} MB\n", megabytes(arenas * (trained + statistics)));
   fmt::print("  optimizer slots ({})         {:10.1f} MB\n", slots, megabytes(slots * trained));
   fmt::print("  averages                    {:10.1f} MB\n", megabytes(averages));
   fmt::print("  activations and workspaces  {:10.1f} MB\n", static_cast<double>(e.plan().activation_bytes) / kMegabyte);
   fmt::print("size of a checkpoint: about {:.1f} MB; checkpoint.keep = {} of them and one being written: {:.1f} MB\n",
              megabytes(trained + statistics + slots * trained + averages), config.checkpoint.keep,
              megabytes((trained + statistics + slots * trained + averages) * (config.checkpoint.keep + 1)));
+}
+
+// By epoch, or for a run whose length is given in steps alone, by step. An epoch's length in steps is not known without
+// the data; the rate at its start depends on it by nothing but rounding.
+void print_schedule(const Config& config, const BatchSizes& batches) {
+  constexpr int64_t kMostRows = 20;
+  fmt::print("\nlearning rate: {}{}, schedule {}\n", base_learning_rate(config.optimizer, batches.global),
+             config.optimizer.scale_lr
+                 ? fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global)
+                 : std::string(),
+             config.schedule.name);
+  const bool by_epoch = config.train.epochs > 0;
+  const std::string& name = config.schedule.name;
+  const bool counts_epochs =
+      config.schedule.warmup_epochs > 0 || (name != "constant" && name != "cosine" && name != "linear");
+  if (!by_epoch && counts_epochs) {
+    fmt::print("  by epoch: the length of an epoch, and so the run's in epochs, depends on the data\n");
+    return;
+  }
+  constexpr int64_t kStepsPerEpoch = 1'000'000;
+  const int64_t scale = by_epoch ? kStepsPerEpoch : 1;
+  const auto length = by_epoch ? static_cast<int64_t>(std::ceil(config.train.epochs)) : config.train.steps;
+  const auto total = by_epoch ? static_cast<int64_t>(config.train.epochs * kStepsPerEpoch) : config.train.steps;
+  const LearningRateSchedule schedule = make_learning_rate_schedule(
+      config, {.samples_per_epoch = scale * batches.global, .global_batch = batches.global, .total_steps = total});
+  const int64_t stride = (length + kMostRows - 1) / kMostRows;
+  for (int64_t at = 0; at < length; at += stride) {
+    fmt::print("  from {} {:>6}  {:.6g}\n", by_epoch ? "epoch" : "step", at, schedule.rate(at * scale));
+  }
 }
 
 }  // namespace
@@ -60,15 +93,17 @@ int explain_command(const CommandLine& command) {
   fmt::print("{}", to_toml(loaded));
 
   const auto backend = make_backend("cpu", {});
-  const Graph drawn = build_model(config.model.name, model_options(config, config.train.batch_size, true));
+  const BatchSizes batches = batch_sizes(config, 1);
+  const int64_t batch = batches.per_rank;
+  const Graph drawn = build_model(config.model.name, model_options(config, batch, true));
   print_layers(drawn);
-  const int64_t batch = config.train.batch_size;
   fmt::print("\n{}: {} trained parameters, {:.1f} million multiply-adds forward for one image\n", config.model.name,
              drawn.parameters.trained_elements(),
              static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6);
   const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites});
   for (const auto& [name, places] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, places);
-  print_memory(config, e);
+  print_memory(config, e, batches);
+  print_schedule(config, batches);
   return 0;
 }
 

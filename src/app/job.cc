@@ -123,11 +123,11 @@ WatchdogOptions watchdog_options(const Config& config) {
 CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {
   CompiledModel model;
   on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
-    model.batches = batch_sizes(config, group.size());
     model.backend = choose_backend(config, threads, group.is_root());
     model.stream = model.backend->make_stream();
-    const int64_t training = model.batches.per_rank;
-    const int64_t evaluation = config.eval.batch_size > 0 ? config.eval.batch_size : training;
+    const int64_t evaluation = evaluation_batch(config, group.size());
+    if (purpose == Purpose::train) model.batches = batch_sizes(config, group.size());
+    const int64_t training = purpose == Purpose::train ? model.batches.per_rank : evaluation;
     model.program =
         std::make_unique<Program>(config, ProgramBatches{training, evaluation}, purpose, *model.backend, *model.stream);
   });

@@ -46,9 +46,11 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
   if (config.optimizer.scale_lr) {
     rate += fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global);
   }
-  log_info("{} parameters, {} steps of {} samples ({} a rank), {} samples an epoch, learning rate {}",
-           program.parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank, samples,
-           rate);
+  const std::string micro =
+      config.train.accumulate > 1 ? fmt::format(" x {} batches", config.train.accumulate) : std::string();
+  log_info("{} parameters, {} steps of {} samples ({}{} a rank), {} samples an epoch, learning rate {}",
+           program.parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank, micro,
+           samples, rate);
 }
 
 }  // namespace

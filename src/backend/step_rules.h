@@ -36,7 +36,7 @@ LOCKSTEP_HOST_DEVICE inline void fill_step_header(const StepControl& control, co
   header[kHeaderStop] = static_cast<T>(control.stop);
   header[kHeaderSave] = static_cast<T>(control.save);
   header[kHeaderNotFinite] = static_cast<T>(std::isfinite(loss) ? 0 : 1);
-  outcome->own_loss = static_cast<double>(loss);
+  outcome->own_loss += static_cast<double>(loss);
 }
 
 template <class T>

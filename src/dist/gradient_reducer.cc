@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-GradientReducer::GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets)
-    : communicator_(communicator), arena_(arena), buckets_(std::move(buckets)) {
+GradientReducer::GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets,
+                                 BeforeSum before_sum)
+    : communicator_(communicator), arena_(arena), buckets_(std::move(buckets)), before_sum_(std::move(before_sum)) {
   const size_t elements = std::visit([](auto values) { return values.size(); }, arena_);
   int64_t end = 0;
   for (const Bucket& bucket : buckets_) {
@@ -29,6 +30,7 @@ void GradientReducer::bucket_ready(Stream& stream, size_t bucket) {
   require(open_ && bucket == started_ && bucket < buckets_.size(), "step {}: bucket {} is ready, but {} is next", step_,
           bucket, started_);
   ++started_;
+  if (before_sum_) before_sum_(stream, bucket);
   const std::string label = fmt::format("step {} bucket {} of {}", step_, bucket + 1, buckets_.size());
   const size_t offset = static_cast<size_t>(buckets_[bucket].offset);
   const size_t count = static_cast<size_t>(buckets_[bucket].count);

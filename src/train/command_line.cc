@@ -72,6 +72,8 @@ std::string type_name(const ConfigKey& key) {
       return "TEXT,...";
     case ConfigType::integer_list:
       return "INTEGER,...";
+    case ConfigType::number_list:
+      return "NUMBER,...";
   }
   return "";
 }

@@ -145,6 +145,8 @@ std::optional<ConfigValue> convert(ConfigType type, const toml::node& node) {
       return as_config_value(as_list(node, as_text));
     case ConfigType::integer_list:
       return as_config_value(as_list(node, as_integer));
+    case ConfigType::number_list:
+      return as_config_value(as_list(node, as_number));
   }
   return std::nullopt;
 }

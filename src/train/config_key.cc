@@ -21,6 +21,8 @@ std::string_view describe(ConfigType type) {
       return "a string or a list of strings";
     case ConfigType::integer_list:
       return "a list of integers";
+    case ConfigType::number_list:
+      return "a list of numbers";
   }
   return "";
 }

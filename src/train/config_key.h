@@ -11,9 +11,11 @@
 
 namespace lockstep {
 
-using ConfigValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>>;
-enum class ConfigType { boolean, integer, number, text, text_list, integer_list };  // in the order of ConfigValue
-std::string_view describe(ConfigType type);                                         // "an integer", ...
+using ConfigValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>,
+                                 std::vector<double>>;
+// In the order of ConfigValue.
+enum class ConfigType { boolean, integer, number, text, text_list, integer_list, number_list };
+std::string_view describe(ConfigType type);  // "an integer", ...
 
 // An interval of numbers; an end that is open does not belong to it.
 struct ConfigRange {

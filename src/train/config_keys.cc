@@ -105,7 +105,7 @@ std::vector<ConfigKey> make_keys() {
        .also = {"dtype", "amp", "fp16"}},
       {LOCKSTEP_KEY(train, sync_batch_norm), .allowed = {"false"},
        .meaning = "Normalizes over the global batch instead of each rank's.", .also = {"sync_bn"}},
-      {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1),
+      {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1e6),
        .meaning = "Batches whose gradients are added up before an update.",
        .also = {"gradient_accumulation_steps", "accumulate_steps"}},
       {LOCKSTEP_KEY(train, clip_norm), .range = at_least(0),
@@ -162,16 +162,23 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Whether weight decay also acts on biases and batch normalization's parameters.",
        .also = {"norm_weight_decay"}},
 
-      {LOCKSTEP_KEY(schedule, name), .allowed = {"constant", "exponential", "cosine"},
-       .meaning = "Learning rate over time: exponential multiplies by decay_rate every decay_epochs, in stairs; cosine "
-                  "falls to 0 at the last step.",
+      {LOCKSTEP_KEY(schedule, name), .allowed = {"constant", "exponential", "step", "piecewise", "cosine", "linear"},
+       .meaning = "Learning rate over time: exponential and step multiply by decay_rate every decay_epochs, in stairs; "
+                  "piecewise multiplies lr by the factor of the last boundary passed; cosine and linear fall to 0 at "
+                  "the last step. docs/training.md has each.",
        .also = {"lr_schedule", "scheduler", "lr_scheduler"}},
       {LOCKSTEP_KEY(schedule, warmup_epochs), .unit = "epochs", .range = at_least(0),
        .meaning = "The rate rises linearly over so many epochs first.", .also = {"warmup", "lr_warmup_epochs"}},
-      {LOCKSTEP_KEY(schedule, decay_rate), .range = above_zero_to_one(), .meaning = "exponential: factor of one stair.",
+      {LOCKSTEP_KEY(schedule, decay_rate), .range = above_zero_to_one(),
+       .meaning = "exponential and step: factor of one stair.",
        .also = {"gamma", "lr_decay", "learning_rate_decay_factor"}},
       {LOCKSTEP_KEY(schedule, decay_epochs), .unit = "epochs", .range = above(0),
-       .meaning = "exponential: length of one stair.", .also = {"lr_step_size", "num_epochs_per_decay"}},
+       .meaning = "exponential and step: length of one stair.", .also = {"lr_step_size", "num_epochs_per_decay"}},
+      {LOCKSTEP_KEY(schedule, boundaries), .unit = "epochs", .range = above(0),
+       .meaning = "piecewise: where the rate changes, ascending.", .also = {"milestones", "lr_milestones"}},
+      {LOCKSTEP_KEY(schedule, factors), .range = at_least(0),
+       .meaning = "piecewise: what lr is multiplied by from each boundary on, as many as there are boundaries.",
+       .also = {"values"}},
 
       {LOCKSTEP_KEY(ema, decay), .range = zero_to_below_one(),
        .meaning = "Decay of the moving average of parameters and statistics that evaluation uses; after n updates at "

@@ -1,3 +1,8 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
 #include "lockstep/base/error.h"
 #include "lockstep/train/config_load.h"
 
@@ -38,6 +43,19 @@ void validate_data(const Config& config) {
   }
 }
 
+void validate_schedule(const Config::Schedule& schedule) {
+  if (schedule.name != "piecewise") return;
+  if (schedule.boundaries.empty() || schedule.boundaries.size() != schedule.factors.size()) {
+    fail(ExitCode::config,
+         "schedule.name = \"piecewise\" needs as many schedule.factors as schedule.boundaries, at least one: there are "
+         "{} and {}",
+         schedule.factors.size(), schedule.boundaries.size());
+  }
+  if (std::ranges::adjacent_find(schedule.boundaries, std::greater_equal()) != schedule.boundaries.end()) {
+    fail(ExitCode::config, "schedule.boundaries = [{}] must ascend", fmt::join(schedule.boundaries, ", "));
+  }
+}
+
 void validate_length(const Config& config) {
   if (config.train.epochs == 0 && config.train.steps == 0) {
     fail(ExitCode::config, "train.epochs and train.steps are both 0: set one of them to the length of training");
@@ -71,6 +89,7 @@ void validate(const Config& config) {
   validate_model(config);
   validate_data(config);
   validate_length(config);
+  validate_schedule(config.schedule);
   validate_watchdog(config);
 }
 
@@ -88,6 +107,13 @@ BatchSizes batch_sizes(const Config& config, int ranks) {
                    : fmt::format("the nearest that does is {}", below + shares));
   }
   return {.per_rank = config.train.global_batch / shares, .global = config.train.global_batch};
+}
+
+int64_t evaluation_batch(const Config& config, int ranks) {
+  if (config.eval.batch_size > 0) return config.eval.batch_size;
+  if (config.train.global_batch == 0) return config.train.batch_size;
+  const int64_t shares = ranks * config.train.accumulate;
+  return (config.train.global_batch + shares - 1) / shares;
 }
 
 }  // namespace lockstep

@@ -50,6 +50,18 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
        quote_for_message(text));
 }
 
+template <class T>
+std::vector<T> parse_items(const ConfigKey& key, std::string_view text, const std::string& where,
+                           std::optional<T> (*parse)(std::string_view)) {
+  std::vector<T> items;
+  for (const std::string_view item : split_at_commas(text)) {
+    const std::optional<T> value = parse(item);
+    if (!value) fail_type(key, text, where);
+    items.push_back(*value);
+  }
+  return items;
+}
+
 void check_number(const ConfigKey& key, double value, const std::string& where) {
   if (!key.range.contains(value)) {
     fail(ExitCode::config, "{}: {} must be {}, not {}", where, key.full_name(), key.range.text(), value);
@@ -158,15 +170,10 @@ ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, cons
       }
       return items;
     }
-    case ConfigType::integer_list: {
-      std::vector<int64_t> items;
-      for (const std::string_view item : split_at_commas(text)) {
-        const std::optional<int64_t> value = parse_integer(item);
-        if (!value) fail_type(key, text, where);
-        items.push_back(*value);
-      }
-      return items;
-    }
+    case ConfigType::integer_list:
+      return parse_items(key, text, where, parse_integer);
+    case ConfigType::number_list:
+      return parse_items(key, text, where, parse_number);
   }
   fail_type(key, text, where);
 }
@@ -182,6 +189,8 @@ void check_config_value(const ConfigKey& key, const ConfigValue& value, const st
     check_word(key, *text, where);
   } else if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
     for (const int64_t item : *integers) check_number(key, static_cast<double>(item), where);
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    for (const double item : *numbers) check_number(key, item, where);
   }
 }
 
@@ -211,7 +220,11 @@ std::string config_value_toml(const ConfigValue& value) {
     return fmt::format("[{}]", fmt::join(*integers, ", "));
   }
   std::vector<std::string> items;
-  for (const std::string& item : std::get<std::vector<std::string>>(value)) items.push_back(toml_string(item));
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    for (const double item : *numbers) items.push_back(toml_number(item));
+  } else {
+    for (const std::string& item : std::get<std::vector<std::string>>(value)) items.push_back(toml_string(item));
+  }
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 

@@ -1,6 +1,8 @@
 #include "lockstep/train/evaluator.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace lockstep {
 namespace {
@@ -20,6 +22,13 @@ struct Sums {
   std::array<int64_t, 3> counts{};  // examples, top1, top5
 };
 
+double cross_entropy(std::span<const float> logits, int32_t label) {
+  const double largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  return std::log(sum) + largest - logits[static_cast<size_t>(label)];
+}
+
 void add_batch(const EvaluatorParts& parts, const Batch& batch, Weights weights, Sums& sums) {
   const Executable& e = parts.program.evaluation();
   Arenas arenas = parts.program.evaluation_arenas(weights);
@@ -27,13 +36,17 @@ void add_batch(const EvaluatorParts& parts, const Batch& batch, Weights weights,
   arenas.external = {batch.images, batch.labels, batch.weights, kNoStep.data()};
   e.forward(parts.stream, arenas);
   const LossHead& head = e.graph().losses.front();
-  float loss = 0;
+  const auto classes = static_cast<size_t>(e.graph().value(head.logits).desc.shape[1]);
+  std::vector<float> logits(static_cast<size_t>(batch.size) * classes);
   std::array<int32_t, 2> correct{};
-  parts.backend.copy(parts.stream, &loss, e.address(head.loss, arenas), sizeof loss);
+  parts.backend.copy(parts.stream, logits.data(), e.address(head.logits, arenas), logits.size() * sizeof(float));
   parts.backend.copy(parts.stream, correct.data(), e.address(head.correct, arenas), sizeof correct);
   parts.stream.wait();
-  sums.loss += loss;
-  for (int64_t i = 0; i < batch.size; ++i) sums.counts[0] += batch.weights[i] > 0;
+  for (int64_t i = 0; i < batch.size; ++i) {
+    if (batch.weights[i] == 0) continue;
+    ++sums.counts[0];
+    sums.loss += cross_entropy(std::span(logits).subspan(static_cast<size_t>(i) * classes, classes), batch.labels[i]);
+  }
   sums.counts[1] += correct[0];
   sums.counts[2] += correct[1];
 }
@@ -58,7 +71,8 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights) {
     parts_.group.sum(sums[i].counts, {"the evaluation", wait_seconds_});
     parts_.group.sum(std::span(&sums[i].loss, 1), {"the evaluation", wait_seconds_});
     const auto& [examples, top1, top5] = sums[i].counts;
-    results.push_back({weights[i], examples, top1, top5, examples ? sums[i].loss / static_cast<double>(examples) : 0});
+    const double loss = examples ? sums[i].loss / static_cast<double>(examples) : 0;
+    results.push_back({weights[i], examples, top1, top5, std::round(loss * 1e4) / 1e4});
   }
   return results;
 }

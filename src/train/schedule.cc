@@ -9,43 +9,83 @@
 namespace lockstep {
 namespace {
 
-double cosine_factor(int64_t step, int64_t start, int64_t end) {
-  if (step <= start) return 1;
-  if (step >= end) return 0;
-  const double progress = static_cast<double>(step - start) / static_cast<double>(end - start);
-  return 0.5 * (1 + std::cos(std::numbers::pi * progress));
+// What the rate is multiplied by, but for warm-up.
+using Factor = double (*)(const LearningRateSchedule& schedule, int64_t step);
+
+// From 0 at the end of warm-up to 1 at the end of the run.
+double progress(const LearningRateSchedule& s, int64_t step) {
+  if (step <= s.warmup_steps) return 0;
+  if (step >= s.total_steps) return 1;
+  return static_cast<double>(step - s.warmup_steps) / static_cast<double>(s.total_steps - s.warmup_steps);
+}
+
+double constant(const LearningRateSchedule&, int64_t) { return 1; }
+
+double stairs(const LearningRateSchedule& s, int64_t step) {
+  constexpr double kRounding = 1e-9;  // stairs: a quotient that misses a whole number by its rounding is that number
+  return std::pow(s.decay_rate, std::floor(static_cast<double>(step) / s.decay_steps + kRounding));
+}
+
+double pieces(const LearningRateSchedule& s, int64_t step) {
+  const auto passed = std::ranges::upper_bound(s.boundaries, step) - s.boundaries.begin();
+  return passed == 0 ? 1 : s.factors[static_cast<size_t>(passed) - 1];
+}
+
+double cosine(const LearningRateSchedule& s, int64_t step) {
+  const double t = progress(s, step);
+  return t < 1 ? 0.5 * (1 + std::cos(std::numbers::pi * t)) : 0;
+}
+
+double linear(const LearningRateSchedule& s, int64_t step) { return 1 - progress(s, step); }
+
+struct Row {
+  const char* name;
+  Factor factor;
+};
+constexpr Row kTable[] = {{"constant", constant}, {"exponential", stairs}, {"step", stairs},
+                          {"piecewise", pieces},  {"cosine", cosine},      {"linear", linear}};
+
+Factor factor_of(const std::string& name) {
+  for (const Row& row : kTable) {
+    if (name == row.name) return row.factor;
+  }
+  std::string known;
+  for (const Row& row : kTable) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  fail(ExitCode::config, "schedule.name = \"{}\" does not exist; there are {}", name, known);
 }
 
 }  // namespace
 
 double LearningRateSchedule::rate(int64_t step) const {
-  double rate = base_rate;
-  if (name == "exponential") {
-    rate *= std::pow(decay_rate, static_cast<double>(step / decay_steps));
-  } else if (name == "cosine") {
-    rate *= cosine_factor(step, warmup_steps, total_steps);
-  }
-  if (step < warmup_steps) rate *= static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  return rate;
+  const double rate = base_rate * factor_of(name)(*this, step);
+  return step < warmup_steps ? rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps) : rate;
+}
+
+double base_learning_rate(const Config::Optimizer& config, int64_t global_batch) {
+  constexpr double kReferenceBatch = 256;
+  return config.lr * (config.scale_lr ? static_cast<double>(global_batch) / kReferenceBatch : 1);
 }
 
 LearningRateSchedule make_learning_rate_schedule(const Config& config, const RunLength& length) {
   const Config::Schedule& schedule = config.schedule;
-  if (schedule.name != "constant" && schedule.name != "exponential" && schedule.name != "cosine") {
-    fail(ExitCode::config, "schedule.name = '{}' does not exist; there are constant, exponential and cosine",
-         schedule.name);
-  }
+  factor_of(schedule.name);
   require(length.samples_per_epoch > 0 && length.global_batch > 0, "{} samples an epoch in batches of {}",
           length.samples_per_epoch, length.global_batch);
-  const auto samples = static_cast<double>(length.samples_per_epoch);
-  const auto batch = static_cast<double>(length.global_batch);
-  constexpr double kReferenceBatch = 256;  // of the linear scaling rule (Goyal et al. 2017)
-  return {.name = schedule.name,
-          .base_rate = config.optimizer.lr * (config.optimizer.scale_lr ? batch / kReferenceBatch : 1),
-          .warmup_steps = std::llround(samples * schedule.warmup_epochs / batch),
-          .total_steps = length.total_steps,
-          .decay_rate = schedule.decay_rate,
-          .decay_steps = std::max<int64_t>(1, static_cast<int64_t>(samples * schedule.decay_epochs / batch))};
+  const auto steps = [&](double epochs) {
+    return static_cast<double>(length.samples_per_epoch) * epochs / static_cast<double>(length.global_batch);
+  };
+  LearningRateSchedule made{.name = schedule.name,
+                            .base_rate = base_learning_rate(config.optimizer, length.global_batch),
+                            .warmup_steps = std::llround(steps(schedule.warmup_epochs)),
+                            .total_steps = length.total_steps,
+                            .decay_rate = schedule.decay_rate,
+                            .decay_steps = steps(schedule.decay_epochs),
+                            .factors = schedule.factors};
+  if (schedule.name == "exponential") made.decay_steps = std::max(1.0, std::floor(made.decay_steps));
+  for (const double boundary : schedule.boundaries) {
+    made.boundaries.push_back(static_cast<int64_t>(std::ceil(steps(boundary) * (1 - 1e-12))));  // but for rounding
+  }
+  return made;
 }
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
                                                               .average_decay = config.ema.decay,
                                                               .halt = config.train.not_finite != "skip"}});
   control_ = backend.allocate(sizeof(StepControl));
-  dropout_ = backend.allocate(sizeof(StepInput::dropout));
+  dropout_ = backend.allocate(sizeof(decltype(StepInput::dropout)::value_type));
   squares_result_ = backend.allocate(sizeof(double));
   scalars_ = backend.allocate(kUpdateScalars * sizeof(float));
   update_state_ = backend.allocate(sizeof(UpdateState));
@@ -50,13 +50,19 @@ void StepFrame::restart(Stream& stream, int64_t updates) {
   stream.wait();
 }
 
-void StepFrame::begin(Stream& stream, const StepInput& input) {
+void StepFrame::begin(Stream& stream, StepInput input) {
   require(begun_ - settled_ <= ahead_, "{} steps are in flight already", begun_ - settled_);
   stream_ = &stream;
   Slot& mine = slot(begun_);
-  mine.input = input;
+  mine.input = std::move(input);
+  mine.outcome = {};
   backend_.copy(stream, control_.data(), &mine.input.control, sizeof mine.input.control);
-  backend_.copy(stream, dropout_.data(), mine.input.dropout.data(), sizeof mine.input.dropout);
+  backend_.copy(stream, outcome_.data(), &mine.outcome, sizeof mine.outcome);
+}
+
+void StepFrame::begin_batch(Stream& stream, size_t micro) {
+  const auto& dropout = slot(begun_).input.dropout.at(micro);
+  backend_.copy(stream, dropout_.data(), dropout.data(), sizeof dropout);
 }
 
 void StepFrame::fill_header(Stream& stream, const Arenas& arenas) {

@@ -21,6 +21,7 @@ LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options,
   options.rank = parts.group.rank();
   options.world_size = parts.group.size();
   options.batch_size = parts.program.batches().training;
+  options.accumulate = parts.config.train.accumulate;
   options.start_position = position;
   return options;
 }
@@ -46,13 +47,18 @@ int steps_ahead(const Backend&) { return 0; }
 Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start)
     : parts_(parts),
       config_(parts.config),
-      global_batch_(parts.program.batches().training * parts.group.size()),
+      global_batch_(parts.program.batches().training * parts.group.size() * config_.train.accumulate),
       total_steps_(lockstep::total_steps(config_.train, {parts.data.size(), global_batch_}, start)),
       progress_(start),
       schedule_(make_learning_rate_schedule(
           config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
       updater_(parts.backend, parts.program.training(), config_),
-      reducer_(parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_)),
+      accumulator_(parts.backend, parts.program.state(), config_.train.accumulate,
+                   reduction_plan(parts.program, config_)),
+      reducer_(parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_),
+               [this](Stream& stream, size_t bucket) {
+                 if (accumulator_.active()) accumulator_.complete(stream, bucket);
+               }),
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
       loader_(parts.data, training_options(parts, std::move(loader), start.position)),
       arenas_(parts.program.training_arenas()),
@@ -95,12 +101,15 @@ RunEnd Trainer::end(RunEnd how) {
 // saving and reporting stand outside it.
 void Trainer::step() {
   parts_.watchdog.progress(RunPhase::train, progress_.step);
-  timer_.enter(StepPart::data);
-  const Batch batch = loader_.next();
-  timer_.enter(StepPart::compute);
-  frame_.begin(parts_.stream, step_input(batch));
-  forward(batch);
-  backward();
+  for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
+    timer_.enter(StepPart::data);
+    const Batch batch = loader_.next();
+    timer_.enter(StepPart::compute);
+    if (micro == 0) frame_.begin(parts_.stream, step_input(batch));
+    frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
+    forward(batch);
+    backward(micro);
+  }
   reduce();
   timer_.enter(StepPart::save);
   parts_.checkpointer.wait_copied();
@@ -110,12 +119,15 @@ void Trainer::step() {
   ++steps_in_flight_;
 }
 
+// `batch`: the step's first micro-batch, which the others follow in the sample stream.
 StepInput Trainer::step_input(const Batch& batch) const {
   StepInput input;
   const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
-  const auto first = static_cast<uint64_t>(batch.first_position);
-  input.dropout = {static_cast<int32_t>(key), static_cast<int32_t>(key >> 32), static_cast<int32_t>(first),
-                   static_cast<int32_t>(first >> 32)};
+  for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
+    const auto first = static_cast<uint64_t>(batch.first_position + micro * batch.size);
+    input.dropout.push_back({static_cast<int32_t>(key), static_cast<int32_t>(key >> 32), static_cast<int32_t>(first),
+                             static_cast<int32_t>(first >> 32)});
+  }
   StepControl& control = input.control;
   control.learning_rate = schedule_.rate(schedule_step(progress_.position + steps_in_flight_ * global_batch_));
   for (int64_t i = 0; i < batch.size; ++i) control.samples += static_cast<double>(batch.weights[i]);
@@ -133,8 +145,13 @@ void Trainer::forward(const Batch& batch) {
 }
 
 // Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
-// step header, when everything is.
-void Trainer::backward() {
+// step header, when everything is. All micro-batches but the last are only added up.
+void Trainer::backward(int64_t micro) {
+  if (micro + 1 < config_.train.accumulate) {
+    parts_.program.training().backward(parts_.stream, arenas_, {});
+    accumulator_.add(parts_.stream, micro);
+    return;
+  }
   reducer_.begin_step(progress_.step + steps_in_flight_ + 1);
   parts_.program.training().backward(parts_.stream, arenas_,
                                      [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); });

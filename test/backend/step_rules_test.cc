@@ -90,6 +90,9 @@ TEST_CASE("a rank's header holds its samples, its weighted loss, what its first 
     expected[kHeaderStop] = 1;
     CHECK(outputs[0].values == expected);
     CHECK(from_doubles<StepOutcome>(outputs[1]).own_loss == 4);
+    run_update(backend, {dtype, FillStepHeader{{1, 0.5}}}, inputs, outputs);  // another micro-batch of the step
+    CHECK(outputs[0].values == expected);
+    CHECK(from_doubles<StepOutcome>(outputs[1]).own_loss == 8);
   });
 }
 

@@ -26,6 +26,8 @@ ConfigValue other_value(const ConfigKey& key) {
       return std::vector<std::string>{"/a,b", "/c 'd' *", ""};
     case ConfigType::integer_list:
       return std::vector<int64_t>{3, 2, 1};
+    case ConfigType::number_list:
+      return std::vector<double>{1e-7, 3, 1.0 / 3};
   }
   return value;
 }

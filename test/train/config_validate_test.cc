@@ -84,6 +84,30 @@ TEST_CASE("a warning after the abort is an error that names the phase") {
   CHECK_NOTHROW(validate(config));
 }
 
+TEST_CASE("a piecewise schedule needs ascending boundaries and a factor for each") {
+  const auto error = [](std::vector<double> boundaries, std::vector<double> factors) {
+    return error_after([&](Config& c) {
+      c.schedule.name = "piecewise";
+      c.schedule.boundaries = boundaries;
+      c.schedule.factors = factors;
+    });
+  };
+  CHECK_THAT(error({}, {}), ContainsSubstring("at least one: there are 0 and 0"));
+  CHECK_THAT(error({1, 2}, {0.1}), ContainsSubstring("there are 1 and 2"));
+  CHECK_THAT(error({2, 1}, {0.1, 0.01}), ContainsSubstring("schedule.boundaries = [2, 1] must ascend"));
+  CHECK_THAT(error({2, 2}, {0.1, 0.01}), ContainsSubstring("must ascend"));
+}
+
+TEST_CASE("any number of ranks may evaluate") {
+  Config config;
+  CHECK(evaluation_batch(config, 3) == 32);
+  config.train.global_batch = 64;
+  CHECK(evaluation_batch(config, 2) == 32);
+  CHECK(evaluation_batch(config, 3) == 22);
+  config.eval.batch_size = 7;
+  CHECK(evaluation_batch(config, 3) == 7);
+}
+
 TEST_CASE("the global batch is the ranks' batches and accumulations multiplied") {
   Config config;
   config.train.batch_size = 16;

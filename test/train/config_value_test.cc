@@ -119,6 +119,11 @@ TEST_CASE("lists have commas between their items") {
   CHECK(parsed<Integers>("model.hidden", "10, 20") == kRefused);
   CHECK(parsed<Integers>("model.hidden", "[10]") == kRefused);
   CHECK(parsed<Integers>("model.hidden", "10,") == kRefused);
+  using Numbers = std::vector<double>;
+  CHECK(parsed<Numbers>("schedule.factors", "") == Numbers{});
+  CHECK(parsed<Numbers>("schedule.factors", "0.1,1e-2,3") == Numbers{0.1, 0.01, 3});
+  CHECK(parsed<Numbers>("schedule.factors", "0.1,nan") == kRefused);
+  CHECK(parsed<Numbers>("schedule.factors", "0.1,") == kRefused);
 }
 
 TEST_CASE("ranges say which ends belong to them") {

@@ -34,7 +34,7 @@ struct Job {
     const bool skip = run.config.data.bad_records == "skip";
     return {.image_size = 8, .bad_records = skip ? BadRecords::skip : BadRecords::fail};
   }
-  int64_t global_batch() const { return run.config.train.batch_size * world().size(); }
+  int64_t global_batch() const { return run.config.train.batch_size * world().size() * run.config.train.accumulate; }
 
   SmallRun run;
   MpiCommunicator communicator{world()};
@@ -150,9 +150,13 @@ TEST_CASE("evaluation happens at each multiple of its period, and once at the en
 TEST_CASE("a run that is stopped and resumed ends with the same bits as one that is not") {
   const SharedFolder whole, parts;
   const PlainSource data(23);
-  const auto config = [](const SharedFolder& folder) {
+  const int64_t accumulate = GENERATE(1, 2);
+  const auto config = [&](const SharedFolder& folder) {
     Config c = config_in(folder);
-    c.train.epochs = 1.5;
+    c.train.epochs = 1.5 * static_cast<double>(accumulate);
+    c.train.batch_size = 4 / accumulate;
+    c.train.accumulate = accumulate;
+    c.model.dropout = 0.2;
     c.schedule = {.name = "cosine", .warmup_epochs = 0.3};
     return c;
   };
@@ -173,6 +177,43 @@ TEST_CASE("a run that is stopped and resumed ends with the same bits as one that
   if (!world().is_root()) return;
   for (const char* name : {"step", "lr", "loss"}) {
     CHECK(field<double>(whole, "train", name) == field<double>(parts, "train", name));
+  }
+}
+
+TEST_CASE("micro-batches that are added up train as one batch does, dropout and clipping included") {
+  const PlainSource data(29);
+  const auto train = [&](int64_t batch, int64_t accumulate) {
+    const SharedFolder folder;
+    Config config = config_in(folder);
+    config.model.dropout = 0.3;
+    config.optimizer.momentum = 0.9;
+    config.train.clip_norm = 0.5;
+    config.train.batch_size = batch;
+    config.train.accumulate = accumulate;
+    config.train.epochs = 0;
+    config.train.steps = 6;
+    config.comm.bucket_mb = 0.05;  // several buckets
+    Job job(config, data);
+    CHECK(job.trainer->run() == RunEnd::finished);
+    CHECK(job.trainer->progress().position == 6 * 4 * world().size());
+    return std::pair(job.run.values(), field<double>(folder, "train", "loss"));
+  };
+  const auto [whole, whole_losses] = train(4, 1);
+  for (const int64_t accumulate : {2, 4}) {
+    INFO(accumulate << " micro-batches");
+    const auto [parts, losses] = train(4 / accumulate, accumulate);
+    for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == Approx(whole_losses[i]).epsilon(1e-5));
+    for (size_t i = 0; i < whole.size(); ++i) {
+      INFO(whole[i].first);
+      REQUIRE(parts[i].first == whole[i].first);
+      double distance = 0, norm = 0;
+      for (size_t k = 0; k < whole[i].second.size(); ++k) {
+        const double a = whole[i].second[k], b = parts[i].second[k];
+        distance += (a - b) * (a - b);
+        norm += a * a;
+      }
+      CHECK(std::sqrt(distance) <= 1e-5 * std::sqrt(norm) + 1e-12);
+    }
   }
 }
 

@@ -59,7 +59,7 @@ struct StepOutcome {
   double norm = 0;      // of the mean gradient, before clipping
   double applied = 0;   // 1: the weights were updated
   double updates = 0;   // UpdateState::updates after the step
-  double own_loss = 0;  // of this rank's samples alone
+  double own_loss = 0;  // of this rank's samples alone, 0 when the step begins
 };
 
 }  // namespace lockstep

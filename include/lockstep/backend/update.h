@@ -86,8 +86,14 @@ struct SumOfSquares {
   int64_t count = 0;
 };
 
+// sums += values; inputs: values; outputs (read and written): sums
+struct AddToSums {
+  int64_t count = 0;
+};
+
 // This rank's step header (step_header.h) from its loss heads, of which the first one's `correct` counts.
-// inputs: StepControl, correct i32[2], then a loss [] for each head; outputs: the header, StepOutcome (own_loss)
+// inputs: StepControl, correct i32[2], then a loss [] for each head; outputs: the header, StepOutcome (adds to
+// own_loss)
 struct FillStepHeader {
   std::vector<double> head_weights;
 };
@@ -105,7 +111,7 @@ struct DecideUpdate {
 
 struct UpdateOp {
   DType dtype = DType::f32;
-  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, FillStepHeader, DecideUpdate> op;
+  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, AddToSums, FillStepHeader, DecideUpdate> op;
 };
 
 struct OptimizerSlots {

@@ -2,6 +2,7 @@
 // finished it, so that sums travel while earlier layers still compute.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -24,8 +25,12 @@ using GradientArena = std::variant<std::span<float>, std::span<double>>;
 //   exposed = reducer.join(stream);
 class GradientReducer {
  public:
+  // Enqueued on the stream before a bucket is summed: the bucket's last change on this rank.
+  using BeforeSum = std::function<void(Stream& stream, size_t bucket)>;
+
   // The buckets (plan_buckets) must cover the arena without a gap.
-  GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets);
+  GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets,
+                  BeforeSum before_sum = {});
 
   // `step` is for messages. The step before must have been joined.
   void begin_step(int64_t step);
@@ -44,6 +49,7 @@ class GradientReducer {
   Communicator& communicator_;
   const GradientArena arena_;
   const std::vector<Bucket> buckets_;
+  const BeforeSum before_sum_;
   int64_t step_ = 0;
   size_t started_ = 0;  // buckets of this step
   bool open_ = false;   // between begin_step and join

@@ -83,6 +83,8 @@ struct Config {
     double warmup_epochs = 0;
     double decay_rate = 0.94;
     double decay_epochs = 2;
+    std::vector<double> boundaries;
+    std::vector<double> factors;
     bool operator==(const Schedule&) const = default;
   } schedule;
 

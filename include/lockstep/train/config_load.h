@@ -49,6 +49,10 @@ struct BatchSizes {
 // train.batch_size, or train.global_batch shared out. Throws Error(config) when it does not divide.
 BatchSizes batch_sizes(const Config& config, int ranks);
 
+// Samples a rank and pass of an evaluation: eval.batch_size, or as in training. Any number of ranks may evaluate, so a
+// global batch that does not divide is rounded up.
+int64_t evaluation_batch(const Config& config, int ranks);
+
 // Every key, as TOML text that config_from_toml() turns into an equal Config.
 std::string to_toml(const Config& config);
 // The same with the origin of each value as a comment, for people to read.

@@ -16,7 +16,9 @@ namespace lockstep {
 struct EvaluationResult {
   Weights weights = Weights::raw;
   int64_t examples = 0, top1 = 0, top5 = 0;  // top1, top5: correct ones
-  double loss = 0;                           // mean cross-entropy, without label smoothing
+  // Mean cross-entropy, without label smoothing, to four decimals: digits beyond depend on the batch size, by which
+  // libraries choose how they round.
+  double loss = 0;
   double top1_fraction() const { return examples ? static_cast<double>(top1) / static_cast<double>(examples) : 0; }
   double top5_fraction() const { return examples ? static_cast<double>(top5) / static_cast<double>(examples) : 0; }
 };

@@ -18,15 +18,18 @@ namespace lockstep {
 // What the host gives one step.
 struct StepInput {
   StepControl control;
-  std::array<int32_t, 4> dropout{};  // Dropout's `step` input
+  std::vector<std::array<int32_t, 4>> dropout;  // Dropout's `step` input, by micro-batch
 };
 
 // In each step, in this order on the stream:
 //
 //   frame.begin(stream, input);
-//   ... forward ...
-//   frame.fill_header(stream, arenas);  // before backward, which may reuse the memory of the losses
-//   ... backward, reduction ...
+//   for each micro-batch
+//     frame.begin_batch(stream, micro);
+//     ... forward ...
+//     frame.fill_header(stream, arenas);  // before backward, which may reuse the memory of the losses
+//     ... backward ...
+//   ... reduction ...
 //   frame.decide(stream);
 //   ... the update, with scalars() ...
 //   frame.end(stream);
@@ -42,7 +45,8 @@ class StepFrame {
   // step may be in flight.
   void restart(Stream& stream, int64_t updates);
 
-  void begin(Stream& stream, const StepInput& input);
+  void begin(Stream& stream, StepInput input);
+  void begin_batch(Stream& stream, size_t micro);
   void fill_header(Stream& stream, const Arenas& arenas);
   void decide(Stream& stream);
   void end(Stream& stream);

@@ -13,6 +13,7 @@
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/evaluator.h"
+#include "lockstep/train/gradient_accumulator.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/progress_state.h"
@@ -67,7 +68,7 @@ class Trainer {
   void step();
   StepInput step_input(const Batch& batch) const;
   void forward(const Batch& batch);
-  void backward();
+  void backward(int64_t micro);
   void reduce();
   void update();
   void settle(bool all);
@@ -93,6 +94,7 @@ class Trainer {
   int64_t steps_in_flight_ = 0;  // enqueued beyond progress_
   LearningRateSchedule schedule_;
   Updater updater_;
+  GradientAccumulator accumulator_;
   GradientReducer reducer_;
   StepFrame frame_;
   Loader loader_;

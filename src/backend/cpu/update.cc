@@ -44,6 +44,11 @@ LOCKSTEP_VECTORIZED void move_averages(const float* values, float weight, float*
   for (int64_t i = 0; i < count; ++i) averages[i] += weight * (values[i] - averages[i]);
 }
 
+LOCKSTEP_VECTORIZED void add_to(const float* values, float* sums, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) sums[i] += values[i];
+}
+
 LOCKSTEP_VECTORIZED double sum_of_squares(const float* values, int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -185,6 +190,14 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const SumOfSquare
     output<double>(args, 0)[0] = total;
   };
   return make_loop_kernel(body, static_cast<size_t>(pieces) * sizeof(double));
+}
+
+std::unique_ptr<Kernel> compile_update(const Context& context, const AddToSums& op) {
+  return make_loop_kernel([op, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
+      add_to(input(args, 0) + range.begin, output(args, 0) + range.begin, range.size());
+    });
+  });
 }
 
 std::unique_ptr<Kernel> compile_update(const Context&, const FillStepHeader& op) {

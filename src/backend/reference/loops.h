@@ -102,6 +102,8 @@ void loops(const ApplyStatistics& op, const Call<T>& call);
 template <class T>
 void loops(const SumOfSquares& op, const Call<T>& call);
 template <class T>
+void loops(const AddToSums& op, const Call<T>& call);
+template <class T>
 void loops(const FillStepHeader& op, const Call<T>& call);
 template <class T>
 void loops(const DecideUpdate& op, const Call<T>& call);

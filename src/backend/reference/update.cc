@@ -82,6 +82,11 @@ void loops(const SumOfSquares& op, const Call<T>& call) {
 }
 
 template <class T>
+void loops(const AddToSums& op, const Call<T>& call) {
+  for (int64_t i = 0; i < op.count; ++i) call.output(0)[i] += call.input(0)[i];
+}
+
+template <class T>
 void loops(const FillStepHeader& op, const Call<T>& call) {
   T loss = 0;
   for (size_t i = 0; i < op.head_weights.size(); ++i) {
@@ -105,6 +110,7 @@ LOCKSTEP_REFERENCE_LOOPS(ApplyOptimizer);
 LOCKSTEP_REFERENCE_LOOPS(ApplyAverage);
 LOCKSTEP_REFERENCE_LOOPS(ApplyStatistics);
 LOCKSTEP_REFERENCE_LOOPS(SumOfSquares);
+LOCKSTEP_REFERENCE_LOOPS(AddToSums);
 LOCKSTEP_REFERENCE_LOOPS(FillStepHeader);
 LOCKSTEP_REFERENCE_LOOPS(DecideUpdate);
 
