@@ -7,12 +7,19 @@ if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(lockstep_options INTERFACE)
-target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                                                 -Wno-missing-field-initializers)
+set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers)
+# nvcc hands the host compiler code of its own making, which is not pedantic.
+string(REPLACE ";" "," host_warnings "${warnings}")
+string(REPLACE "-Wpedantic," "" host_warnings "${host_warnings}")
+target_compile_options(lockstep_options INTERFACE
+  $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${warnings}>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings}>)
 target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR}/include)
 option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
 if(LOCKSTEP_WERROR)
-  target_compile_options(lockstep_options INTERFACE -Werror)
+  target_compile_options(lockstep_options INTERFACE
+    $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>)
 endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for all targets, e.g. address,undefined or thread")

@@ -52,17 +52,25 @@ std::vector<std::string> split_paths(std::string_view text) {
   return paths;
 }
 
+std::unique_ptr<Backend> make_cpu(const Config& config, const BackendOptions& options) {
+  if (config.train.precision != "float32") {
+    fail(ExitCode::config, "train.precision = \"{}\" needs a GPU: float32 is the fastest that the CPU backend has",
+         config.train.precision);
+  }
+  return make_backend("cpu", options);
+}
+
 // The backend that device.kind asks for. `auto` takes a GPU where one can be used, and says why not.
 std::unique_ptr<Backend> choose_backend(const Config& config, const ThreadBudget& threads, bool is_root) {
   const BackendOptions options{.threads = threads.compute, .tf32 = config.train.precision == "tf32"};
-  if (config.device.kind == "cpu") return make_backend("cpu", options);
+  if (config.device.kind == "cpu") return make_cpu(config, options);
   try {
     return make_backend("cuda", options);
   } catch (const Error& error) {
     if (config.device.kind == "gpu" || error.code() != ExitCode::config) throw;
     if (is_root) log_info("{}; computing on the CPU", error.what());
   }
-  return make_backend("cpu", options);
+  return make_cpu(config, options);
 }
 
 // Ranks that see different files would make different numbers of steps.

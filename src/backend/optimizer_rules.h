@@ -152,10 +152,12 @@ struct FtrlPowerRule {
 struct SegmentSquares {
   double values = 0, gradients = 0;
 };
-LOCKSTEP_HOST_DEVICE inline double lars_trust(const ApplyOptimizer& op, double weight_decay, double gradient_scale,
-                                              const SegmentSquares& squares) {
-  const double value = std::sqrt(squares.values), gradient = gradient_scale * std::sqrt(squares.gradients);
-  return value > 0 && gradient > 0 ? op.trust * value / (gradient + weight_decay * value) : 1;
+struct LarsFactors {
+  double trust, weight_decay, gradient_scale;
+};
+LOCKSTEP_HOST_DEVICE inline double lars_trust(const LarsFactors& factors, const SegmentSquares& squares) {
+  const double value = std::sqrt(squares.values), gradient = factors.gradient_scale * std::sqrt(squares.gradients);
+  return value > 0 && gradient > 0 ? factors.trust * value / (gradient + factors.weight_decay * value) : 1;
 }
 
 // Calls body(rule) with the rule of this optimizer.

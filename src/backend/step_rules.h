@@ -18,10 +18,14 @@ namespace lockstep {
 // The attributes of DecideUpdate as kernels get them.
 struct DecideRule {
   double clip_norm, beta1, beta2, average_decay;
-  bool halt;
+  bool halt, scale_loss;
 };
+
+// The loss scale doubles after this many updates, up to a value that keeps the loss itself far from overflow.
+constexpr double kSteadySteps = 2000;
+constexpr double kLargestLossScale = 16777216;
 inline DecideRule rule_of(const DecideUpdate& op) {
-  return {op.clip_norm, op.beta1, op.beta2, op.average_decay, op.halt};
+  return {op.clip_norm, op.beta1, op.beta2, op.average_decay, op.halt, op.scale_loss};
 }
 
 // `loss`: of all heads, weighted.
@@ -49,16 +53,28 @@ struct DecideArgs {
   StepOutcome* outcome;
 };
 
+LOCKSTEP_HOST_DEVICE inline void move_loss_scale(bool applied, bool overflowed, UpdateState& state) {
+  if (overflowed) {
+    state.loss_scale /= 2;
+    state.steady_steps = 0;
+  } else if (applied && (state.steady_steps += 1) >= kSteadySteps) {
+    state.loss_scale = state.loss_scale * 2 < kLargestLossScale ? state.loss_scale * 2 : kLargestLossScale;
+    state.steady_steps = 0;
+  }
+}
+
 template <class T>
 LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const DecideArgs<T>& args) {
   const T* header = args.header;
-  const double scale = 1.0 / static_cast<double>(header[kHeaderSamples]);
+  UpdateState& state = *args.state;
+  const double scale = 1.0 / (static_cast<double>(header[kHeaderSamples]) * state.loss_scale);
   const double norm = std::sqrt(args.squares) * scale;
   const bool finite = header[kHeaderNotFinite] == 0 && std::isfinite(norm);
-  UpdateState& state = *args.state;
-  if (rule.halt && !finite) state.halted = 1;
+  const bool overflowed = rule.scale_loss && header[kHeaderNotFinite] == 0 && !finite && state.loss_scale > 1;
+  if (rule.halt && !finite && !overflowed) state.halted = 1;
   const bool applied = finite && state.halted == 0;
   if (applied) state.updates += 1;
+  if (rule.scale_loss) move_loss_scale(applied, overflowed, state);
 
   const double clipped = rule.clip_norm > 0 && norm > rule.clip_norm ? rule.clip_norm / norm : 1.0;
   const double n = state.updates;
@@ -71,6 +87,7 @@ LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const Dec
   scalars[kAverageDecay] = static_cast<T>(young < rule.average_decay ? young : rule.average_decay);
   scalars[kSampleCount] = header[kHeaderSamples];
   scalars[kSkip] = static_cast<T>(applied ? 0 : 1);
+  scalars[kLossScale] = static_cast<T>(state.loss_scale);
 
   StepOutcome& outcome = *args.outcome;
   outcome.samples = static_cast<double>(header[kHeaderSamples]);
@@ -83,6 +100,9 @@ LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const Dec
   outcome.norm = norm;
   outcome.applied = applied ? 1 : 0;
   outcome.updates = state.updates;
+  outcome.loss_scale = state.loss_scale;
+  outcome.steady_steps = state.steady_steps;
+  outcome.overflowed = overflowed ? 1 : 0;
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/graph/formats.h"
 #include "lockstep/graph/gradients.h"
+#include "lockstep/graph/precision.h"
 #include "lockstep/graph/rewrite.h"
 
 namespace lockstep {
@@ -48,6 +49,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   if (options.rewrites) {
     for (const Rewrite& rewrite : rewrites()) e.applied_.emplace_back(rewrite.name, rewrite.apply(e.graph_));
   }
+  lower_precision(e.graph_, options.compute);
   if (options.training) add_gradients(e.graph_);
   choose_formats(e.graph_, backend);
   e.schedule_ = make_schedule(e.graph_);

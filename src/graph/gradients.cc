@@ -101,14 +101,28 @@ class Differentiator {
     }
   }
   void rule(const Reshape&) { unary(Reshape{shape_in(0)}, {dy()}); }
+  void rule(const Cast&) { unary(Cast{graph_.value(in(0)).desc.dtype}, {dy()}); }
   void rule(const SoftmaxCrossEntropy& op) {
-    unary(SoftmaxCrossEntropyGrad{op.label_smoothing, head_weight()}, {out(0), in(1), in(2)});
+    std::vector<ValueId> inputs = {out(0), in(1), in(2)};
+    if (const ValueId scale = loss_scale(); scale >= 0) inputs.push_back(scale);
+    unary(SoftmaxCrossEntropyGrad{op.label_smoothing, head_weight()}, std::move(inputs));
   }
   // No gradient flows through the moments; evaluation-only and backward operations are never differentiated.
   void rule(const BatchMoments&) {}
   template <class NotDifferentiable>
   void rule(const NotDifferentiable&) {
     fail(ExitCode::internal, "{}: {} has no gradient", current_.name, op_name(current_.op));
+  }
+
+  // The external value that scales all gradients; -1: none.
+  ValueId loss_scale() const {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      if (value.role == ValueRole::external && value.external == ExternalInput::loss_scale) {
+        return static_cast<ValueId>(v);
+      }
+    }
+    return -1;
   }
 
   double head_weight() const {

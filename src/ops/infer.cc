@@ -94,14 +94,14 @@ Result infer_op(const BatchNorm&, Descs in) {
          "one value per channel (input {}): batch statistics need more; raise train.batch_size or the image size",
          in[0].shape.to_string());
   }
-  return {like(in[0]), like(in[0], channels), like(in[0], channels), saved_blob()};
+  return {like(in[0]), like(in[1], channels), like(in[1], channels), saved_blob()};
 }
 Result infer_op(const BatchNormGrad&, Descs in) {
   expect_inputs(in, 6);
   expect_shape(in[1], in[0].shape, "output gradient");
   const Shape channels{in[0].shape.c()};
   for (size_t i : {2, 3, 4}) expect_shape(in[i], channels, "scale, mean or variance");
-  return {like(in[0]), like(in[0], channels), like(in[0], channels)};
+  return {like(in[0]), like(in[2], channels), like(in[2], channels)};
 }
 Result infer_op(const BatchNormInference&, Descs in) {
   expect_inputs(in, 5);
@@ -191,6 +191,10 @@ Result infer_op(const Reorder&, Descs in) {
   expect_inputs(in, 1);
   return {like(in[0])};
 }
+Result infer_op(const Cast& op, Descs in) {
+  expect_inputs(in, 1);
+  return {{in[0].shape, op.to, Format::plain()}};
+}
 Result infer_op(const SoftmaxCrossEntropy&, Descs in) {
   expect_inputs(in, 3);
   expect_rank(in[0], 2, "logits");
@@ -199,7 +203,8 @@ Result infer_op(const SoftmaxCrossEntropy&, Descs in) {
   return {like(in[0]), like(in[0], {}), {{2}, DType::i32, Format::plain()}};
 }
 Result infer_op(const SoftmaxCrossEntropyGrad&, Descs in) {
-  expect_inputs(in, 3);
+  require(in.size() == 3 || in.size() == 4, "expects 3 or 4 inputs, has {}", in.size());
+  if (in.size() == 4) expect_shape(in[3], {}, "loss scale");
   return {like(in[0])};
 }
 
@@ -227,6 +232,7 @@ constexpr std::string_view kNames[] = {"Conv2d",
                                        "Slice",
                                        "Reshape",
                                        "Reorder",
+                                       "Cast",
                                        "SoftmaxCrossEntropy",
                                        "SoftmaxCrossEntropyGrad"};
 static_assert(std::size(kNames) == std::variant_size_v<Op>);

@@ -14,6 +14,9 @@ size_t dtype_bytes(DType type) {
       return 4;
     case DType::u8:
       return 1;
+    case DType::bf16:
+    case DType::f16:
+      return 2;
   }
   fail(ExitCode::internal, "unknown element type {}", static_cast<int>(type));
 }
@@ -28,6 +31,10 @@ std::string_view dtype_name(DType type) {
       return "i32";
     case DType::u8:
       return "u8";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
   }
   return "?";
 }

@@ -20,17 +20,23 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
           .mixed_7c_max_pool = config.model.mixed_7c_pool == "max"};
 }
 
+DType compute_type(const Config& config) {
+  if (config.train.precision == "bf16") return DType::bf16;
+  return config.train.precision == "fp16" ? DType::f16 : DType::f32;  // tf32 is how a GPU multiplies float32
+}
+
 Program::Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend,
                  Stream& stream)
     : batches_(batches) {
   const bool rewrites = config.graph.rewrites;
+  const DType compute = compute_type(config);
   // An evaluation draws the training graph too, for its parameters alone: two samples satisfy every batch norm.
   const int64_t drawn_batch = purpose == Purpose::train ? batches.training : 2;
   Graph graph = build_model(config.model.name, model_options(config, drawn_batch, true));
   table_ = graph.parameters;
   int64_t activations = 0;
   if (purpose == Purpose::train) {
-    training_ = Executable::compile(std::move(graph), backend, {.rewrites = rewrites});
+    training_ = Executable::compile(std::move(graph), backend, {.rewrites = rewrites, .compute = compute});
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
   } else {
@@ -38,8 +44,8 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
   }
   Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
-  evaluation_ =
-      Executable::compile(std::move(evaluation), backend, {.rewrites = rewrites, .training = false, .layout = &layout});
+  evaluation_ = Executable::compile(std::move(evaluation), backend,
+                                    {.rewrites = rewrites, .training = false, .layout = &layout, .compute = compute});
   activations = std::max(activations, evaluation_->plan().activation_bytes);
   state_ = make_model_state(backend, stream, layout_,
                             {.optimizer = parse_optimizer(config.optimizer.name),

@@ -23,6 +23,12 @@ class Device(kit.TestCase):
             result = self.run_job(ranks, "--config", self.config_of("gpu"), env=NO_GPU)
             self.assert_one_error(result, kit.CONFIG, "no usable GPU: ")
 
+    def test_precisions_that_only_a_gpu_has_are_refused_with_the_reason(self):
+        config = self.config_of("cpu")
+        for precision in ("tf32", "bf16", "fp16"):
+            result = self.run_job(0, "--config", config, "--train.precision", precision)
+            self.assert_one_error(result, kit.CONFIG, f'train.precision = "{precision}" needs a GPU')
+
     def test_the_cpu_does_not_ask_for_a_gpu(self):
         result = self.train(0, self.config_of("cpu"))
         self.assertEqual(result.count("GPU"), 0)

@@ -204,3 +204,57 @@ TEST_CASE("a step that is skipped leaves weights, slots, averages and statistics
     CHECK(average[0].values == std::vector<double>{1, 2});
   });
 }
+
+TEST_CASE("a loss scale divides out of norm and gradients") {
+  on_every_backend([](const Backend& backend, DType dtype) {
+    Decision decide{backend, dtype, {.scale_loss = true}, {.loss_scale = 256}};
+    const StepOutcome outcome = decide({.samples = 4, .loss = 1}, 256.0 * 256.0 * 64);
+    CHECK(outcome.norm == 2);
+    CHECK(outcome.applied == 1);
+    CHECK(decide.scalars[kGradientScale] == 1.0 / (4 * 256));
+    CHECK(decide.scalars[kLossScale] == 256);
+  });
+}
+
+TEST_CASE("gradients that overflow beside a finite loss halve the loss scale and skip the step, which is no failure") {
+  on_every_backend([](const Backend& backend, DType dtype) {
+    Decision decide{backend, dtype, {.halt = true, .scale_loss = true}, {.loss_scale = 4, .steady_steps = 7}};
+    for (double expected : {2.0, 1.0}) {
+      const StepOutcome outcome = decide({.samples = 4, .loss = 1}, kNan);
+      CHECK(outcome.overflowed == 1);
+      CHECK(outcome.applied == 0);
+      CHECK(outcome.loss_scale == expected);
+      CHECK(decide.scalars[kSkip] == 1);
+      CHECK(decide.scalars[kLossScale] == expected);
+      CHECK(decide.state.steady_steps == 0);
+      CHECK(decide.state.halted == 0);
+    }
+    CHECK(decide({.samples = 4, .loss = 1}, kNan).overflowed == 0);  // nothing is left to halve
+    CHECK(decide.state.halted == 1);
+  });
+}
+
+TEST_CASE("a loss that is not finite is a failure whatever the loss scale") {
+  on_every_backend([](const Backend& backend, DType dtype) {
+    Decision decide{backend, dtype, {.halt = true, .scale_loss = true}, {.loss_scale = 4}};
+    const StepOutcome outcome = decide({.samples = 4, .loss = 1, .not_finite = 1}, kNan);
+    CHECK(outcome.overflowed == 0);
+    CHECK(decide.state.halted == 1);
+    CHECK(decide.state.loss_scale == 4);
+  });
+}
+
+TEST_CASE("the loss scale doubles after enough updates, up to its bound, and never without being asked") {
+  on_every_backend([](const Backend& backend, DType dtype) {
+    Decision decide{backend, dtype, {.scale_loss = true}, {.loss_scale = 4, .steady_steps = kSteadySteps - 2}};
+    CHECK(decide({.samples = 1}, 1).loss_scale == 4);
+    const StepOutcome outcome = decide({.samples = 1}, 1);
+    CHECK(outcome.loss_scale == 8);
+    CHECK(outcome.steady_steps == 0);
+    Decision bounded{
+        backend, dtype, {.scale_loss = true}, {.loss_scale = kLargestLossScale, .steady_steps = kSteadySteps}};
+    CHECK(bounded({.samples = 1}, 1).loss_scale == kLargestLossScale);
+    Decision plain{backend, dtype, {}, {.steady_steps = kSteadySteps}};
+    CHECK(plain({.samples = 1}, 1).loss_scale == 1);
+  });
+}

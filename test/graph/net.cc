@@ -173,6 +173,9 @@ std::vector<double> Net::read(const void* from, DType type, int64_t count) const
       return to_doubles<int32_t>(bytes);
     case DType::u8:
       return to_doubles<uint8_t>(bytes);
+    case DType::bf16:
+    case DType::f16:
+      break;
   }
   fail(ExitCode::internal, "unknown element type");
 }

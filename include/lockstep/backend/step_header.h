@@ -46,8 +46,10 @@ struct StepControl {
 
 // What the device remembers from step to step. Part of a run's state, equal on all ranks.
 struct UpdateState {
-  double updates = 0;  // made so far: steps that changed the weights
-  double halted = 0;   // 1: values that are not finite were met, and nothing changes any more (DecideUpdate::halt)
+  double updates = 0;       // made so far: steps that changed the weights
+  double halted = 0;        // 1: values that are not finite were met, and nothing changes any more (DecideUpdate::halt)
+  double loss_scale = 1;    // that multiplied the gradients of the step to be decided about
+  double steady_steps = 0;  // updates since the loss scale last changed
 };
 
 // What the host reads of a step once it is done: sums over all ranks, and what became of the update.
@@ -56,10 +58,12 @@ struct StepOutcome {
   double loss = 0;
   double correct1 = 0, correct5 = 0;
   double stop = 0, save = 0, not_finite = 0;
-  double norm = 0;      // of the mean gradient, before clipping
-  double applied = 0;   // 1: the weights were updated
-  double updates = 0;   // UpdateState::updates after the step
-  double own_loss = 0;  // of this rank's samples alone, 0 when the step begins
+  double norm = 0;                          // of the mean gradient, before clipping
+  double applied = 0;                       // 1: the weights were updated
+  double updates = 0;                       // UpdateState::updates after the step
+  double loss_scale = 1, steady_steps = 0;  // UpdateState's after the step
+  double overflowed = 0;                    // 1: skipped because the loss scale was too large, which is no failure
+  double own_loss = 0;                      // of this rank's samples alone, 0 when the step begins
 };
 
 }  // namespace lockstep

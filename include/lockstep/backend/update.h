@@ -45,6 +45,7 @@ enum UpdateScalar : int {
   kAverageDecay = 4,   // decay of the moving average at this step
   kSampleCount = 5,    // samples of the global batch
   kSkip = 6,           // not 0: the step changes nothing
+  kLossScale = 7,      // of the next step's gradients
   kUpdateScalars = 8
 };
 
@@ -99,7 +100,9 @@ struct FillStepHeader {
 };
 
 // What the step does, once the sums of all ranks are known: the scalars of the update, or that it is skipped because a
-// loss or gradient is not finite. The gradient's norm is sqrt(sum of squares) / samples.
+// loss or gradient is not finite. The gradient's norm is sqrt(sum of squares) / samples / loss scale.
+// With scale_loss (Micikevicius et al. 2018) a gradient that is not finite though the loss is makes the step be skipped
+// and halves the loss scale; 2000 updates without that double it. All ranks see the same sums and do the same.
 // inputs: summed header, sum of squares f64[1], StepControl; outputs: scalars, UpdateState (read and written),
 // StepOutcome (all but own_loss)
 struct DecideUpdate {
@@ -107,6 +110,7 @@ struct DecideUpdate {
   double beta1 = 0.9, beta2 = 0.999;  // adamw
   double average_decay = 0;           // at most; young averages follow faster: (1 + n) / (10 + n) at update n
   bool halt = false;                  // after values that are not finite, skip every later step too
+  bool scale_loss = false;
 };
 
 struct UpdateOp {

@@ -53,7 +53,7 @@ class RandomStream {
   double normal();  // mean 0, deviation 1 (Box-Muller, which makes two at a time: the second is kept)
 
  private:
-  __extension__ using Wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 Wide;
 
   uint64_t key_;
   uint64_t counter_ = 0;

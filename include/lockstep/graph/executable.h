@@ -24,7 +24,8 @@ struct Arenas {
 
 struct CompileOptions {
   bool rewrites = true;
-  bool training = true;  // add gradients
+  bool training = true;        // add gradients
+  DType compute = DType::f32;  // element type of the layers (lower_precision)
   // Where parameters lie; null: in the order in which their gradients finish (or table order without training).
   const ParameterLayout* layout = nullptr;
 };
@@ -38,7 +39,8 @@ struct GradientMark {
 // Immutable after compile(); one thread at a time may run it. The backend must outlive it.
 class Executable {
  public:
-  // The pipeline: rewrite, add_gradients, choose_formats, make_schedule, compile kernels, plan_memory, verify_plan.
+  // The pipeline: rewrite, lower_precision, add_gradients, choose_formats, make_schedule, compile kernels, plan_memory,
+  // verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
   void forward(Stream& stream, const Arenas& arenas) const;

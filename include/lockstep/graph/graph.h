@@ -16,12 +16,13 @@ using NodeId = int32_t;
 
 // What the graph is fed with each step; the caller binds a pointer to each (Arenas::external).
 enum class ExternalInput : uint8_t {
-  images,   // [N,3,H,W], plain
-  labels,   // i32[N]
-  weights,  // [N]: 1, or 0 for padding
-  step,     // i32[4]: see Dropout
+  images,      // [N,3,H,W], plain
+  labels,      // i32[N]
+  weights,     // [N]: 1, or 0 for padding
+  step,        // i32[4]: see Dropout
+  loss_scale,  // f32[]: multiplies all gradients (graphs with f16 values only)
 };
-inline constexpr int kExternalInputs = 4;
+inline constexpr int kExternalInputs = 5;
 
 enum class ValueRole : uint8_t {
   computed,   // made by a node

@@ -41,6 +41,7 @@ struct LinearGradInput {};    // dy, weights -> dx
 struct LinearGradWeights {};  // x, dy -> dweights, dbias
 
 // ---- batch norm over N, H, W (Ioffe and Szegedy 2015); mean, var, scale, shift [C]; var is the biased variance.
+// All of [C] are of the element type of the scale, which need not be that of the images.
 // `saved` is a byte blob whose size the backend names (the mask of the fused ReLU; empty otherwise).
 struct BatchNorm {  // x, scale, shift -> y, mean, var, saved
   double epsilon = 1e-3;
@@ -111,6 +112,9 @@ struct Reshape {  // x -> y, equal element count, both plain: y may share x's me
 };
 struct Reorder {  // x -> y, same shape and type, other format
 };
+struct Cast {  // x -> y: other element type, possibly other format too
+  DType to = DType::f32;
+};
 
 // ---- loss: logits [N,K], labels i32[N], weights [N] (0 leaves a sample out)
 // probabilities [N,K]; loss []: sum over n of weight * cross-entropy against (1-s) one_hot + s/K (s = label
@@ -119,7 +123,8 @@ struct Reorder {  // x -> y, same shape and type, other format
 struct SoftmaxCrossEntropy {  // logits, labels, weights -> probabilities, loss, correct
   double label_smoothing = 0;
 };
-struct SoftmaxCrossEntropyGrad {  // probabilities, labels, weights -> dlogits = scale * weight * (p - target)
+// loss_scale [] multiplies the gradient, so that small ones survive in f16; the update divides by it.
+struct SoftmaxCrossEntropyGrad {  // probabilities, labels, weights (, loss_scale) -> scale * weight * (p - target)
   double label_smoothing = 0;
   double scale = 1;
 };
@@ -127,7 +132,7 @@ struct SoftmaxCrossEntropyGrad {  // probabilities, labels, weights -> dlogits =
 using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
                         BatchNorm, BatchNormGrad, BatchNormInference, BatchMoments, Relu, ReluGrad, Add, Dropout,
                         MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat,
-                        Slice, Reshape, Reorder, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+                        Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
 
 std::string_view op_name(const Op& op);
 

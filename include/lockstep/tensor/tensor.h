@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-enum class DType : uint8_t { f32, f64, i32, u8 };
+enum class DType : uint8_t { f32, f64, i32, u8, bf16, f16 };
 
 size_t dtype_bytes(DType type);
 std::string_view dtype_name(DType type);

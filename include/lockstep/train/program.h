@@ -16,6 +16,9 @@ namespace lockstep {
 // The model section of the configuration for a graph of `batch_size` samples.
 ModelOptions model_options(const Config& config, int64_t batch_size, bool training);
 
+// The element type in which train.precision has layers compute.
+DType compute_type(const Config& config);
+
 // Samples of one forward pass on this rank.
 struct ProgramBatches {
   int64_t training = 1;

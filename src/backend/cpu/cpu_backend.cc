@@ -20,6 +20,10 @@ FormatChoice leading_in(Format format, size_t leading, Descs inputs, Descs outpu
 
 namespace {
 
+[[noreturn]] void refuse(const Cast& cast) {
+  fail(ExitCode::config, "the cpu backend computes in f32 alone, not in {}", dtype_name(cast.to));
+}
+
 // Operations that run on the tensors as they lie: these `leading` inputs and the first output are alike.
 FormatChoice as_it_lies(size_t leading, Descs inputs, Descs outputs) {
   return leading_in(inputs[0].format, leading, inputs, outputs);
@@ -36,7 +40,8 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
                [&](const Reorder&) {
                  return FormatChoice{{inputs[0].format}, {outputs[0].format}};
                },
-               [&](const BatchNorm&) { return like_first(1); }, [&](const BatchNormGrad&) { return like_first(2); },
+               [&](const Cast& cast) -> FormatChoice { refuse(cast); }, [&](const BatchNorm&) { return like_first(1); },
+               [&](const BatchNormGrad&) { return like_first(2); },
                [&](const BatchNormInference&) { return like_first(1); }, [&](const Relu&) { return like_first(1); },
                [&](const ReluGrad&) { return like_first(2); }, [&](const Add&) { return like_first(inputs.size()); },
                [&](const Dropout&) { return like_first(1); }, [&](const LocalResponseNorm&) { return like_first(1); },
@@ -75,7 +80,9 @@ class CpuBackend final : public HostBackend {
   std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
     expect_f32(inputs);
     const ThreadScope scope(context_.threads);
-    return std::visit([&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }, op);
+    return std::visit(Overload{[](const Cast& cast) -> std::unique_ptr<Kernel> { refuse(cast); },
+                               [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
+                      op);
   }
 
   std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {

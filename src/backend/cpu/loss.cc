@@ -93,11 +93,12 @@ std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntrop
   return make_loop_kernel([op, batch, classes, threads = context.threads](const KernelArgs& args) {
     const auto everywhere = static_cast<float>(op.label_smoothing / static_cast<double>(classes));
     const auto at_label = static_cast<float>(1 - op.label_smoothing);
+    const double of_all = op.scale * (args.inputs.size() > 3 ? input(args, 3)[0] : 1.0F);
     parallel_ranges(threads, batch, kGrain, [&](Range range, int) {
       for (int64_t n = range.begin; n < range.end; ++n) {
         const float* probabilities = input(args, 0) + n * classes;
         float* gradient = output(args, 0) + n * classes;
-        const auto scale = static_cast<float>(op.scale * input(args, 2)[n]);
+        const auto scale = static_cast<float>(of_all * input(args, 2)[n]);
         const int32_t label = input<int32_t>(args, 1)[n];
         for (int64_t k = 0; k < classes; ++k) {
           const float target = everywhere + (k == label ? at_label : 0);

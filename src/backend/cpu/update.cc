@@ -131,7 +131,7 @@ class OptimizerKernel final : public Kernel {
         sums.gradients += squares[piece].gradients;
       }
       const UpdateSegment& segment = op_.segments[s];
-      const double factor = kernels::lars_trust(op_, segment.weight_decay, scale, sums);
+      const double factor = kernels::lars_trust({op_.trust, segment.weight_decay, scale}, sums);
       trust[s] = segment.adaptive ? static_cast<float>(factor) : 1;
     }
   }

@@ -3,34 +3,69 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/check.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/stream.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::cuda {
+
+Format dense(const Shape& shape) {
+  return shape.rank() == 4 && shape.h() * shape.w() > 1 ? Format::channels_last() : Format::plain();
+}
+
+void expect_element(const Op& op, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+    fail(ExitCode::config, "the CUDA backend has no {} of {}", op_name(op), dtype_name(dtype));
+  }
+}
+
+void check_launch(std::string_view implementation) { check(cudaGetLastError(), implementation); }
+
 namespace {
 
-using Descs = std::span<const TensorDesc>;
+std::vector<Format> dense_formats(Descs tensors) {
+  std::vector<Format> formats;
+  for (const TensorDesc& desc : tensors) formats.push_back(dense(desc.shape));
+  return formats;
+}
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const BackendOptions& options) : tf32_(options.tf32) {}
+  // `planning`: the handle of the planner, null when the device is only described.
+  CudaBackend(std::unique_ptr<CudaStream> planning, std::unique_ptr<ConvPlanner> planner, bool tf32)
+      : planning_(std::move(planning)), planner_(std::move(planner)), context_(*planner_, tf32) {}
 
   std::string_view name() const override { return "cuda"; }
 
-  FormatChoice choose_formats(const Op&, Descs inputs, Descs outputs) const override {
-    return {std::vector<Format>(inputs.size()), std::vector<Format>(outputs.size())};
+  // Everything dense, but for Reshape and the last layers, which are of rank 2 or want the plain order. A cast makes
+  // what its readers want: dense images and weights, plain gradients of float32 parameters.
+  FormatChoice choose_formats(const Op& op, Descs inputs, Descs outputs) const override {
+    const auto plain = [](Descs tensors) { return std::vector<Format>(tensors.size()); };
+    return std::visit(
+        Overload{
+            [&](const Reshape&) {
+              return FormatChoice{plain(inputs), plain(outputs)};
+            },
+            [&](const Reorder&) {
+              return FormatChoice{{inputs[0].format}, {outputs[0].format}};
+            },
+            [&](const Cast& cast) {
+              return FormatChoice{{inputs[0].format}, cast.to == DType::f32 ? plain(outputs) : dense_formats(outputs)};
+            },
+            [&](const auto&) {
+              return FormatChoice{dense_formats(inputs), dense_formats(outputs)};
+            }},
+        op);
   }
-  size_t saved_bytes(const Op&, Descs) const override { return 0; }
+  size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override { return packed_bytes(desc); }
 
-  std::unique_ptr<Kernel> compile(const Op& op, Descs, Descs) const override {
-    fail(ExitCode::config, "the CUDA backend has no {} yet; set device.kind = \"cpu\"", op_name(op));
+  std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
+    return std::visit([&](const auto& o) { return cuda::compile(context_, o, inputs, outputs); }, op);
   }
-  std::unique_ptr<Kernel> compile(const UpdateOp&) const override {
-    fail(ExitCode::config, "the CUDA backend has no updates yet; set device.kind = \"cpu\"");
-  }
+  std::unique_ptr<Kernel> compile(const UpdateOp& op) const override { return compile_update(op); }
 
   Buffer allocate(size_t bytes) const override { return allocate_device(bytes); }
   Buffer allocate_pinned(size_t bytes) const override { return allocate_pinned_host(bytes); }
@@ -39,11 +74,13 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "a copy");
   }
-  std::unique_ptr<Stream> make_stream() const override { return std::make_unique<CudaStream>(tf32_); }
+  std::unique_ptr<Stream> make_stream() const override { return std::make_unique<CudaStream>(context_.tf32); }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<CudaEvent>(); }
 
  private:
-  bool tf32_;
+  std::unique_ptr<CudaStream> planning_;
+  std::unique_ptr<ConvPlanner> planner_;
+  Context context_;
 };
 
 }  // namespace
@@ -55,9 +92,20 @@ std::unique_ptr<Backend> make_backend_on_device(const BackendOptions& options) {
   }
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, options.device), "asking for the device's properties");
+  if (properties.major < 8) {
+    fail(ExitCode::config, "no usable GPU: device {} ({}) has compute capability {}.{}; 8.0 is needed", options.device,
+         properties.name, properties.major, properties.minor);
+  }
   log_info("GPU {}: {}, {:.1f} GB, compute capability {}.{}", options.device, properties.name,
            static_cast<double>(properties.totalGlobalMem) * 1e-9, properties.major, properties.minor);
-  return std::make_unique<CudaBackend>(options);
+  auto planning = std::make_unique<CudaStream>(options.tf32);
+  auto planner = std::make_unique<ConvPlanner>(planning->cudnn());
+  return std::make_unique<CudaBackend>(std::move(planning), std::move(planner), options.tf32);
+}
+
+std::unique_ptr<Backend> make_backend_for_described_device(std::string_view device_as_json,
+                                                           const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(nullptr, std::make_unique<ConvPlanner>(device_as_json), options.tf32);
 }
 
 }  // namespace lockstep::cuda

@@ -89,6 +89,8 @@ void loops(const Reshape& op, const Call<T>& call);
 template <class T>
 void loops(const Reorder& op, const Call<T>& call);
 template <class T>
+void loops(const Cast& op, const Call<T>& call);
+template <class T>
 void loops(const SoftmaxCrossEntropy& op, const Call<T>& call);
 template <class T>
 void loops(const SoftmaxCrossEntropyGrad& op, const Call<T>& call);

@@ -60,8 +60,9 @@ void loops(const SoftmaxCrossEntropy& op, const Call<T>& call) {
 template <class T>
 void loops(const SoftmaxCrossEntropyGrad& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], classes = call.in_shape(0)[1];
+  const double scale = op.scale * (call.in.size() > 3 ? call.input(3)[0] : T{1});
   for (int64_t n = 0; n < batch; ++n) {
-    const double weight = op.scale * call.input(2)[n];
+    const double weight = scale * call.input(2)[n];
     const int32_t label = call.template input<int32_t>(1)[n];
     for (int64_t k = 0; k < classes; ++k) {
       const double target =

@@ -71,6 +71,9 @@ class ReferenceBackend final : public HostBackend {
  private:
   static void check(const Op& op, Descs inputs, Descs outputs) {
     const std::vector<TensorDesc> expected = infer(op, inputs);
+    if (const auto* cast = std::get_if<Cast>(&op); cast && cast->to != DType::f32 && cast->to != DType::f64) {
+      fail(ExitCode::config, "the reference backend computes in f32 and f64, not in {}", dtype_name(cast->to));
+    }
     require(outputs.size() == expected.size(), "{} has {} outputs, not {}", op_name(op), expected.size(),
             outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {

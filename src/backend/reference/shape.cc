@@ -45,9 +45,21 @@ void loops(const Reorder&, const Call<T>& call) {
   std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
 }
 
+template <class T>
+void loops(const Cast& op, const Call<T>& call) {
+  const int64_t count = call.in_shape(0).elements();
+  if (op.to == DType::f64) {
+    std::copy_n(call.input(0), count, call.template output<double>(0));
+  } else {
+    std::transform(call.input(0), call.input(0) + count, call.template output<float>(0),
+                   [](T value) { return static_cast<float>(value); });
+  }
+}
+
 LOCKSTEP_REFERENCE_LOOPS(Concat);
 LOCKSTEP_REFERENCE_LOOPS(Slice);
 LOCKSTEP_REFERENCE_LOOPS(Reshape);
 LOCKSTEP_REFERENCE_LOOPS(Reorder);
+LOCKSTEP_REFERENCE_LOOPS(Cast);
 
 }  // namespace lockstep::reference

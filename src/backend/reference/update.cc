@@ -17,7 +17,7 @@ double trust_of(const ApplyOptimizer& op, const UpdateSegment& segment, const Ca
     squares.values += value * value;
     squares.gradients += gradient * gradient;
   }
-  return kernels::lars_trust(op, segment.weight_decay, call.input(1)[kGradientScale], squares);
+  return kernels::lars_trust({op.trust, segment.weight_decay, call.input(1)[kGradientScale]}, squares);
 }
 
 }  // namespace

@@ -1,0 +1,101 @@
+// What all kernels of the CUDA backend share, and the operations it has: for each its kernel. One file a library
+// operation, one for all that our own kernels do.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "backend/cuda/conv_plan.h"
+#include "backend/cuda/stream.h"
+#include "lockstep/backend/backend.h"
+#include "lockstep/backend/update.h"
+
+namespace lockstep::cuda {
+
+using Descs = std::span<const TensorDesc>;
+
+// Owned by the backend, which outlives its kernels.
+struct Context {
+  explicit Context(ConvPlanner& conv_planner, bool allow_tf32) : planner(conv_planner), tf32(allow_tf32) {}
+  ConvPlanner& planner;
+  bool tf32;
+};
+
+// How an image or a convolution's weights lie on the GPU: channels last, which is the plain order where the image has
+// one place (the memory is the same, and so no Reorder comes between).
+Format dense(const Shape& shape);
+
+// Throws Error(config) for element types that kernels do not have.
+void expect_element(const Op& op, DType dtype);
+
+template <class T = void>
+const T* input(const KernelArgs& args, size_t i) {
+  return static_cast<const T*>(args.inputs[i]);
+}
+template <class T = void>
+T* output(const KernelArgs& args, size_t i) {
+  return static_cast<T*>(args.outputs[i]);
+}
+
+// A kernel from a callable body(args, stream); what it enqueues is checked.
+void check_launch(std::string_view implementation);
+template <class Body>
+class LaunchKernel final : public Kernel {
+ public:
+  LaunchKernel(std::string implementation, Body body, size_t workspace_bytes)
+      : implementation_(std::move(implementation)), body_(std::move(body)), workspace_bytes_(workspace_bytes) {}
+  void run(const KernelArgs& args) const override {
+    body_(args, stream_of(args).get());
+    check_launch(implementation_);
+  }
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::string implementation() const override { return implementation_; }
+
+ private:
+  std::string implementation_;
+  Body body_;
+  size_t workspace_bytes_;
+};
+template <class Body>
+std::unique_ptr<Kernel> make_launch_kernel(std::string implementation, Body body, size_t workspace_bytes = 0) {
+  return std::make_unique<LaunchKernel<Body>>(std::move(implementation), std::move(body), workspace_bytes);
+}
+
+// conv2d.cc
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs);
+
+// linear.cc
+std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights& op, Descs inputs, Descs outputs);
+
+// own_kernels.cc
+size_t saved_bytes(const Op& op, Descs inputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchMoments& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const AvgPoolGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNorm& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNormGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Concat& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Reshape& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Cast& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropy& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropyGrad& op, Descs inputs, Descs outputs);
+
+// update.cc
+std::unique_ptr<Kernel> compile_update(const UpdateOp& op);
+
+}  // namespace lockstep::cuda

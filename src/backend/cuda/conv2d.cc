@@ -1,0 +1,63 @@
+// Convolutions by cuDNN; the bias and its gradient by kernels of our own.
+#include "backend/cuda/context.h"
+#include "backend/cuda/launchers.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+Rows rows_of(const Shape& image) { return {image.n() * image.h() * image.w(), image.c()}; }
+
+ConvProblem problem_of(const Context& context, ConvKind kind, const Window& window, Descs x_weights_y) {
+  for (const TensorDesc& desc : x_weights_y) {
+    require(desc.format == dense(desc.shape), "cuDNN is given {}", desc.to_string());
+  }
+  return {.kind = kind,
+          .dtype = x_weights_y[0].dtype,
+          .tf32 = context.tf32 && x_weights_y[0].dtype == DType::f32,
+          .window = window,
+          .x = x_weights_y[0].shape,
+          .weights = x_weights_y[1].shape,
+          .y = x_weights_y[2].shape};
+}
+
+std::string implementation_of(const ConvPlan& plan) { return "cudnn:" + plan.name(); }
+
+}  // namespace
+
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs) {
+  const std::array<TensorDesc, 3> tensors{inputs[0], inputs[1], outputs[0]};
+  const auto plan = context.planner.plan(problem_of(context, ConvKind::forward, op.window, tensors));
+  const auto body = [plan, op, dtype = inputs[0].dtype, rows = rows_of(outputs[0].shape)](const KernelArgs& args,
+                                                                                          cudaStream_t stream) {
+    const std::array<void*, 3> memory{args.inputs[0], args.inputs[1], args.outputs[0]};
+    plan->run(stream_of(args).cudnn(), memory, args.workspace);
+    if (op.bias) launch_add_bias(stream, dtype, rows, args.inputs[2], args.outputs[0]);
+  };
+  return make_launch_kernel(implementation_of(*plan), body, plan->workspace_bytes());
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs) {
+  const std::array<TensorDesc, 3> tensors{outputs[0], inputs[1], inputs[0]};
+  const auto plan = context.planner.plan(problem_of(context, ConvKind::grad_input, op.window, tensors));
+  const auto body = [plan](const KernelArgs& args, cudaStream_t) {
+    const std::array<void*, 3> memory{args.outputs[0], args.inputs[1], args.inputs[0]};
+    plan->run(stream_of(args).cudnn(), memory, args.workspace);
+  };
+  return make_launch_kernel(implementation_of(*plan), body, plan->workspace_bytes());
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs) {
+  const std::array<TensorDesc, 3> tensors{inputs[0], outputs[0], inputs[1]};
+  const auto plan = context.planner.plan(problem_of(context, ConvKind::grad_weights, op.window, tensors));
+  const Rows rows = rows_of(inputs[1].shape);
+  const auto body = [plan, op, rows, dtype = inputs[1].dtype](const KernelArgs& args, cudaStream_t stream) {
+    const std::array<void*, 3> memory{args.inputs[0], args.outputs[0], args.inputs[1]};
+    plan->run(stream_of(args).cudnn(), memory, args.workspace);
+    if (op.bias) launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], args.workspace);
+  };
+  const size_t sums = op.bias ? channel_sums_bytes(rows) : 0;
+  return make_launch_kernel(implementation_of(*plan), body, std::max(plan->workspace_bytes(), sums));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,155 @@
+#include "backend/cuda/conv_plan.h"
+
+#include <cudnn_frontend.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// Beyond it an engine buys little speed with memory that activations need.
+constexpr int64_t kMostWorkspaceBytes = int64_t{1} << 30;
+
+enum TensorId : int64_t { kX = 1, kWeights = 2, kY = 3 };
+
+fe::DataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return fe::DataType_t::FLOAT;
+    case DType::bf16:
+      return fe::DataType_t::BFLOAT16;
+    case DType::f16:
+      return fe::DataType_t::HALF;
+    default:
+      fail(ExitCode::config, "convolutions are not computed in {} on a GPU", dtype_name(dtype));
+  }
+}
+
+void check(fe::error_t status, const ConvProblem& problem) {
+  if (status.is_bad()) fail(ExitCode::config, "cuDNN cannot plan {}: {}", problem.to_string(), status.get_message());
+}
+
+std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+// Channels last.
+std::vector<int64_t> strides(const Shape& s) { return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]}; }
+
+fe::graph::Tensor_attributes attributes(const char* name, TensorId id, const Shape& shape) {
+  return fe::graph::Tensor_attributes().set_name(name).set_uid(id).set_dim(dims(shape)).set_stride(strides(shape));
+}
+
+void make_output(const Tensor& tensor, TensorId id, const Shape& shape) {
+  tensor->set_output(true).set_uid(id).set_dim(dims(shape)).set_stride(strides(shape));
+}
+
+template <class Attributes>
+Attributes conv_attributes(const Window& w) {
+  return Attributes().set_padding({w.pad_h, w.pad_w}).set_stride({w.stride_h, w.stride_w}).set_dilation({1, 1});
+}
+
+// One node: the convolution.
+void draw(fe::graph::Graph& graph, const ConvProblem& p) {
+  const auto type = data_type(p.dtype);
+  graph.set_io_data_type(type)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  const auto x = [&] { return graph.tensor(attributes("x", kX, p.x)); };
+  const auto weights = [&] { return graph.tensor(attributes("weights", kWeights, p.weights)); };
+  const auto y = [&] { return graph.tensor(attributes("y", kY, p.y)); };
+  switch (p.kind) {
+    case ConvKind::forward:
+      make_output(graph.conv_fprop(x(), weights(), conv_attributes<fe::graph::Conv_fprop_attributes>(p.window)), kY,
+                  p.y);
+      return;
+    case ConvKind::grad_input:
+      make_output(graph.conv_dgrad(y(), weights(), conv_attributes<fe::graph::Conv_dgrad_attributes>(p.window)), kX,
+                  p.x);
+      return;
+    case ConvKind::grad_weights:
+      make_output(graph.conv_wgrad(y(), x(), conv_attributes<fe::graph::Conv_wgrad_attributes>(p.window)), kWeights,
+                  p.weights);
+      return;
+  }
+}
+
+// The same bits in every run, no compiling at start, and float32 that is float32.
+void set_conditions(fe::graph::Graph& graph, const ConvProblem& p) {
+  std::vector<fe::NumericalNote_t> unwanted = {fe::NumericalNote_t::NONDETERMINISTIC,
+                                               fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
+  if (p.dtype == DType::f32) {
+    unwanted.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
+    if (!p.tf32) unwanted.push_back(fe::NumericalNote_t::TENSOR_CORE);
+  }
+  graph.deselect_numeric_notes(unwanted);
+  graph.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
+  graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
+}
+
+class FrontendPlan final : public ConvPlan {
+ public:
+  explicit FrontendPlan(std::unique_ptr<fe::graph::Graph> graph) : graph_(std::move(graph)) {
+    int64_t bytes = 0;
+    require(graph_->get_workspace_size(bytes).is_good() && graph_->get_plan_name(name_).is_good(),
+            "a cuDNN plan without a name or size");
+    workspace_bytes_ = static_cast<size_t>(bytes);
+  }
+
+  void run(cudnnHandle_t handle, std::span<void* const, 3> tensors, void* workspace) const override {
+    pointers_ = {{kX, tensors[0]}, {kWeights, tensors[1]}, {kY, tensors[2]}};
+    fe::error_t status = graph_->execute(handle, pointers_, workspace);
+    if (status.is_bad()) fail(ExitCode::internal, "cuDNN {}: {}", name_, status.get_message());
+  }
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::string name() const override { return name_; }
+
+ private:
+  std::unique_ptr<fe::graph::Graph> graph_;
+  mutable std::unordered_map<int64_t, void*> pointers_;  // what execute() wants to be given; kept for its memory
+  std::string name_;
+  size_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+std::string ConvProblem::to_string() const {
+  constexpr std::string_view kKinds[] = {"convolution", "gradient by input", "gradient by weights"};
+  return fmt::format("{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[static_cast<size_t>(kind)],
+                     dtype_name(dtype), tf32 ? " (tf32)" : "", x.to_string(), weights.to_string(), y.to_string(),
+                     window.stride_h, window.stride_w, window.pad_h, window.pad_w);
+}
+
+struct ConvPlanner::Device {
+  cudnnHandle_t handle = nullptr;
+  std::shared_ptr<fe::DeviceProperties> properties;
+};
+
+ConvPlanner::ConvPlanner(cudnnHandle_t handle) : device_(std::make_unique<Device>()) { device_->handle = handle; }
+
+ConvPlanner::ConvPlanner(std::string_view device_as_json) : device_(std::make_unique<Device>()) {
+  device_->properties = std::make_shared<fe::DeviceProperties>();
+  fe::error_t status = device_->properties->deserialize({device_as_json.begin(), device_as_json.end()});
+  if (status.is_bad()) fail(ExitCode::config, "cuDNN does not know such a device: {}", status.get_message());
+}
+
+ConvPlanner::~ConvPlanner() = default;
+
+std::shared_ptr<const ConvPlan> ConvPlanner::plan(const ConvProblem& problem) {
+  auto& known = plans_[problem.to_string()];
+  if (known) return known;
+  auto graph = std::make_unique<fe::graph::Graph>();
+  if (device_->properties) graph->set_device_properties(device_->properties);
+  draw(*graph, problem);
+  check(graph->validate(), problem);
+  check(device_->properties ? graph->build_operation_graph() : graph->build_operation_graph(device_->handle), problem);
+  check(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), problem);
+  set_conditions(*graph, problem);
+  check(graph->check_support(), problem);
+  check(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), problem);
+  known = std::make_shared<FrontendPlan>(std::move(graph));
+  return known;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,85 @@
+// What the kernels are made of: element types read and written as floats, packs of 16 bytes, grids. For .cu files.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::cuda {
+
+constexpr int kThreads = 256;      // of a block, unless a kernel says otherwise
+constexpr int kMostBlocks = 8192;  // of kernels that stride over their elements
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+
+template <class T>
+__device__ inline T from_float(float x) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __float2bfloat16_rn(x);
+  } else if constexpr (std::is_same_v<T, __half>) {
+    return __float2half_rn(x);
+  } else {
+    return x;
+  }
+}
+
+// kLanes neighbours, moved by one instruction where they fill 16 bytes.
+template <class T, int kLanes>
+struct alignas(sizeof(T) * kLanes) Pack {
+  T lane[kLanes];
+};
+
+template <int kLanes, class T>
+__device__ inline void load(const T* from, float (&values)[kLanes]) {
+  const auto pack = *reinterpret_cast<const Pack<T, kLanes>*>(from);
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) values[i] = to_float(pack.lane[i]);
+}
+
+template <int kLanes, class T>
+__device__ inline void store(const float (&values)[kLanes], T* to) {
+  Pack<T, kLanes> pack;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) pack.lane[i] = from_float<T>(values[i]);
+  *reinterpret_cast<Pack<T, kLanes>*>(to) = pack;
+}
+
+template <class T>
+constexpr int kWidest = static_cast<int>(16 / sizeof(T));
+
+__device__ inline int64_t thread_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.x; }
+
+inline unsigned blocks_for(int64_t items, int threads = kThreads) {
+  return static_cast<unsigned>(std::clamp<int64_t>((items + threads - 1) / threads, 1, kMostBlocks));
+}
+
+// Calls launch(T{}) with the element type that dtype names; other types never get here (see elements_of).
+template <class Launch>
+void with_element(DType dtype, const Launch& launch) {
+  if (dtype == DType::f32) launch(float{});
+  if (dtype == DType::bf16) launch(__nv_bfloat16{});
+  if (dtype == DType::f16) launch(__half{});
+}
+
+// Calls launch(T{}, lanes) with lanes an integral_constant: the widest pack that divides `channels`, or 1.
+template <class Launch>
+void with_packs(DType dtype, int64_t channels, const Launch& launch) {
+  with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    if (channels % kWidest<T> == 0) {
+      launch(element, std::integral_constant<int, kWidest<T>>{});
+    } else {
+      launch(element, std::integral_constant<int, 1>{});
+    }
+  });
+}
+
+}  // namespace lockstep::cuda

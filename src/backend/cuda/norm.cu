@@ -1,0 +1,295 @@
+#include "backend/cuda/channels.h"
+#include "backend/kernels/functors.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <int kLanes>
+struct Norms {
+  kernels::Normalization<float> lane[kLanes];
+};
+
+// Where the normalization of a channel comes from: batch statistics and what the forward pass saved.
+struct SavedNorm {
+  const float *mean, *saved;
+  int64_t channels;
+
+  __device__ kernels::Normalization<float> of(int64_t channel) const {
+    return {mean[channel], saved[channel], saved[channels + channel]};
+  }
+};
+
+struct RunningNorm {
+  const float *scale, *shift, *mean, *var;
+  float epsilon;
+
+  __device__ kernels::Normalization<float> of(int64_t channel) const {
+    return {mean[channel], scale[channel] / sqrtf(var[channel] + epsilon), shift[channel]};
+  }
+};
+
+template <int kLanes, class Source>
+__device__ Norms<kLanes> norms_at(const Source& source, int64_t channel) {
+  Norms<kLanes> norms;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) norms.lane[i] = source.of(channel + i);
+  return norms;
+}
+
+template <class T, class Source>
+struct Normalize {
+  Source source;
+  bool relu;
+  const T* x;
+  T* y;
+
+  template <int kLanes>
+  __device__ Norms<kLanes> at(int64_t channel) const {
+    return norms_at<kLanes>(source, channel);
+  }
+  template <int kLanes>
+  __device__ void row(const Norms<kLanes>& norms, int64_t offset) const {
+    float values[kLanes];
+    load<kLanes>(x + offset, values);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float z = kernels::normalized(values[i], norms.lane[i]);
+      values[i] = relu ? kernels::rectified(z) : z;
+    }
+    store<kLanes>(values, y + offset);
+  }
+};
+
+template <int kLanes>
+struct Pivots {
+  float lane[kLanes];
+};
+
+// Values are measured from the channel's first one, so that their squares do not cancel.
+template <class T>
+struct BatchTerms {
+  const T* x;
+
+  template <int kLanes>
+  __device__ Pivots<kLanes> at(int64_t channel) const {
+    Pivots<kLanes> pivots;
+    load<kLanes>(x + channel, pivots.lane);
+    return pivots;
+  }
+  template <int kLanes>
+  __device__ void row(const Pivots<kLanes>& pivots, int64_t offset, float* first, float* second) const {
+    float values[kLanes];
+    load<kLanes>(x + offset, values);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float d = values[i] - pivots.lane[i];
+      first[i] += d;
+      second[i] += d * d;
+    }
+  }
+};
+
+template <class T>
+struct BatchFinish {
+  const T* x;
+  const float *scale, *shift;
+  float *mean, *var, *saved;
+  double count, epsilon;
+  int64_t channels;
+
+  __device__ void operator()(int64_t channel, double first, double second) const {
+    const double distance = first / count;
+    const double raw = second / count - distance * distance;
+    const double variance = raw > 0 || isnan(raw) ? raw : 0;
+    mean[channel] = static_cast<float>(to_float(x[channel]) + distance);
+    var[channel] = static_cast<float>(variance);
+    saved[channel] = static_cast<float>(scale[channel] / sqrt(variance + epsilon));
+    saved[channels + channel] = shift[channel];
+  }
+};
+
+template <class T>
+struct GradientTerms {
+  SavedNorm source;
+  bool relu;
+  const T *x, *dy;
+
+  template <int kLanes>
+  __device__ Norms<kLanes> at(int64_t channel) const {
+    return norms_at<kLanes>(source, channel);
+  }
+  template <int kLanes>
+  __device__ void row(const Norms<kLanes>& norms, int64_t offset, float* first, float* second) const {
+    float values[kLanes], gradients[kLanes];
+    load<kLanes>(x + offset, values);
+    load<kLanes>(dy + offset, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float z = kernels::normalized(values[i], norms.lane[i]);
+      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
+      first[i] += g;
+      second[i] += g * (values[i] - norms.lane[i].mean);
+    }
+  }
+};
+
+// dshift = sum of g, dscale = d * sum of g (x - mean), and the coefficients of dx.
+struct GradientFinish {
+  const float *var, *saved;
+  float *dscale, *dshift, *coefficients;
+  double count, epsilon;
+  int64_t channels;
+
+  __device__ void operator()(int64_t channel, double first, double second) const {
+    const double deviation = 1 / sqrt(var[channel] + epsilon);
+    const double factor = saved[channel];
+    dshift[channel] = static_cast<float>(first);
+    dscale[channel] = static_cast<float>(deviation * second);
+    coefficients[channel] = static_cast<float>(factor * deviation * deviation * second / count);
+    coefficients[channels + channel] = static_cast<float>(factor * first / count);
+  }
+};
+
+template <int kLanes>
+struct Gradients {
+  Norms<kLanes> norms;
+  kernels::NormalizationGradient<float> lane[kLanes];
+};
+
+template <class T>
+struct ApplyGradient {
+  SavedNorm source;
+  bool relu;
+  const T *x, *dy;
+  const float* coefficients;
+  T* dx;
+
+  template <int kLanes>
+  __device__ Gradients<kLanes> at(int64_t channel) const {
+    Gradients<kLanes> all{norms_at<kLanes>(source, channel), {}};
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      all.lane[i] = {coefficients[channel + i], coefficients[source.channels + channel + i]};
+    }
+    return all;
+  }
+  template <int kLanes>
+  __device__ void row(const Gradients<kLanes>& all, int64_t offset) const {
+    float values[kLanes], gradients[kLanes];
+    load<kLanes>(x + offset, values);
+    load<kLanes>(dy + offset, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const auto& norm = all.norms.lane[i];
+      const float z = kernels::normalized(values[i], norm);
+      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
+      gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
+    }
+    store<kLanes>(gradients, dx + offset);
+  }
+};
+
+template <class T>
+struct PlainTerms {
+  const T* values;
+
+  template <int kLanes>
+  __device__ auto at(int64_t) const {
+    return std::integral_constant<int, kLanes>{};
+  }
+  template <int kLanes>
+  __device__ void row(std::integral_constant<int, kLanes>, int64_t offset, float* first, float*) const {
+    float row_values[kLanes];
+    load<kLanes>(values + offset, row_values);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) first[i] += row_values[i];
+  }
+};
+
+template <class T>
+struct PlainFinish {
+  T* sums;
+  __device__ void operator()(int64_t channel, double first, double) const {
+    sums[channel] = from_float<T>(static_cast<float>(first));
+  }
+};
+
+__global__ void moments(int64_t channels, float samples, const float* mean, const float* var, const float* running,
+                        float* first, float* second) {
+  for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
+    const float d = mean[c] - running[c];
+    first[c] = samples * d;
+    second[c] = samples * (var[c] + d * d);
+  }
+}
+
+}  // namespace
+
+size_t channel_sums_bytes(Rows shape) {
+  return size_t{channel_grid(shape, 1).grid.y} * 2 * static_cast<size_t>(shape.channels) * sizeof(double);
+}
+
+void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args) {
+  const int64_t channels = args.shape.channels;
+  with_packs(dtype, channels, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    constexpr int kLanes = decltype(lanes)::value;
+    const auto* x = static_cast<const T*>(args.x);
+    const BatchFinish<T> finish{x,
+                                args.scale,
+                                args.shift,
+                                args.mean,
+                                args.var,
+                                args.saved,
+                                static_cast<double>(args.shape.rows),
+                                args.epsilon,
+                                channels};
+    launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, args.workspace);
+    const SavedNorm norm{args.mean, args.saved, channels};
+    launch_map_rows<kLanes>(stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, x, static_cast<T*>(args.y)});
+  });
+}
+
+void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args) {
+  const int64_t channels = args.shape.channels;
+  with_packs(dtype, channels, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    constexpr int kLanes = decltype(lanes)::value;
+    const auto *x = static_cast<const T*>(args.x), *dy = static_cast<const T*>(args.dy);
+    const SavedNorm norm{args.mean, args.saved, channels};
+    auto* coefficients = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + channel_sums_bytes(args.shape));
+    const GradientFinish finish{args.var,     args.saved,   args.dscale,
+                                args.dshift,  coefficients, static_cast<double>(args.shape.rows),
+                                args.epsilon, channels};
+    launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, args.workspace);
+    launch_map_rows<kLanes>(stream, args.shape,
+                            ApplyGradient<T>{norm, args.relu, x, dy, coefficients, static_cast<T*>(args.dx)});
+  });
+}
+
+void launch_norm_inference(cudaStream_t stream, DType dtype, const NormInference& args) {
+  with_packs(dtype, args.shape.channels, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    const RunningNorm norm{args.scale, args.shift, args.mean, args.var, args.epsilon};
+    launch_map_rows<decltype(lanes)::value>(
+        stream, args.shape,
+        Normalize<T, RunningNorm>{norm, args.relu, static_cast<const T*>(args.x), static_cast<T*>(args.y)});
+  });
+}
+
+void launch_moments(cudaStream_t stream, int64_t channels, float samples, const float* const (&mean_var_running)[3],
+                    float* const (&first_second)[2]) {
+  moments<<<blocks_for(channels), kThreads, 0, stream>>>(channels, samples, mean_var_running[0], mean_var_running[1],
+                                                         mean_var_running[2], first_second[0], first_second[1]);
+}
+
+void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const void* values, void* sums,
+                         void* workspace) {
+  with_packs(dtype, shape.channels, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    launch_sum_rows<decltype(lanes)::value>(stream, shape, PlainTerms<T>{static_cast<const T*>(values)},
+                                            PlainFinish<T>{static_cast<T*>(sums)}, workspace);
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,133 @@
+#include "backend/cuda/device.h"
+#include "backend/cuda/launchers.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kUnitsOfBlock = 32, kRowsOfBlock = 8;
+constexpr int64_t kMostRowBlocks = 65535;  // what a grid's y and z may be
+
+// Counts in units.
+struct UnitCopy {
+  int64_t rows, units, from_row, from_begin, to_row, to_begin;
+};
+
+template <class Unit>
+__global__ void copy_units(UnitCopy copy, const Unit* from, Unit* to) {
+  for (int64_t row = int64_t{blockIdx.y} * kRowsOfBlock + threadIdx.y; row < copy.rows;
+       row += int64_t{gridDim.y} * kRowsOfBlock) {
+    for (int64_t i = int64_t{blockIdx.x} * kUnitsOfBlock + threadIdx.x; i < copy.units;
+         i += int64_t{gridDim.x} * kUnitsOfBlock) {
+      to[row * copy.to_row + copy.to_begin + i] = from[row * copy.from_row + copy.from_begin + i];
+    }
+  }
+}
+
+// Launches the copy in units of this size when everything is a multiple of it.
+template <class Unit>
+bool launch_in(cudaStream_t stream, const ChannelCopy& copy, const void* from, void* to) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(Unit));
+  const auto bytes = static_cast<int64_t>(copy.element_bytes);
+  for (int64_t count : {copy.channels, copy.from_channels, copy.from_begin, copy.to_channels, copy.to_begin}) {
+    if (count * bytes % kBytes != 0) return false;
+  }
+  const auto units = [&](int64_t count) { return count * bytes / kBytes; };
+  const UnitCopy in_units{copy.rows,
+                          units(copy.channels),
+                          units(copy.from_channels),
+                          units(copy.from_begin),
+                          units(copy.to_channels),
+                          units(copy.to_begin)};
+  const dim3 grid(blocks_for(in_units.units, kUnitsOfBlock),
+                  static_cast<unsigned>(std::min((copy.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks)));
+  copy_units<<<grid, dim3(kUnitsOfBlock, kRowsOfBlock), 0, stream>>>(in_units, static_cast<const Unit*>(from),
+                                                                     static_cast<Unit*>(to));
+  return true;
+}
+
+template <class From, class To>
+__global__ void convert(int64_t count, const From* from, To* to) {
+  for (int64_t i = thread_index(); i < count; i += grid_threads()) to[i] = from_float<To>(to_float(from[i]));
+}
+
+// Each matrix [rows, columns] of a batch becomes [columns, rows], through tiles in shared memory, so that reading and
+// writing are both along lines.
+constexpr int kTile = 32;
+struct Matrices {
+  int64_t count, rows, columns;
+};
+template <class From, class To>
+__global__ void transpose(Matrices shape, const From* from, To* to) {
+  __shared__ float tile[kTile][kTile + 1];
+  const int64_t row = int64_t{blockIdx.y} * kTile, column = int64_t{blockIdx.x} * kTile;
+  for (int64_t n = blockIdx.z; n < shape.count; n += gridDim.z) {
+    const int64_t base = n * shape.rows * shape.columns;
+    for (int y = threadIdx.y; y < kTile; y += kRowsOfBlock) {
+      const int64_t r = row + y, c = column + threadIdx.x;
+      if (r < shape.rows && c < shape.columns) tile[y][threadIdx.x] = to_float(from[base + r * shape.columns + c]);
+    }
+    __syncthreads();
+    for (int y = threadIdx.y; y < kTile; y += kRowsOfBlock) {
+      const int64_t r = row + threadIdx.x, c = column + y;
+      if (r < shape.rows && c < shape.columns) to[base + c * shape.rows + r] = from_float<To>(tile[threadIdx.x][y]);
+    }
+    __syncthreads();
+  }
+}
+
+// Planes to pixels where there are too few channels to fill tiles (images): a thread a pixel.
+constexpr int64_t kFewChannels = 4;
+template <class From, class To>
+__global__ void interleave(Conversion what, const From* from, To* to) {
+  for (int64_t i = thread_index(); i < what.samples * what.places; i += grid_threads()) {
+    const int64_t n = i / what.places, place = i % what.places;
+    for (int64_t c = 0; c < what.channels; ++c) {
+      to[i * what.channels + c] = from_float<To>(to_float(from[(n * what.channels + c) * what.places + place]));
+    }
+  }
+}
+
+template <class From, class To>
+void launch_typed(cudaStream_t stream, const Conversion& what, const From* from, To* to) {
+  const int64_t count = what.samples * what.channels * what.places;
+  const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.places == 1;
+  if (same_order) {
+    convert<<<blocks_for(count), kThreads, 0, stream>>>(count, from, to);
+  } else if (what.to_channels_last && what.channels <= kFewChannels) {
+    interleave<<<blocks_for(what.samples * what.places), kThreads, 0, stream>>>(what, from, to);
+  } else {
+    const bool to_last = what.to_channels_last;
+    const Matrices shape{what.samples, to_last ? what.channels : what.places, to_last ? what.places : what.channels};
+    const auto tiles = [](int64_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
+    const dim3 grid(tiles(shape.columns), tiles(shape.rows),
+                    static_cast<unsigned>(std::min(shape.count, kMostRowBlocks)));
+    transpose<<<grid, dim3(kTile, kRowsOfBlock), 0, stream>>>(shape, from, to);
+  }
+}
+
+}  // namespace
+
+void launch_channel_copy(cudaStream_t stream, const ChannelCopy& copy, const void* from, void* to) {
+  launch_in<uint4>(stream, copy, from, to) || launch_in<uint2>(stream, copy, from, to) ||
+      launch_in<uint32_t>(stream, copy, from, to) || launch_in<uint16_t>(stream, copy, from, to);
+}
+
+// One of the two types is f32, or both are the same.
+void launch_convert(cudaStream_t stream, const Conversion& what, const void* from, void* to) {
+  if (what.from == what.to) {
+    with_element(what.from, [&](auto element) {
+      using T = decltype(element);
+      launch_typed(stream, what, static_cast<const T*>(from), static_cast<T*>(to));
+    });
+  } else if (what.from == DType::f32) {
+    with_element(what.to, [&](auto element) {
+      launch_typed(stream, what, static_cast<const float*>(from), static_cast<decltype(element)*>(to));
+    });
+  } else {
+    with_element(what.from, [&](auto element) {
+      launch_typed(stream, what, static_cast<const decltype(element)*>(from), static_cast<float*>(to));
+    });
+  }
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,135 @@
+// The kernels of the parameter update, with their tables on the device.
+#include "backend/cuda/check.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/launchers.h"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/update_launchers.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <class T>
+Buffer upload(const std::vector<T>& table) {
+  Buffer buffer = allocate_device(table.size() * sizeof(T));
+  if (!table.empty()) {
+    check(cudaMemcpy(buffer.data(), table.data(), buffer.bytes(), cudaMemcpyHostToDevice), "uploading a table");
+  }
+  return buffer;
+}
+
+class OptimizerKernel final : public Kernel {
+ public:
+  explicit OptimizerKernel(const ApplyOptimizer& op) : op_(op) {
+    const std::vector<UpdatePiece> pieces = pieces_of(op.segments);
+    piece_table_ = upload(pieces);
+    span_table_ = upload(spans_of(pieces, op.segments.size()));
+    tables_ = {.pieces = piece_table_.as<UpdatePiece>(),
+               .spans = span_table_.as<UpdateSpan>(),
+               .piece_count = static_cast<int32_t>(pieces.size()),
+               .segment_count = static_cast<int32_t>(op.segments.size())};
+    sums_bytes_ = pieces.size() * 2 * sizeof(double);
+    adaptive_ = op.kind == OptimizerKind::lars;
+  }
+
+  void run(const KernelArgs& args) const override {
+    const OptimizerArrays arrays{.gradients = input<float>(args, 0),
+                                 .scalars = input<float>(args, 1),
+                                 .values = output<float>(args, 0),
+                                 .slot0 = output<float>(args, 1),
+                                 .slot1 = args.outputs.size() > 2 ? output<float>(args, 2) : nullptr};
+    const cudaStream_t stream = stream_of(args).get();
+    float* trust = nullptr;
+    if (adaptive_) {
+      trust = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + sums_bytes_);
+      launch_trust(stream, op_, tables_, arrays, static_cast<double*>(args.workspace), trust);
+    }
+    launch_optimizer(stream, op_, tables_, arrays, trust);
+    check_launch("optimizer");
+  }
+  size_t workspace_bytes() const override { return adaptive_ ? sums_bytes_ + op_.segments.size() * sizeof(float) : 0; }
+  std::string implementation() const override { return "optimizer"; }
+
+ private:
+  ApplyOptimizer op_;
+  Buffer piece_table_, span_table_;
+  OptimizerTables tables_;
+  size_t sums_bytes_ = 0;
+  bool adaptive_ = false;
+};
+
+class StatisticsKernel final : public Kernel {
+ public:
+  explicit StatisticsKernel(const ApplyStatistics& op)
+      : entries_(upload(op.entries)),
+        table_{entries_.as<ApplyStatistics::Entry>(), static_cast<int32_t>(op.entries.size()), op.momentum} {}
+  void run(const KernelArgs& args) const override {
+    launch_statistics(stream_of(args).get(), table_, input<float>(args, 0), input<float>(args, 1),
+                      output<float>(args, 0));
+    check_launch("statistics");
+  }
+  std::string implementation() const override { return "statistics"; }
+
+ private:
+  Buffer entries_;
+  StatisticsTable table_;
+};
+
+std::unique_ptr<Kernel> compile_one(const ApplyOptimizer& op) { return std::make_unique<OptimizerKernel>(op); }
+
+std::unique_ptr<Kernel> compile_one(const ApplyStatistics& op) { return std::make_unique<StatisticsKernel>(op); }
+
+std::unique_ptr<Kernel> compile_one(const ApplyAverage& op) {
+  return make_launch_kernel("average", [op](const KernelArgs& args, cudaStream_t stream) {
+    launch_average(stream, op.count, input<float>(args, 0), input<float>(args, 1), output<float>(args, 0));
+  });
+}
+
+std::unique_ptr<Kernel> compile_one(const SumOfSquares& op) {
+  const auto body = [op](const KernelArgs& args, cudaStream_t stream) {
+    launch_sum_of_squares(stream, op.count, input<float>(args, 0), output<double>(args, 0), args.workspace);
+  };
+  return make_launch_kernel("sum_of_squares", body, sum_of_squares_bytes());
+}
+
+std::unique_ptr<Kernel> compile_one(const AddToSums& op) {
+  return make_launch_kernel("pointwise", [op](const KernelArgs& args, cudaStream_t stream) {
+    launch_add(stream, DType::f32, op.count, output(args, 0), input(args, 0), output(args, 0));
+  });
+}
+
+std::unique_ptr<Kernel> compile_one(const FillStepHeader& op) {
+  require(op.head_weights.size() <= kMostHeads, "{} loss heads", op.head_weights.size());
+  return make_launch_kernel("step_header", [op](const KernelArgs& args, cudaStream_t stream) {
+    HeadLosses heads{.count = static_cast<int>(op.head_weights.size())};
+    for (size_t i = 0; i < op.head_weights.size(); ++i) {
+      heads.loss[i] = input<float>(args, 2 + i);
+      heads.weight[i] = op.head_weights[i];
+    }
+    launch_fill_step_header(stream, heads, input<StepControl>(args, 0), input<int32_t>(args, 1), output<float>(args, 0),
+                            output<StepOutcome>(args, 1));
+  });
+}
+
+std::unique_ptr<Kernel> compile_one(const DecideUpdate& op) {
+  return make_launch_kernel("step_decision", [op](const KernelArgs& args, cudaStream_t stream) {
+    launch_decide_update(stream, op,
+                         {.header = input<float>(args, 0),
+                          .squares = input<double>(args, 1),
+                          .control = input<StepControl>(args, 2),
+                          .scalars = output<float>(args, 0),
+                          .state = output<UpdateState>(args, 1),
+                          .outcome = output<StepOutcome>(args, 2)});
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> compile_update(const UpdateOp& op) {
+  if (op.dtype != DType::f32) {
+    fail(ExitCode::config, "the CUDA backend updates float32 parameters, not {}", dtype_name(op.dtype));
+  }
+  return std::visit([](const auto& o) { return compile_one(o); }, op.op);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,207 @@
+#include <cmath>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/update_launchers.h"
+#include "backend/optimizer_rules.h"
+#include "backend/step_rules.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using Constants = kernels::OptimizerConstants<float>;
+
+constexpr int kSumBlocks = 512;   // fixed, so that the order of a sum is
+constexpr int32_t kPiece = 8192;  // elements
+
+// The host knows the constants, the device the scalars of the step.
+__device__ Constants with_scalars(Constants constants, const float* scalars) {
+  constants.rate = scalars[kLearningRate];
+  constants.gradient_scale = scalars[kGradientScale];
+  constants.bias1 = scalars[kBias1];
+  constants.bias2 = scalars[kBias2];
+  return constants;
+}
+
+// One block a piece.
+template <class Rule>
+__global__ void __launch_bounds__(kThreads)
+    apply_optimizer(Constants host_constants, const UpdatePiece* pieces, OptimizerArrays a, const float* trust) {
+  if (a.scalars[kSkip] != 0) return;
+  const Constants constants = with_scalars(host_constants, a.scalars);
+  const UpdatePiece piece = pieces[blockIdx.x];
+  const kernels::SegmentConstants<float> own{piece.weight_decay, trust ? trust[piece.segment] : 1};
+  for (int64_t i = piece.offset + threadIdx.x; i < piece.offset + piece.count; i += kThreads) {
+    kernels::OptimizerElement<float> e{constants.gradient_scale * a.gradients[i], a.values[i], a.slot0[i],
+                                       Rule::kSlots > 1 ? a.slot1[i] : 0};
+    Rule::apply(constants, own, e);
+    a.values[i] = e.value;
+    a.slot0[i] = e.slot0;
+    if (Rule::kSlots > 1) a.slot1[i] = e.slot1;
+  }
+}
+
+// The block's sum of one double a thread, at thread 0; in a fixed order.
+__device__ double sum_block(double value) {
+  __shared__ double shared[kThreads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  const double sum = shared[0];
+  __syncthreads();
+  return sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    piece_squares(const UpdatePiece* pieces, const float* values, const float* gradients, double* sums) {
+  const UpdatePiece piece = pieces[blockIdx.x];
+  if (piece.adaptive == 0) return;
+  double of_values = 0, of_gradients = 0;
+  for (int64_t i = piece.offset + threadIdx.x; i < piece.offset + piece.count; i += kThreads) {
+    of_values += double{values[i]} * values[i];
+    of_gradients += double{gradients[i]} * gradients[i];
+  }
+  of_values = sum_block(of_values);
+  of_gradients = sum_block(of_gradients);
+  if (threadIdx.x > 0) return;
+  sums[2 * int64_t{blockIdx.x}] = of_values;
+  sums[2 * int64_t{blockIdx.x} + 1] = of_gradients;
+}
+
+__global__ void segment_trust(double trust, OptimizerTables tables, const float* scalars, const double* sums,
+                              float* factors) {
+  const int64_t segment = thread_index();
+  if (segment >= tables.segment_count) return;
+  const UpdateSpan span = tables.spans[segment];
+  const UpdatePiece first = tables.pieces[span.first];
+  factors[segment] = 1;
+  if (first.adaptive == 0) return;
+  kernels::SegmentSquares squares;
+  for (int64_t piece = span.first; piece < span.end; ++piece) {
+    squares.values += sums[2 * piece];
+    squares.gradients += sums[2 * piece + 1];
+  }
+  factors[segment] = static_cast<float>(
+      kernels::lars_trust({trust, double{first.weight_decay}, double{scalars[kGradientScale]}}, squares));
+}
+
+__global__ void apply_average(int64_t count, const float* values, const float* scalars, float* averages) {
+  if (scalars[kSkip] != 0) return;
+  const float weight = 1 - scalars[kAverageDecay];
+  for (int64_t i = thread_index(); i < count; i += grid_threads()) averages[i] += weight * (values[i] - averages[i]);
+}
+
+// One block a batch norm.
+__global__ void apply_statistics(StatisticsTable table, const float* moments, const float* scalars, float* statistics) {
+  if (scalars[kSkip] != 0) return;
+  const ApplyStatistics::Entry entry = table.entries[blockIdx.x];
+  const double samples = scalars[kSampleCount], count = samples * static_cast<double>(entry.spatial);
+  for (int64_t c = threadIdx.x; c < entry.channels; c += blockDim.x) {
+    float &mean = statistics[entry.mean_offset + c], &var = statistics[entry.var_offset + c];
+    const double shift = moments[entry.mean_offset + c] / samples;
+    const double biased = fmax(moments[entry.var_offset + c] / samples - shift * shift, 0.0);
+    mean = static_cast<float>(mean + table.momentum * shift);
+    var = static_cast<float>(var + table.momentum * (biased * count / (count - 1) - var));
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) partial_squares(int64_t count, const float* values, double* partial) {
+  double sum = 0;
+  for (int64_t i = thread_index(); i < count; i += grid_threads()) sum += double{values[i]} * values[i];
+  sum = sum_block(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) add_partial(const double* partial, double* result) {
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < kSumBlocks; i += kThreads) sum += partial[i];
+  sum = sum_block(sum);
+  if (threadIdx.x == 0) *result = sum;
+}
+
+__global__ void fill_header(HeadLosses heads, const StepControl* control, const int32_t* correct, float* header,
+                            StepOutcome* outcome) {
+  float loss = 0;
+  for (int i = 0; i < heads.count; ++i) loss += static_cast<float>(heads.weight[i]) * *heads.loss[i];
+  fill_step_header(*control, correct, loss, header, outcome);
+}
+
+__global__ void decide(DecideRule rule, DecideArrays a) {
+  decide_update<float>(rule, {a.header, *a.squares, *a.control, a.scalars, a.state, a.outcome});
+}
+
+}  // namespace
+
+std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments) {
+  std::vector<UpdatePiece> pieces;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const UpdateSegment& segment = segments[s];
+    for (int64_t done = 0; done < segment.count; done += kPiece) {
+      pieces.push_back({.offset = segment.offset + done,
+                        .count = static_cast<int32_t>(std::min<int64_t>(kPiece, segment.count - done)),
+                        .segment = static_cast<int32_t>(s),
+                        .weight_decay = static_cast<float>(segment.weight_decay),
+                        .adaptive = segment.adaptive ? 1 : 0});
+    }
+  }
+  return pieces;
+}
+
+std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments) {
+  std::vector<UpdateSpan> spans(segments);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    UpdateSpan& span = spans[static_cast<size_t>(pieces[i].segment)];
+    if (span.end == 0) span.first = static_cast<int32_t>(i);
+    span.end = static_cast<int32_t>(i) + 1;
+  }
+  return spans;
+}
+
+void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
+                      const OptimizerArrays& arrays, const float* trust) {
+  constexpr float kLater[kUpdateScalars] = {};
+  const Constants constants(op, kLater);
+  kernels::with_rule(op, [&](auto rule) {
+    apply_optimizer<decltype(rule)>
+        <<<static_cast<unsigned>(tables.piece_count), kThreads, 0, stream>>>(constants, tables.pieces, arrays, trust);
+  });
+}
+
+void launch_trust(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
+                  const OptimizerArrays& arrays, double* workspace, float* trust) {
+  piece_squares<<<static_cast<unsigned>(tables.piece_count), kThreads, 0, stream>>>(tables.pieces, arrays.values,
+                                                                                    arrays.gradients, workspace);
+  segment_trust<<<blocks_for(tables.segment_count), kThreads, 0, stream>>>(op.trust, tables, arrays.scalars, workspace,
+                                                                           trust);
+}
+
+void launch_average(cudaStream_t stream, int64_t count, const float* values, const float* scalars, float* averages) {
+  apply_average<<<blocks_for(count), kThreads, 0, stream>>>(count, values, scalars, averages);
+}
+
+void launch_statistics(cudaStream_t stream, const StatisticsTable& table, const float* moments, const float* scalars,
+                       float* statistics) {
+  if (table.count == 0) return;
+  apply_statistics<<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table, moments, scalars, statistics);
+}
+
+size_t sum_of_squares_bytes() { return kSumBlocks * sizeof(double); }
+
+void launch_sum_of_squares(cudaStream_t stream, int64_t count, const float* values, double* result, void* workspace) {
+  auto* partial = static_cast<double*>(workspace);
+  partial_squares<<<kSumBlocks, kThreads, 0, stream>>>(count, values, partial);
+  add_partial<<<1, kThreads, 0, stream>>>(partial, result);
+}
+
+void launch_fill_step_header(cudaStream_t stream, const HeadLosses& heads, const StepControl* control,
+                             const int32_t* correct, float* header, StepOutcome* outcome) {
+  fill_header<<<1, 1, 0, stream>>>(heads, control, correct, header, outcome);
+}
+
+void launch_decide_update(cudaStream_t stream, const DecideUpdate& op, const DecideArrays& arrays) {
+  decide<<<1, 1, 0, stream>>>(rule_of(op), arrays);
+}
+
+}  // namespace lockstep::cuda

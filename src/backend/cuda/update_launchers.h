@@ -1,0 +1,82 @@
+// The launchers of the parameter update (update.h): f32, over whole arenas, nothing changes when the step is skipped.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/backend/step_header.h"
+#include "lockstep/backend/update.h"
+
+namespace lockstep::cuda {
+
+// A piece of a segment: what one block updates.
+struct UpdatePiece {
+  int64_t offset = 0;
+  int32_t count = 0;
+  int32_t segment = 0;
+  float weight_decay = 0;
+  int32_t adaptive = 0;
+};
+
+// A segment's pieces [first, end) of the list.
+struct UpdateSpan {
+  int32_t first = 0, end = 0;
+};
+
+std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments);
+std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments);
+
+struct OptimizerArrays {
+  const float *gradients, *scalars;
+  float *values, *slot0, *slot1;  // slot1: null where the optimizer has one slot
+};
+
+// On the device: the pieces, and for optimizers with adaptive segments their spans; trust: a factor a segment, made by
+// launch_trust, or null.
+struct OptimizerTables {
+  const UpdatePiece* pieces = nullptr;
+  const UpdateSpan* spans = nullptr;
+  int32_t piece_count = 0, segment_count = 0;
+};
+void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
+                      const OptimizerArrays& arrays, const float* trust);
+// workspace: two doubles a piece
+void launch_trust(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
+                  const OptimizerArrays& arrays, double* workspace, float* trust);
+
+void launch_average(cudaStream_t stream, int64_t count, const float* values, const float* scalars, float* averages);
+
+struct StatisticsTable {
+  const ApplyStatistics::Entry* entries = nullptr;  // on the device
+  int32_t count = 0;
+  double momentum = 0;
+};
+void launch_statistics(cudaStream_t stream, const StatisticsTable& table, const float* moments, const float* scalars,
+                       float* statistics);
+
+// workspace: sum_of_squares_bytes
+size_t sum_of_squares_bytes();
+void launch_sum_of_squares(cudaStream_t stream, int64_t count, const float* values, double* result, void* workspace);
+
+// The losses of the heads lie apart: pointers and weights of at most kMostHeads.
+constexpr int kMostHeads = 8;
+struct HeadLosses {
+  const float* loss[kMostHeads] = {};
+  double weight[kMostHeads] = {};
+  int count = 0;
+};
+void launch_fill_step_header(cudaStream_t stream, const HeadLosses& heads, const StepControl* control,
+                             const int32_t* correct, float* header, StepOutcome* outcome);
+struct DecideArrays {
+  const float* header;
+  const double* squares;
+  const StepControl* control;
+  float* scalars;
+  UpdateState* state;
+  StepOutcome* outcome;
+};
+void launch_decide_update(cudaStream_t stream, const DecideUpdate& op, const DecideArrays& arrays);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,101 @@
+// Every model compiles for GPUs that are not here: every operation has a kernel, and cuDNN a plan for every
+// convolution, forward and backward, in every precision. Nothing runs.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "backend/cuda/cuda_backend.h"
+#include "lockstep/graph/executable.h"
+#include "lockstep/models/models.h"
+#include "test/catch.h"
+
+using namespace lockstep;
+
+// cuDNN's frontend asks the runtime for the current device, whatever device it is told to plan for.
+extern "C" {
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+}
+
+namespace {
+
+struct Precision {
+  const char* name;
+  DType compute;
+  bool tf32;
+};
+constexpr Precision kPrecisions[] = {{"float32", DType::f32, false},
+                                     {"tf32", DType::f32, true},
+                                     {"bf16", DType::bf16, false},
+                                     {"fp16", DType::f16, false}};
+
+std::string device_description(const std::string& name) {
+  std::ifstream file(std::string(LOCKSTEP_DEVICE_DIR) + "/" + name + ".json");
+  REQUIRE(file.is_open());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+ModelOptions model_options(std::string_view model, bool training) {
+  const bool large = model == "inception_v3";
+  return {.batch_size = 32,
+          .image_size = large ? 299 : 24,
+          .classes = large ? 1000 : 10,
+          .training = training,
+          .aux_weight = large ? 0.4 : 0,
+          .dropout = 0.2,
+          .label_smoothing = 0.1};
+}
+
+// What the model's kernels are made of; throws what a layer is refused for.
+std::multiset<std::string> compile_for(const Backend& backend, const Model& model, const Precision& precision,
+                                       bool training) {
+  const Executable e = Executable::compile(build_model(model.name, model_options(model.name, training)), backend,
+                                           {.training = training, .compute = precision.compute});
+  std::multiset<std::string> kinds;
+  for (size_t p = 0; p < e.schedule().order.size(); ++p) {
+    const std::string implementation = e.kernel(p).implementation();
+    kinds.insert(implementation.substr(0, implementation.find(':')));
+  }
+  fmt::print("{}, {}, {}: {} kernels, {} of them cuDNN's; {:.0f} MB of activations for 32 images\n", model.name,
+             precision.name, training ? "training" : "evaluation", kinds.size(), kinds.count("cudnn"),
+             static_cast<double>(e.plan().activation_bytes) * 1e-6);
+  return kinds;
+}
+
+void check_device(const std::string& device) {
+  const std::string description = device_description(device);
+  for (const Precision& precision : kPrecisions) {
+    const auto backend = cuda::make_backend_for_described_device(description, {.tf32 = precision.tf32});
+    for (const Model& model : models()) {
+      INFO(device << " " << precision.name << " " << model.name);
+      const auto training = compile_for(*backend, model, precision, true);
+      const auto evaluation = compile_for(*backend, model, precision, false);
+      // A forward plan each, and backward one by the weights and, but for the first layer, one by the input.
+      CHECK(training.count("cudnn") >= 3 * evaluation.count("cudnn") - 1);
+      CHECK(evaluation.count("cudnn") > 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every layer of every model has its kernels on an H100, in every precision") { check_device("h100"); }
+
+TEST_CASE("every layer of every model has its kernels on an A100, in every precision") { check_device("a100"); }
+
+TEST_CASE("what cuDNN has no plan for is refused with the layer's name and cuDNN's reason") {
+  const auto backend = cuda::make_backend_for_described_device(device_description("h100"), {});
+  ModelBuilder b({.batch_size = 2, .image_size = 8, .classes = 4, .dtype = DType::f64});
+  b.loss(b.linear(b.flatten(b.conv(b.images(), "odd", {.channels = 4}), "flatten"), "fc", {.outputs = 4}), "loss", 1);
+  const auto compile = [&] { return Executable::compile(std::move(b).finish(), *backend, {}); };
+  CHECK_THROWS_WITH(compile(), ContainsSubstring("odd") && ContainsSubstring("f64"));
+}
