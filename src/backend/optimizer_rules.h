@@ -7,7 +7,6 @@
 
 #include "backend/step_rules.h"
 #include "lockstep/backend/update.h"
-#include "lockstep/base/error.h"
 
 namespace lockstep::kernels {
 
@@ -160,6 +159,9 @@ LOCKSTEP_HOST_DEVICE inline double lars_trust(const LarsFactors& factors, const 
   return value > 0 && gradient > 0 ? factors.trust * value / (gradient + factors.weight_decay * value) : 1;
 }
 
+// Throws Error(internal). (The rules are compiled for GPUs too, and what formats messages is not.)
+[[noreturn]] void refuse_optimizer(OptimizerKind kind);
+
 // Calls body(rule) with the rule of this optimizer.
 template <class Body>
 void with_rule(const ApplyOptimizer& op, const Body& body) {
@@ -177,7 +179,7 @@ void with_rule(const ApplyOptimizer& op, const Body& body) {
     case OptimizerKind::ftrl:
       return op.learning_rate_power == -0.5 ? body(FtrlRootRule{}) : body(FtrlPowerRule{});
   }
-  fail(ExitCode::internal, "no optimizer has the number {}", static_cast<int>(op.kind));
+  refuse_optimizer(op.kind);
 }
 
 }  // namespace lockstep::kernels

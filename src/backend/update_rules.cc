@@ -1,5 +1,5 @@
 // The optimizers' rows: name, state and start values.
-#include "lockstep/backend/update.h"
+#include "backend/optimizer_rules.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -20,6 +20,10 @@ const OptimizerSlots& optimizer_slots(OptimizerKind kind) {
   for (const OptimizerSlots& row : optimizers()) {
     if (row.kind == kind) return row;
   }
+  kernels::refuse_optimizer(kind);
+}
+
+void kernels::refuse_optimizer(OptimizerKind kind) {
   fail(ExitCode::internal, "no optimizer has the number {}", static_cast<int>(kind));
 }
 

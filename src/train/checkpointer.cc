@@ -41,6 +41,10 @@ CheckpointContents Checkpointer::contents(const Progress& progress) const {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
   c.training = {{"position", progress.position}, {"updates", progress.updates}};
+  if (compute_type(config_) == DType::f16) {
+    c.training["loss_scale"] = progress.loss_scale.value;
+    c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;
+  }
   c.config = options_.config_text;
   return c;
 }

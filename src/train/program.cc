@@ -45,7 +45,7 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
   Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
   evaluation_ = Executable::compile(std::move(evaluation), backend,
-                                    {.rewrites = rewrites, .training = false, .layout = &layout, .compute = compute});
+                                    {.rewrites = rewrites, .training = false, .compute = compute, .layout = &layout});
   activations = std::max(activations, evaluation_->plan().activation_bytes);
   state_ = make_model_state(backend, stream, layout_,
                             {.optimizer = parse_optimizer(config.optimizer.name),

@@ -111,6 +111,22 @@ void check_fit(const Config& config, const Program& program, const CheckpointRea
   }
 }
 
+constexpr double kFirstLossScale = 65536;
+
+// The one of the checkpoint where this run and the one before scale; a first guess, which soon finds its level, or
+// none.
+LossScale loss_scale_of(const Config& config, const std::map<std::string, TrainingValue>& training) {
+  if (compute_type(config) != DType::f16) return {};
+  LossScale scale{.value = kFirstLossScale};
+  if (const auto found = training.find("loss_scale"); found != training.end()) {
+    if (const auto* value = std::get_if<double>(&found->second)) scale.value = *value;
+  }
+  if (const auto found = training.find("loss_scale_steady_steps"); found != training.end()) {
+    if (const auto* steps = std::get_if<int64_t>(&found->second)) scale.steady_steps = *steps;
+  }
+  return scale;
+}
+
 Progress load_all(const Config& config, const Program& program, const CheckpointReader& file) {
   check_fit(config, program, file);
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
@@ -128,7 +144,10 @@ Progress load_all(const Config& config, const Program& program, const Checkpoint
     if (!value) fail(ExitCode::checkpoint, "{}: /training/{} is missing", file.path(), name);
     return *value;
   };
-  return {.step = file.meta().step, .position = number("position"), .updates = number("updates")};
+  return {.step = file.meta().step,
+          .position = number("position"),
+          .updates = number("updates"),
+          .loss_scale = loss_scale_of(config, training)};
 }
 
 // Rank 0's part; the result travels as text.
@@ -140,13 +159,19 @@ std::string start_on_root(const StartParts& parts) {
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
     log_info("resuming at step {} from {}", start.progress.step, file->path());
   } else {
+    start.progress.loss_scale = loss_scale_of(parts.config, {});
     initialize_fresh(parts.config, parts.program);
     if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config.checkpoint.init_from, parts.program);
     copy_weights_to_averages(parts.program.state());
     log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
   }
-  return nlohmann::json{start.progress.step, start.progress.position, start.progress.updates, start.resumed_from,
-                        start.in_run_folder}
+  return nlohmann::json{start.progress.step,
+                        start.progress.position,
+                        start.progress.updates,
+                        start.resumed_from,
+                        start.in_run_folder,
+                        start.progress.loss_scale.value,
+                        start.progress.loss_scale.steady_steps}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -155,7 +180,7 @@ std::string start_on_root(const StartParts& parts) {
 StartState prepare_start(const StartParts& parts) {
   const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] { return start_on_root(parts); }));
-  const StartState start{{text[0], text[1], text[2]}, text[3], text[4]};
+  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}}, text[3], text[4]};
   broadcast_state(parts);
   audit_parameters(parts.group, parts.program, wait_seconds(parts.config, RunPhase::start));
   return start;

@@ -1,6 +1,7 @@
 #include "lockstep/train/step_frame.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/error.h"
 
@@ -27,7 +28,8 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
                                                               .beta1 = config.optimizer.beta1,
                                                               .beta2 = config.optimizer.beta2,
                                                               .average_decay = config.ema.decay,
-                                                              .halt = config.train.not_finite != "skip"}});
+                                                              .halt = config.train.not_finite != "skip",
+                                                              .scale_loss = compute_type(config) == DType::f16}});
   control_ = backend.allocate(sizeof(StepControl));
   dropout_ = backend.allocate(sizeof(decltype(StepInput::dropout)::value_type));
   squares_result_ = backend.allocate(sizeof(double));
@@ -43,10 +45,15 @@ void StepFrame::run(const Kernel& kernel, Stream& stream, std::span<void* const>
   kernel.run({stream, inputs, outputs, workspace_.data()});
 }
 
-void StepFrame::restart(Stream& stream, int64_t updates) {
+void StepFrame::restart(Stream& stream, int64_t updates, const LossScale& loss_scale) {
   require(begun_ == settled_, "{} steps are in flight", begun_ - settled_);
-  const UpdateState state{.updates = static_cast<double>(updates)};
+  const UpdateState state{.updates = static_cast<double>(updates),
+                          .loss_scale = loss_scale.value,
+                          .steady_steps = static_cast<double>(loss_scale.steady_steps)};
   backend_.copy(stream, update_state_.data(), &state, sizeof state);
+  std::array<float, kUpdateScalars> scalars{};
+  scalars[kLossScale] = static_cast<float>(loss_scale.value);
+  backend_.copy(stream, scalars_.data(), scalars.data(), sizeof scalars);
   stream.wait();
 }
 

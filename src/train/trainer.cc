@@ -63,7 +63,7 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       loader_(parts.data, training_options(parts, std::move(loader), start.position)),
       arenas_(parts.program.training_arenas()),
       next_evaluation_(evaluation_after(start.position)) {
-  frame_.restart(parts_.stream, progress_.updates);
+  frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
 }
 
 // The step at which a run with this global batch from the start would be here: the schedule's epochs hold when a run
@@ -139,7 +139,7 @@ StepInput Trainer::step_input(const Batch& batch) const {
 }
 
 void Trainer::forward(const Batch& batch) {
-  arenas_.external = {batch.images, batch.labels, batch.weights, frame_.dropout()};
+  arenas_.external = {batch.images, batch.labels, batch.weights, frame_.dropout(), frame_.loss_scale()};
   parts_.program.training().forward(parts_.stream, arenas_);
   frame_.fill_header(parts_.stream, arenas_);
 }
@@ -174,8 +174,12 @@ void Trainer::settle(bool all) {
 }
 
 void Trainer::settle(const StepOutcome& outcome) {
+  progress_.loss_scale = {outcome.loss_scale, static_cast<int64_t>(outcome.steady_steps)};
   if (outcome.applied > 0) {
     skipped_in_a_row_ = 0;
+  } else if (outcome.overflowed > 0) {
+    parts_.reporter.event(progress_.step + 1, "skipped",
+                          fmt::format("gradients overflow: the loss scale is now {}", outcome.loss_scale));
   } else {
     handle_not_finite(outcome);
   }

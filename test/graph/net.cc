@@ -15,10 +15,10 @@ DType element_type(const Graph& graph) {
   fail(ExitCode::internal, "a graph without images");
 }
 
-Executable compile_adopted(const Net& trained, const Backend& backend, Graph graph) {
+Executable compile_adopted(const Net& trained, const Backend& backend, Graph graph, DType compute) {
   const ParameterLayout layout =
       adopt_layout(graph.parameters, trained.graph().parameters, trained.executable().layout());
-  return Executable::compile(std::move(graph), backend, {.training = false, .layout = &layout});
+  return Executable::compile(std::move(graph), backend, {.training = false, .compute = compute, .layout = &layout});
 }
 
 template <class T>
@@ -41,6 +41,7 @@ Net::Net(const Backend& backend, Graph graph, const CompileOptions& options)
     : backend_(backend),
       stream_(backend.make_stream()),
       executable_(Executable::compile(std::move(graph), backend, options)),
+      compute_(options.compute),
       dtype_(element_type(executable_.graph())),
       state_(make_model_state(
           backend, *stream_, executable_.layout(),
@@ -55,7 +56,8 @@ Net::Net(const Backend& backend, Graph graph, const CompileOptions& options)
 Net::Net(const Net& trained, Graph graph)
     : backend_(trained.backend_),
       stream_(backend_.make_stream()),
-      executable_(compile_adopted(trained, backend_, std::move(graph))),
+      executable_(compile_adopted(trained, backend_, std::move(graph), trained.compute_)),
+      compute_(trained.compute_),
       dtype_(trained.dtype_),
       arenas_(trained.arenas_) {
   state_.activations = backend_.allocate(static_cast<size_t>(executable_.plan().activation_bytes));

@@ -55,6 +55,7 @@ class Net {
   const Backend& backend_;
   std::unique_ptr<Stream> stream_;
   Executable executable_;
+  DType compute_;
   DType dtype_;
   ModelState state_;  // of a trained net; empty in one for evaluation but for the activations
   std::map<ExternalInput, Buffer> externals_;

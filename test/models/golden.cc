@@ -62,6 +62,14 @@ double parameter_value(const std::string& salt, const Parameter& p, int64_t i) {
   return static_cast<float>((around_one ? 1 : 0) + parameter_scale(p) * uniform(salt + p.name, i));
 }
 
+// What multiplies the gradients of this graph: 1, or for one in f16 what set_inputs gives it.
+double loss_scale(const Graph& graph) {
+  constexpr double kOfHalfPrecision = 1024;
+  const bool scaled =
+      std::ranges::any_of(graph.values, [](const Value& v) { return v.external == ExternalInput::loss_scale; });
+  return scaled ? kOfHalfPrecision : 1;
+}
+
 void set_inputs(Net& net, const GoldenCase& golden) {
   const ModelOptions& o = golden.options;
   std::vector<double> images(static_cast<size_t>(o.batch_size * 3 * o.image_size * o.image_size));
@@ -73,6 +81,7 @@ void set_inputs(Net& net, const GoldenCase& golden) {
   net.set(ExternalInput::images, images);
   net.set(ExternalInput::labels, labels);
   net.set(ExternalInput::weights, std::vector<double>(labels.size(), 1.0));
+  if (const double scale = loss_scale(net.graph()); scale != 1) net.set(ExternalInput::loss_scale, {&scale, 1});
 }
 
 // ---- the step
@@ -97,7 +106,7 @@ void take_step(Net& net, const Backend& backend, const GoldenCase& golden) {
   std::vector<double> values(kUpdateScalars);
   const auto samples = static_cast<double>(golden.options.batch_size);
   values[kLearningRate] = golden.learning_rate;
-  values[kGradientScale] = 1 / samples;
+  values[kGradientScale] = 1 / (samples * loss_scale(net.graph()));
   values[kSampleCount] = samples;
   const Buffer scalars = backend.allocate(values.size() * dtype_bytes(net.dtype()));
   net.write(scalars.data(), net.dtype(), values);
@@ -184,10 +193,10 @@ GoldenCase read_golden(const std::string& file_name) {
   return golden;
 }
 
-GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DType dtype) {
+GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DType dtype, DType compute) {
   ModelOptions options = golden.options;
   options.dtype = dtype;
-  Net train(backend, build_model(golden.model, options), {});
+  Net train(backend, build_model(golden.model, options), {.compute = compute});
   train.fill_parameters([&](const Parameter& p, int64_t i) { return parameter_value(golden.salt, p, i); });
   options.training = false;
   options.aux_weight = 0;
@@ -208,7 +217,7 @@ GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DT
   if (heads.size() > 1) values["train/aux"] = train.value(heads[1].logits);
   for (const std::string& name : golden.parameters) {
     std::vector<double> gradient = train.gradient(name);
-    for (double& g : gradient) g /= samples;
+    for (double& g : gradient) g /= samples * loss_scale(train.graph());
     append_row(values, "grad", "", gradient);
   }
   take_step(train, backend, golden);

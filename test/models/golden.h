@@ -27,7 +27,8 @@ struct GoldenCase {
 GoldenCase read_golden(const std::string& file_name);
 
 // Evaluates once, then takes one step of SGD, with the weights, images and labels of the case.
-GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DType dtype);
+// `dtype`: of the parameters; `compute`: of the layers, where they are float32.
+GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DType dtype, DType compute = DType::f32);
 
 // Errors of `values` against golden.exact, by quantity. A vector has its relative L2 error; a list over parameters the
 // median (".median") and the largest (".largest") of its rows' errors. A row's error is divided by its size, or by a

@@ -27,7 +27,7 @@ void check_exactly(const std::string& file) {
 
 // In float32 PyTorch's own error is the yardstick, in the worst of its variants: batch norm over few samples magnifies
 // rounding.
-void check_in_float32(const std::string& file) {
+void check_in_float32(const std::string& file, std::string_view name = "cpu") {
   const GoldenCase golden = read_golden(file);
   std::map<std::string, double> allowed;
   for (const auto& [variant, values] : golden.peers) {
@@ -35,14 +35,50 @@ void check_in_float32(const std::string& file) {
       allowed[quantity] = std::max(allowed[quantity], 3 * error + 1e-6);
     }
   }
-  const auto backend = backend_on_all_cores("cpu");
+  const auto backend = backend_on_all_cores(name);
   for (const auto& [quantity, error] : golden_errors(golden, compute_golden(golden, *backend, DType::f32))) {
     INFO(quantity);
     CHECK(error <= allowed.at(quantity));
   }
 }
 
+// On a GPU, where there is one. Float32 is held to what the CPU is; below it the bounds are what rounding to so many
+// bits is expected to do, layer upon layer, to the loss and to the typical gradient.
+struct GpuPrecision {
+  const char* name;
+  bool tf32;
+  DType compute;
+  double loss, gradient;  // largest relative errors
+};
+constexpr GpuPrecision kGpuPrecisions[] = {{"tf32", true, DType::f32, 0.01, 0.05},
+                                           {"bf16", false, DType::bf16, 0.05, 0.3},
+                                           {"fp16", false, DType::f16, 0.01, 0.05}};
+
+void check_on_gpu(const std::string& file) {
+  if (!gpu_obstacle().empty()) {
+    WARN("left out, no usable GPU: " << gpu_obstacle());
+    return;
+  }
+  check_in_float32(file, "cuda");
+  const GoldenCase golden = read_golden(file);
+  for (const GpuPrecision& precision : kGpuPrecisions) {
+    INFO(precision.name);
+    const auto backend = make_backend("cuda", {.tf32 = precision.tf32});
+    const auto errors = golden_errors(golden, compute_golden(golden, *backend, DType::f32, precision.compute));
+    CHECK(errors.at("train/loss") < precision.loss);
+    CHECK(errors.at("train/grad_norm.median") < precision.gradient);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("cifar10_cnn on a GPU is as close as its precision allows", "[golden]") {
+  check_on_gpu("cifar10_cnn_24_b16.h5");
+}
+
+TEST_CASE("inception_v3 on a GPU is as close as its precision allows", "[golden]") {
+  check_on_gpu("inception_v3_299_b8.h5");
+}
 
 TEST_CASE("cifar10_cnn computes the reference values", "[golden]") { check_exactly("cifar10_cnn_24_b16.h5"); }
 

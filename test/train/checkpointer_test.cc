@@ -67,6 +67,18 @@ TEST_CASE("a checkpoint holds the state, the position, and what made it") {
   }
 }
 
+TEST_CASE("a run in half precision saves its loss scale, others have none") {
+  Saving full;
+  CHECK(full.checkpointer->finish({.step = 1}).size() == 1);
+  CHECK(CheckpointReader::open(full.file(1)).training().count("loss_scale") == 0);
+  Saving s;
+  s.run->config.train.precision = "fp16";
+  CHECK(s.checkpointer->finish({.step = 2, .loss_scale = {.value = 512, .steady_steps = 7}}).size() == 1);
+  const auto training = CheckpointReader::open(s.file(2)).training();
+  CHECK(std::get<double>(training.at("loss_scale")) == 512);
+  CHECK(std::get<int64_t>(training.at("loss_scale_steady_steps")) == 7);
+}
+
 TEST_CASE("ranks other than 0 save nothing and need no folder") {
   Saving s([](auto& c) { c.every_seconds = 1e-9; }, {.root = false});
   CHECK_FALSE(s.checkpointer->due_by_clock());

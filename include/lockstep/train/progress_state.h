@@ -5,11 +5,18 @@
 
 namespace lockstep {
 
+// What train.precision = fp16 multiplies gradients by, and the updates since that last changed; 1 otherwise.
+struct LossScale {
+  double value = 1;
+  int64_t steady_steps = 0;
+};
+
 // A function of the global sample stream, the same on every rank.
 struct Progress {
   int64_t step = 0;
   int64_t position = 0;  // samples of the global stream consumed so far
   int64_t updates = 0;   // steps that changed the weights (a skipped step does not)
+  LossScale loss_scale;
 };
 
 }  // namespace lockstep

@@ -10,8 +10,10 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/step_header.h"
+#include "lockstep/backend/update.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/program.h"
+#include "lockstep/train/progress_state.h"
 
 namespace lockstep {
 
@@ -43,7 +45,7 @@ class StepFrame {
 
   // Sets what the device remembers from step to step: at the start, and when the run goes back to an older state. No
   // step may be in flight.
-  void restart(Stream& stream, int64_t updates);
+  void restart(Stream& stream, int64_t updates, const LossScale& loss_scale = {});
 
   void begin(Stream& stream, StepInput input);
   void begin_batch(Stream& stream, size_t micro);
@@ -55,8 +57,9 @@ class StepFrame {
   // there.
   std::optional<StepOutcome> next_outcome(bool drain = false);
 
-  const int32_t* dropout() const { return dropout_.as<int32_t>(); }  // for Arenas::external
-  void* scalars() const { return scalars_.data(); }                  // for Updater::apply
+  const int32_t* dropout() const { return dropout_.as<int32_t>(); }              // for Arenas::external
+  const float* loss_scale() const { return scalars_.as<float>() + kLossScale; }  // for Arenas::external
+  void* scalars() const { return scalars_.data(); }                              // for Updater::apply
 
  private:
   // Host memory of one step in flight.

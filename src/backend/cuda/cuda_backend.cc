@@ -74,7 +74,7 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "a copy");
   }
-  std::unique_ptr<Stream> make_stream() const override { return std::make_unique<CudaStream>(context_.tf32); }
+  std::unique_ptr<Stream> make_stream() const override { return std::make_unique<CudaStream>(); }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<CudaEvent>(); }
 
  private:
@@ -98,7 +98,7 @@ std::unique_ptr<Backend> make_backend_on_device(const BackendOptions& options) {
   }
   log_info("GPU {}: {}, {:.1f} GB, compute capability {}.{}", options.device, properties.name,
            static_cast<double>(properties.totalGlobalMem) * 1e-9, properties.major, properties.minor);
-  auto planning = std::make_unique<CudaStream>(options.tf32);
+  auto planning = std::make_unique<CudaStream>();
   auto planner = std::make_unique<ConvPlanner>(planning->cudnn());
   return std::make_unique<CudaBackend>(std::move(planning), std::move(planner), options.tf32);
 }

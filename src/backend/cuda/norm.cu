@@ -226,7 +226,12 @@ __global__ void moments(int64_t channels, float samples, const float* mean, cons
 }  // namespace
 
 size_t channel_sums_bytes(Rows shape) {
-  return size_t{channel_grid(shape, 1).grid.y} * 2 * static_cast<size_t>(shape.channels) * sizeof(double);
+  // The wider the packs, the more blocks share the rows; which width it will be depends on the element type.
+  unsigned blocks = 0;
+  for (int lanes : {1, kWidest<float>, kWidest<__half>}) {
+    if (shape.channels % lanes == 0) blocks = std::max(blocks, channel_grid(shape, lanes).grid.y);
+  }
+  return size_t{blocks} * 2 * static_cast<size_t>(shape.channels) * sizeof(double);
 }
 
 void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args) {

@@ -36,7 +36,7 @@ bool CudaEvent::passed() const {
 
 void CudaEvent::wait() const { check(cudaEventSynchronize(event_.get()), "the work before an event"); }
 
-CudaStream::CudaStream(bool tf32) : tf32_(tf32) {
+CudaStream::CudaStream() {
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
   stream_.reset(stream);
@@ -70,10 +70,9 @@ cublasHandle_t CudaStream::cublas() {
     check(cublasSetStream(handle, stream_.get()), "giving cuBLAS its stream");
     cublas_workspace_ = allocate_device(kCublasWorkspaceBytes);
     check(cublasSetWorkspace(handle, cublas_workspace_.data(), kCublasWorkspaceBytes), "giving cuBLAS memory");
-    // Sums of 16-bit factors stay in float32 throughout, and float32 means float32 unless tf32 was asked for.
-    const auto math = tf32_ ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH;
-    check(cublasSetMathMode(handle, static_cast<cublasMath_t>(math | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
-          "setting cuBLAS's precision");
+    // Sums of 16-bit factors stay in float32 throughout. What happens to float32 is said with each product.
+    constexpr int kMath = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    check(cublasSetMathMode(handle, static_cast<cublasMath_t>(kMath)), "setting cuBLAS's precision");
   }
   return cublas_.get();
 }

@@ -46,7 +46,7 @@ struct CublasTraits {
 // A stream that does not wait for the legacy default stream, with the library handles that enqueue on it.
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(bool tf32);
+  CudaStream();
   void wait() override;
   void record(Event& event) override;
   void wait_for(const Event& event) override;
@@ -58,7 +58,6 @@ class CudaStream final : public Stream {
   cublasHandle_t cublas();
 
  private:
-  bool tf32_;
   UniqueHandle<StreamTraits> stream_;
   UniqueHandle<CudnnTraits> cudnn_;
   Buffer cublas_workspace_;
