@@ -14,8 +14,10 @@
 
 namespace lockstep::testing {
 namespace {
+const MpiSession* the_session = nullptr;
 ProcessGroup* the_world = nullptr;
-}
+}  // namespace
+const MpiSession& session() { return *the_session; }
 ProcessGroup& world() { return *the_world; }
 }  // namespace lockstep::testing
 
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
   lockstep::MpiSession session(argc, argv);
   try {
     lockstep::ProcessGroup group(session, {.wait_seconds = 30});
+    lockstep::testing::the_session = &session;
     lockstep::testing::the_world = &group;
     int64_t result = group.is_root() ? run_cases(argc, argv) : run_quietly(group.rank(), argc, argv);
     group.max(std::span(&result, 1), {.what = "the result of the tests"});

@@ -7,5 +7,7 @@ namespace lockstep::testing {
 
 // All ranks of the run; calls wait for 30 s at most, so that a case that fails on one rank ends on the others.
 ProcessGroup& world();
+// The life of MPI, for what needs one.
+const MpiSession& session();
 
 }  // namespace lockstep::testing

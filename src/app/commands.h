@@ -1,14 +1,24 @@
 // The subcommands of `trainer`, one file each. Each returns the process's exit code or throws Error.
 #pragma once
 
+#include "app/fatal.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/dist/watchdog.h"
 #include "lockstep/train/command_line.h"
 
 namespace lockstep {
 
+// What main has ready for a subcommand that runs on all ranks.
+struct CommandParts {
+  const CommandLine& command;
+  ProcessGroup& group;
+  Watchdog& watchdog;
+  FatalContext& last_words;
+};
+
 // Collective: called by every rank.
-int train_command(const CommandLine& command, ProcessGroup& group);
-int evaluate_command(const CommandLine& command, ProcessGroup& group);
+int train_command(const CommandParts& parts);
+int evaluate_command(const CommandParts& parts);
 
 // Without MPI.
 int explain_command(const CommandLine& command);

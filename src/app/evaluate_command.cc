@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "app/commands.h"
-#include "app/end_job.h"
+#include "app/fatal.h"
 #include "app/job.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -14,17 +14,20 @@
 
 namespace lockstep {
 
-int evaluate_command(const CommandLine& command, ProcessGroup& group) {
+int evaluate_command(const CommandParts& parts) {
+  const auto& [command, group, watchdog, last_words] = parts;
   const Config config = load_config_on_all(command, group);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
-  Watchdog watchdog(watchdog_options(config));
+  watchdog.set_limits(watchdog_limits(config));
+  last_words.report_folder = config.checkpoint.directory;
+  watchdog.progress(RunPhase::start, 0);
   const ThreadBudget threads = plan_threads(config, group);
   if (config.data.validation.empty() && config.data.format != "synthetic") {
     throw AgreedError(ExitCode::config, "data.validation names no data to evaluate on");
   }
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);
-  watchdog.progress(RunPhase::start, 0);
+  watchdog.progress(RunPhase::compile, 0);
   const auto [backend, stream, program, batches] = compile_model(config, Purpose::evaluate, threads, group);
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::start)});
   const LoadedWeights loaded = run_or_end_job([&] {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "app/fatal.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/dist/agreement.h"
-#include "lockstep/dist/mpi_session.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/config_sources.h"
 #include "lockstep/train/deadlines.h"
@@ -17,8 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kConfigSeconds = 60;         // the configuration's own limits are not known yet
-constexpr double kWatchdogGraceSeconds = 20;  // the longest that naming the missing ranks takes, and a little more
+constexpr double kConfigSeconds = 60;  // the configuration's own limits are not known yet
 constexpr int64_t kProbedLabels = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
@@ -113,19 +112,10 @@ ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
   return budget;
 }
 
-WatchdogOptions watchdog_options(const Config& config) {
-  WatchdogOptions options;
-  for (int i = 0; i < kRunPhases; ++i) {
-    options.limits[i] = phase_limits(config, static_cast<RunPhase>(i));
-    // Waits between ranks end first: their messages name the rank that is missing.
-    if (options.limits[i].abort_seconds > 0) options.limits[i].abort_seconds += kWatchdogGraceSeconds;
-  }
-  options.warn = [](const std::string& text) { log_warning("{}", text); };
-  options.abort = [](const std::string& text) {
-    log_error("{}: this rank is stuck; the job ends", text);
-    abort_job(static_cast<int>(ExitCode::stalled));
-  };
-  return options;
+WatchdogOptions watchdog_options(const WatchdogLimits& limits) {
+  return {.limits = limits,
+          .warn = [](const std::string& text) { log_urgent(LogLevel::warning, text); },
+          .abort = [](const std::string& text) { fatal(Error(ExitCode::stalled, text + "; the job ends")); }};
 }
 
 CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {

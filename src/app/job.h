@@ -25,7 +25,7 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
 
 // Warnings and the end of the job (exit code 6) for a rank that makes no progress.
-WatchdogOptions watchdog_options(const Config& config);
+WatchdogOptions watchdog_options(const WatchdogLimits& limits);
 
 // The model of a rank and what it runs on, in the order in which they need each other.
 struct CompiledModel {

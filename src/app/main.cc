@@ -1,71 +1,98 @@
 // The program: what exists, and what becomes of errors.
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <functional>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "app/commands.h"
-#include "app/end_job.h"
+#include "app/fatal.h"
+#include "app/job.h"
 #include "app/passive_waiting.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/dist/heartbeats.h"
 #include "lockstep/dist/launcher.h"
 #include "lockstep/dist/mpi_session.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/train/command_line.h"
+#include "lockstep/train/deadlines.h"
 
 namespace lockstep {
 namespace {
 
+constexpr double kAgreeSeconds = 60;
+
+struct Arguments {
+  int& argc;
+  char**& argv;
+};
+
+// What the ranks were started with must be one program: a wrong command line on any rank ends all of them, and so do
+// different subcommands.
+void agree_on_command(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& misunderstood) {
+  const WaitFor wait{"the command line", kAgreeSeconds};
+  agree(group, wait, misunderstood);
+  const auto mine = static_cast<int64_t>(line.command);
+  const std::vector<int64_t> all = group.allgather(std::span(&mine, 1), wait);
+  const auto other = std::ranges::find_if(all, [&](int64_t command) { return command != all[0]; });
+  if (other == all.end()) return;
+  throw AgreedError(ExitCode::config,
+                    fmt::format("{} was started with another subcommand than {}",
+                                group.describe(static_cast<int>(other - all.begin())), group.describe(0)));
+}
+
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
-int run_collective(int argc, char** argv, const std::function<int(ProcessGroup&)>& command) {
-  MpiSession session(argc, argv);
+int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& misunderstood) {
+  Watchdog watchdog(watchdog_options(limits_before_configuration(line.overrides, process_environment())));
+  FatalContext last_words{watchdog.board(), {}};
+  set_fatal_context(&last_words);
   int code = 0;
   try {
-    ProcessGroup group(session);
+    MpiSession session(arguments.argc, arguments.argv);
+    Heartbeats heartbeats(session, watchdog.board());
+    ProcessGroup group(session, {.board = &watchdog.board()});
     set_log_identity(group.rank(), group.size(), group.host());
+    watchdog.progress(RunPhase::config, 0);
     try {
       if (const auto mismatch = launcher_mismatch(group.size(), process_environment())) {
         throw AgreedError(ExitCode::config, *mismatch);
       }
-      code = command(group);
+      agree_on_command(group, line, misunderstood);
+      const CommandParts parts{line, group, watchdog, last_words};
+      code = line.command == Command::evaluate ? evaluate_command(parts) : train_command(parts);
     } catch (const AgreedError& error) {
       if (group.is_root()) log_error("{}", error.what());
       code = static_cast<int>(error.code());
     }
     log_repeated_warnings();
+    session.finish();
   } catch (...) {
     end_job();
   }
-  session.finish();
+  set_fatal_context(nullptr);
   return code;
-}
-
-// A command line that is not understood is the same on every rank; under a launcher rank 0 alone says so.
-int refuse_command_line(int argc, char** argv, const Error& error) {
-  const auto claim = launch_claim(process_environment());
-  if (!claim || claim->processes < 2) throw error;
-  return run_collective(argc, argv,
-                        [&](ProcessGroup&) -> int { throw AgreedError(error.code(), error.what(), error.where()); });
 }
 
 int run(int argc, char** argv) {
   CommandLine line;
+  std::optional<Error> misunderstood;
   try {
     line = parse_command_line({argv + 1, argv + argc});
   } catch (const Error& error) {
-    return refuse_command_line(argc, argv, error);
+    // Under a launcher one rank alone says so.
+    const auto claim = launch_claim(process_environment());
+    if (!claim || claim->processes < 2) throw;
+    misunderstood = error;
   }
   switch (line.command) {
     case Command::train:
-      return run_collective(argc, argv, [&](auto& group) { return train_command(line, group); });
     case Command::evaluate:
-      return run_collective(argc, argv, [&](auto& group) { return evaluate_command(line, group); });
+      return run_collective({argc, argv}, line, misunderstood);
     case Command::explain:
       return explain_command(line);
     case Command::inspect:

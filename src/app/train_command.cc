@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "app/commands.h"
-#include "app/end_job.h"
+#include "app/fatal.h"
 #include "app/job.h"
 #include "app/stop_signals.h"
 #include "lockstep/base/error.h"
@@ -55,12 +55,13 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
 
 }  // namespace
 
-int train_command(const CommandLine& command, ProcessGroup& group) {
+int train_command(const CommandParts& parts) {
+  const auto& [command, group, watchdog, last_words] = parts;
   install_stop_signals();
   const Config config = load_config_on_all(command, group);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
-
-  Watchdog watchdog(watchdog_options(config));
+  watchdog.set_limits(watchdog_limits(config));
+  watchdog.progress(RunPhase::start, 0);
 
   // Everything the run is made of, each thing after those it needs; destroyed in reverse.
   std::optional<RunLock> lock;
@@ -68,12 +69,13 @@ int train_command(const CommandLine& command, ProcessGroup& group) {
     lock.emplace(config.checkpoint.directory);
     return std::string();
   });
+  last_words.report_folder = config.checkpoint.directory;
   const ThreadBudget threads = plan_threads(config, group);
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   const std::unique_ptr<DataSource> validation =
       config.data.validation.empty() ? nullptr : open_data(config, Split::validation, group);
-  watchdog.progress(RunPhase::start, 0);
+  watchdog.progress(RunPhase::compile, 0);
   const auto [backend, stream, program, batches] = compile_model(config, Purpose::train, threads, group);
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::train)});
   const StartState start = run_or_end_job([&] {

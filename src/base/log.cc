@@ -1,21 +1,31 @@
 #include "lockstep/base/log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 
 namespace lockstep {
 namespace {
 
+struct Identity {
+  int rank = 0;
+  std::string prefix;  // of warnings and errors
+};
+
 // The log is the one piece of process-wide state: a C library's stdout has the same standing.
 struct LogState {
-  std::mutex mutex;
-  int rank = 0;
-  int size = 1;
-  std::string host;
+  std::timed_mutex mutex;
+  std::list<Identity> identities{1};  // never removed, since last words are written without the lock
+  std::atomic<const Identity*> identity{&identities.back()};
   int file = -1;
   std::string status;
   std::map<std::string, int, std::less<>> warnings;
@@ -26,6 +36,7 @@ LogState& state() {
   return *instance;
 }
 
+constexpr std::chrono::milliseconds kLongestWait{500};  // for the log, where words are urgent
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 void write_all(int fd, std::string_view text) {
@@ -39,10 +50,26 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+// As write_all(), but gives up when nobody reads the other end.
+void write_if_taken(int fd, std::string_view text) {
+  constexpr int kPatience_ms = 2000;
+  constexpr size_t kPiece = 4096;  // a pipe that is ready takes as much without blocking
+  while (!text.empty()) {
+    pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+    const int polled = ::poll(&ready, 1, kPatience_ms);
+    if (polled < 0 && errno == EINTR) continue;
+    if (polled <= 0) return;
+    const ssize_t written = ::write(fd, text.data(), std::min(text.size(), kPiece));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
 void emit(LogState& log, LogLevel level, std::string_view text) {
   std::string line;
   if (level != LogLevel::info) {
-    if (log.size > 1) line += fmt::format("rank {}@{}: ", log.rank, log.host);
+    line += log.identity.load()->prefix;
     line += level == LogLevel::warning ? "warning: " : "error: ";
   }
   line += text;
@@ -58,16 +85,11 @@ void emit(LogState& log, LogLevel level, std::string_view text) {
 void set_log_identity(int rank, int size, std::string host) {
   LogState& log = state();
   std::lock_guard lock(log.mutex);
-  log.rank = rank;
-  log.size = size;
-  log.host = std::move(host);
+  log.identities.push_back({rank, size > 1 ? fmt::format("rank {}@{}: ", rank, host) : std::string()});
+  log.identity = &log.identities.back();
 }
 
-int log_rank() {
-  LogState& log = state();
-  std::lock_guard lock(log.mutex);
-  return log.rank;
-}
+int log_rank() { return state().identity.load()->rank; }
 
 void set_log_file(const std::string& path) {
   LogState& log = state();
@@ -79,7 +101,7 @@ void set_log_file(const std::string& path) {
 void log_line(LogLevel level, std::string_view text) {
   LogState& log = state();
   std::lock_guard lock(log.mutex);
-  if (level == LogLevel::info && log.rank != 0) return;
+  if (level == LogLevel::info && log.identity.load()->rank != 0) return;
   if (level == LogLevel::warning) {
     auto found = log.warnings.find(text);
     if (found != log.warnings.end()) {
@@ -91,17 +113,43 @@ void log_line(LogLevel level, std::string_view text) {
   emit(log, level, text);
 }
 
+void log_urgent(LogLevel level, std::string_view text) {
+  LogState& log = state();
+  const std::unique_lock lock(log.mutex, kLongestWait);
+  const std::string line =
+      fmt::format("{}{}: {}\n", log.identity.load()->prefix, level == LogLevel::warning ? "warning" : "error", text);
+  if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
+  write_if_taken(STDERR_FILENO, line);
+  if (lock && log.file >= 0) write_all(log.file, line);
+}
+
+void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept {
+  char line[512];
+  size_t size = 0;
+  const auto add = [&](const char* part) {
+    const size_t length = std::min(std::strlen(part), sizeof line - 1 - size);
+    std::memcpy(line + size, part, length);
+    size += length;
+  };
+  add(state().identity.load()->prefix.c_str());
+  add("error: ");
+  for (const char* part : parts) add(part);
+  line[size++] = '\n';
+  write_if_taken(STDERR_FILENO, {line, size});
+}
+
 void log_status(std::string_view text) {
   LogState& log = state();
   std::lock_guard lock(log.mutex);
-  if (log.rank != 0 || (log.status.empty() && text.empty())) return;
+  if (log.identity.load()->rank != 0 || (log.status.empty() && text.empty())) return;
   log.status = text;
   write_all(STDOUT_FILENO, fmt::format("{}{}", kEraseLine, text));
 }
 
 void log_repeated_warnings() {
   LogState& log = state();
-  std::lock_guard lock(log.mutex);
+  const std::unique_lock lock(log.mutex, kLongestWait);
+  if (!lock) return;
   for (auto& [text, count] : log.warnings) {
     if (count > 1) emit(log, LogLevel::warning, fmt::format("{} times: {}", count, text));
   }

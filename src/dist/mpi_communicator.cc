@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dist/process_group_state.h"
+#include "dist/roll_call.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -68,8 +69,8 @@ class PollPause {
 // The communication thread and what it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(CommHandle comm, MpiCommunicatorOptions options)
-      : comm_(std::move(comm)), options_(std::move(options)), thread_([this] { run(); }) {}
+  Driver(CommHandle comm, const ProcessGroupState& group, MpiCommunicatorOptions options)
+      : comm_(std::move(comm)), group_(group), options_(std::move(options)), thread_([this] { run(); }) {}
 
   ~Driver() {
     {
@@ -84,12 +85,13 @@ class MpiCommunicator::Driver {
   }
 
   void enqueue(Operation operation) {
+    const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
     std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
     operation.index = outstanding_.size();
     operation.record.bytes = operation.count * operation.element_bytes;
     operation.record.queued = monotonic_seconds();
-    outstanding_.push_back({.label = operation.record.label});
+    outstanding_.push_back({.label = operation.record.label, .number = number});
     queue_.push_back(std::move(operation));
     wake_.notify_all();
   }
@@ -99,11 +101,15 @@ class MpiCommunicator::Driver {
     std::unique_lock lock(mutex_);
     joining_ = true;
     wake_.notify_all();
-    const bool settled = done_.wait_for(lock, std::chrono::duration<double>(options_.abort_seconds),
-                                        [&] { return error_ || finished_ == outstanding_.size(); });
+    Deadline deadline(options_.abort_seconds);
+    while (!settled()) {
+      const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
+      const WaitingHere waiting(group_.board, {Together::reduction, oldest->number, oldest->label});
+      done_.wait_for(lock, kLookEvery, [&] { return settled(); });
+      if (!settled() && deadline.passed()) give_up(lock);
+    }
     joining_ = false;
     if (error_) std::rethrow_exception(error_);
-    if (!settled) give_up();
     outstanding_.clear();
     finished_ = 0;
     const double waited = monotonic_seconds() - begin;
@@ -119,18 +125,22 @@ class MpiCommunicator::Driver {
  private:
   struct Outstanding {
     std::string label;
+    int64_t number = 0;  // on the board
     bool finished = false;
   };
 
-  // Called with the lock held.
-  [[noreturn]] void give_up() {
+  bool settled() const { return error_ || finished_ == outstanding_.size(); }
+
+  [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock) {
     const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
-    const std::string text = fmt::format(
-        "'{}' did not finish within {:g} s ({} of {} reductions are done): another rank has stopped or is too far "
-        "behind",
-        oldest->label, options_.abort_seconds, finished_, outstanding_.size());
-    error_ = std::make_exception_ptr(Error(ExitCode::stalled, text));
-    std::rethrow_exception(error_);
+    const std::string text = fmt::format("'{}' did not finish within {:g} s ({} of {} reductions are done)",
+                                         oldest->label, options_.abort_seconds, finished_, outstanding_.size());
+    if (group_.board) group_.board->wait_begins(Together::reduction, oldest->number, oldest->label);
+    lock.unlock();
+    const Error error(ExitCode::stalled, text + who_is_behind(group_));
+    lock.lock();
+    error_ = std::make_exception_ptr(error);
+    throw error;
   }
 
   void run() noexcept {
@@ -216,7 +226,10 @@ class MpiCommunicator::Driver {
     if (!finished.empty() && flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
   }
 
+  static constexpr std::chrono::seconds kLookEvery{1};
+
   CommHandle comm_;
+  const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
   // Used by the communication thread alone, and by the destructor after it has ended.
@@ -237,15 +250,14 @@ class MpiCommunicator::Driver {
   std::thread thread_;  // last: it uses all of the above
 };
 
-MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options)
-    : group_(group), abort_seconds_(options.abort_seconds) {
+MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options) : group_(group) {
   require(options.elements_per_call > 0 && options.elements_per_call <= int64_t{1} << 30,
           "a call of MPI cannot carry {} elements", options.elements_per_call);
   if (group.size() == 1) return;
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
   driver_ = std::make_unique<Driver>(duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"),
-                                     std::move(options));
+                                     state, std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
@@ -283,16 +295,7 @@ void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int 
                     .record = {.label = std::string(label)}});
 }
 
-double MpiCommunicator::join(Stream&) {
-  if (!driver_) return 0;
-  try {
-    return driver_->join();
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::stalled) throw;
-    const std::string missing = group_.name_missing_ranks(abort_seconds_);
-    throw Error(error.code(), fmt::format("{}. {}", error.what(), missing), error.where());
-  }
-}
+double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0; }
 
 CommStatistics MpiCommunicator::statistics() const { return driver_ ? driver_->statistics() : CommStatistics{}; }
 

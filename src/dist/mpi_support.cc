@@ -23,8 +23,15 @@ void CommTraits::destroy(MPI_Comm comm) noexcept {
   if (!finalized) MPI_Comm_free(&comm);
 }
 
-Deadline::Deadline(double seconds) : at_(monotonic_seconds() + seconds) {}
-bool Deadline::passed() const { return monotonic_seconds() >= at_; }
+Deadline::Deadline(double seconds) : left_(seconds), last_poll_(monotonic_seconds()) {}
+
+bool Deadline::passed() {
+  constexpr double kLongestPoll = 2;
+  const double now = monotonic_seconds();
+  left_ -= std::min(now - last_poll_, kLongestPoll);
+  last_poll_ = now;
+  return left_ <= 0;
+}
 
 void Backoff::pause() {
   if (yields_ < kYields) {
@@ -36,7 +43,7 @@ void Backoff::pause() {
   sleep_ = std::min(sleep_ * 2, kLongest);
 }
 
-bool wait_all(std::span<MPI_Request> requests, const Deadline& deadline, std::string_view what) {
+bool wait_all(std::span<MPI_Request> requests, Deadline& deadline, std::string_view what) {
   Backoff backoff;
   while (true) {
     int done = 0;
@@ -52,7 +59,8 @@ CommHandle duplicate(MPI_Comm comm, double seconds, std::string_view what) {
   auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Comm_idup(comm, copy.get(), &request), what);
-  if (!wait_all({&request, 1}, Deadline(seconds), what)) {
+  Deadline deadline(seconds);
+  if (!wait_all({&request, 1}, deadline, what)) {
     (void)copy.release();
     fail(ExitCode::stalled, "{}: some ranks did not arrive within {:g} s; see which of them wrote no log line", what,
          seconds);

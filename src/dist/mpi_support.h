@@ -25,14 +25,15 @@ struct CommTraits {
 };
 using CommHandle = UniqueHandle<CommTraits>;
 
-// A point on the monotonic clock.
+// A limit for a wait that polls. Time in which the process stood still (suspended, then continued) does not count.
 class Deadline {
  public:
   explicit Deadline(double seconds);
-  bool passed() const;
+  bool passed();
 
  private:
-  double at_;
+  double left_;
+  double last_poll_;
 };
 
 // Sleeps between polls, longer and longer: answers come at once or take a while.
@@ -49,7 +50,7 @@ class Backoff {
 };
 
 // Polls until all requests are complete; false when the deadline passed first (they are then still in progress).
-bool wait_all(std::span<MPI_Request> requests, const Deadline& deadline, std::string_view what);
+bool wait_all(std::span<MPI_Request> requests, Deadline& deadline, std::string_view what);
 
 // A copy of `comm` that returns errors; collective. Throws Error(stalled) when the other ranks do not take part.
 CommHandle duplicate(MPI_Comm comm, double seconds, std::string_view what);

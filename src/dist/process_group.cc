@@ -25,17 +25,18 @@ void exchange(ProcessGroupState& group, std::string_view operation, const WaitFo
               Start start) {
   const std::string name = fmt::format("{} for {}", operation, wait.what);
   const double seconds = limit(group, wait);
-  roll_call(group, name, seconds);
+  const int64_t number = roll_call(group, name, seconds);
   auto buffer = std::make_unique<std::byte[]>(bytes.size());
   std::ranges::copy(bytes, buffer.get());
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(start(buffer.get(), &request), name);
-  if (!wait_all({&request, 1}, Deadline(seconds), name)) {
+  const WaitingHere waiting(group.board, {Together::exchange, number, name});
+  Deadline deadline(seconds);
+  if (!wait_all({&request, 1}, deadline, name)) {
     (void)buffer.release();
-    const std::string missing = name_missing_ranks(group, seconds);
     group.broken = true;
-    fail(ExitCode::stalled, "{}: a rank stopped in the middle of it (no end within {:g} s). {}", name, seconds,
-         missing);
+    fail(ExitCode::stalled, "{}: a rank stopped in the middle of it (no end within {:g} s){}", name, seconds,
+         who_is_behind(group));
   }
   std::copy_n(buffer.get(), bytes.size(), bytes.begin());
 }
@@ -63,6 +64,7 @@ ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
     : state_(std::make_unique<ProcessGroupState>()) {
   ProcessGroupState& group = *state_;
   group.wait_seconds = options.wait_seconds;
+  group.board = options.board;
   group.comm = duplicate(MPI_COMM_WORLD, options.wait_seconds, "first contact of the ranks");
   check_mpi(MPI_Comm_rank(group.comm.get(), &group.rank), "rank");
   check_mpi(MPI_Comm_size(group.comm.get(), &group.size), "number of ranks");
@@ -73,6 +75,7 @@ ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
   check_mpi(MPI_Comm_rank(local, &group.local_rank), "local rank");
   check_mpi(MPI_Comm_size(local, &group.local_size), "number of local ranks");
   group.hosts = allgather(processor_name(), {.what = "host names"});
+  if (group.board) group.board->set_hosts(group.hosts);
 }
 
 ProcessGroup::~ProcessGroup() {
@@ -89,8 +92,6 @@ std::string ProcessGroup::describe(int rank) const { return describe_rank(*state
 void ProcessGroup::barrier(const WaitFor& wait) {
   roll_call(*state_, fmt::format("barrier for {}", wait.what), limit(*state_, wait));
 }
-
-std::string ProcessGroup::name_missing_ranks(double seconds) { return lockstep::name_missing_ranks(*state_, seconds); }
 
 void ProcessGroup::broadcast(std::span<std::byte> bytes, const WaitFor& wait) {
   if (size() == 1) return;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dist/mpi_support.h"
+#include "lockstep/dist/progress_board.h"
 
 namespace lockstep {
 
@@ -16,6 +17,7 @@ struct ProcessGroupState {
   int local_size = 1;
   double wait_seconds = 0;
   bool broken = false;
+  ProgressBoard* board = nullptr;
   std::vector<std::string> hosts;  // by rank; empty until all have told theirs
 };
 

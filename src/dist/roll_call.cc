@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "lockstep/base/error.h"
 
@@ -12,6 +14,7 @@ namespace {
 constexpr int kArrivalTag = 1;
 constexpr int kVerdictTag = 2;
 constexpr size_t kRanksNamed = 8;
+constexpr std::chrono::milliseconds kNewsArrive{600};  // a few heartbeats
 
 using Arrival = std::array<char, 128>;  // the operation's name
 
@@ -47,7 +50,7 @@ std::string list_ranks(const ProcessGroupState& group, const std::vector<int>& r
 }
 
 // Rank 0: waits for all arrivals; which ranks came is left in `arrived` (by rank - 1).
-void collect(Messages& messages, const Deadline& deadline, std::vector<bool>& arrived) {
+void collect(Messages& messages, Deadline deadline, std::vector<bool>& arrived) {
   const int others = static_cast<int>(messages.arrivals.size());
   std::vector<int> indices(messages.arrivals.size());
   Backoff backoff;
@@ -116,7 +119,8 @@ void as_root(const ProcessGroupState& group, Messages& messages, const Arrival& 
     check_mpi(MPI_Isend(&messages.verdict, sizeof(Verdict), MPI_BYTE, r, kVerdictTag, comm, &messages.sends[i]),
               "roll call");
   }
-  const bool sent = wait_all(messages.sends, Deadline(seconds), "roll call");
+  Deadline sending(seconds);
+  const bool sent = wait_all(messages.sends, sending, "roll call");
   if (!sent && messages.verdict.code == 0) {
     messages.verdict.code = static_cast<int>(ExitCode::stalled);
     copy_text(messages.verdict.text,
@@ -125,7 +129,7 @@ void as_root(const ProcessGroupState& group, Messages& messages, const Arrival& 
 }
 
 void as_other(const ProcessGroupState& group, Messages& messages, const Arrival& mine, double seconds) {
-  constexpr double kLongestGrace = 5;
+  constexpr double kLongestGrace = 2;
   messages.arrivals[0] = mine;
   const MPI_Comm comm = group.comm.get();
   check_mpi(MPI_Irecv(&messages.verdict, sizeof(Verdict), MPI_BYTE, 0, kVerdictTag, comm, &messages.requests[0]),
@@ -133,7 +137,7 @@ void as_other(const ProcessGroupState& group, Messages& messages, const Arrival&
   check_mpi(MPI_Isend(messages.arrivals[0].data(), sizeof(Arrival), MPI_BYTE, 0, kArrivalTag, comm, &messages.sends[0]),
             "roll call");
   // A little longer than rank 0, whose verdict names the missing ranks.
-  const Deadline deadline(seconds + std::min(seconds, kLongestGrace));
+  Deadline deadline(seconds + std::min(seconds, kLongestGrace));
   if (wait_all({messages.requests.data(), 1}, deadline, "roll call") &&
       wait_all({messages.sends.data(), 1}, deadline, "roll call")) {
     return;
@@ -150,12 +154,14 @@ std::string describe_rank(const ProcessGroupState& group, int rank) {
   return fmt::format("rank {}@{}", rank, group.hosts[static_cast<size_t>(rank)]);
 }
 
-void roll_call(ProcessGroupState& group, std::string_view operation, double seconds) {
-  if (group.size == 1) return;
+int64_t roll_call(ProcessGroupState& group, std::string_view operation, double seconds) {
+  if (group.size == 1) return 0;
   require(!group.broken, "{}: an earlier exchange between the ranks failed", operation);
   group.broken = true;  // until proven otherwise: whatever throws below leaves it so
   Arrival mine;
   copy_text(mine, operation);
+  const int64_t number = group.board ? group.board->begin(Together::exchange, operation) : 0;
+  const WaitingHere waiting(group.board, {Together::exchange, number, operation});
   auto messages = std::make_unique<Messages>(group.rank == 0 ? group.size - 1 : 1);
   if (group.rank == 0) {
     as_root(group, *messages, mine, seconds);
@@ -165,19 +171,17 @@ void roll_call(ProcessGroupState& group, std::string_view operation, double seco
   const Verdict verdict = messages->verdict;
   if (verdict.code != 0) {
     (void)messages.release();  // receives and sends may be pending
-    throw Error(static_cast<ExitCode>(verdict.code), verdict.text.data());
+    const auto code = static_cast<ExitCode>(verdict.code);
+    throw Error(code, verdict.text.data() + (code == ExitCode::stalled ? who_is_behind(group) : std::string()));
   }
   group.broken = false;
+  return number;
 }
 
-std::string name_missing_ranks(ProcessGroupState& group, double seconds) {
-  constexpr double kLongest = 10;
-  try {
-    roll_call(group, "Roll call of those who wait", std::min(kLongest, seconds));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "all ranks wait for it, so messages are lost: look at the network";
+std::string who_is_behind(const ProcessGroupState& group) {
+  if (!group.board) return {};
+  std::this_thread::sleep_for(kNewsArrive);
+  return "; " + group.board->describe_late();
 }
 
 }  // namespace lockstep

@@ -10,27 +10,12 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{100};
+constexpr double kStoodStillSeconds = 3;  // between two looks: not a busy machine but a suspended process
 
 }  // namespace
 
-const char* run_phase_name(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::start:
-      return "start";
-    case RunPhase::scan:
-      return "scan of the data";
-    case RunPhase::train:
-      return "training";
-    case RunPhase::evaluate:
-      return "evaluation";
-    case RunPhase::save:
-      return "last save";
-  }
-  return "?";
-}
-
 Watchdog::Watchdog(WatchdogOptions options)
-    : options_(std::move(options)), since_(monotonic_seconds()), thread_([this] { watch(); }) {}
+    : options_(std::move(options)), limits_(options_.limits), thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -41,28 +26,47 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::progress(RunPhase phase, int64_t step) {
+void Watchdog::progress(RunPhase phase, int64_t step) { board_.progress(phase, step); }
+
+void Watchdog::set_limits(const WatchdogLimits& limits) {
   std::lock_guard lock(mutex_);
-  phase_ = phase;
-  step_ = step;
-  since_ = monotonic_seconds();
-  warned_ = false;
+  limits_ = limits;
 }
 
 void Watchdog::watch() {
+  double last_look = monotonic_seconds();
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kLookEvery, [&] { return stop_; })) {
-    const double quiet = monotonic_seconds() - since_;
-    const PhaseLimits& limits = options_.limits[static_cast<int>(phase_)];
-    const bool abort = limits.abort_seconds > 0 && quiet >= limits.abort_seconds;
-    const bool warn = !warned_ && limits.warn_seconds > 0 && quiet >= limits.warn_seconds;
-    if (!abort && !warn) continue;
-    const std::string text =
-        fmt::format("no progress for {:.0f} s in phase \"{}\" after step {}", quiet, run_phase_name(phase_), step_);
-    warned_ = true;
     lock.unlock();  // the callbacks may log, which takes time on a slow terminal
-    abort ? options_.abort(text) : options_.warn(text);
+    const double now = monotonic_seconds();
+    if (now - last_look > kStoodStillSeconds) board_.forgive(now - last_look);
+    look();
+    last_look = monotonic_seconds();
     lock.lock();
+  }
+}
+
+void Watchdog::look() {
+  const RankPosition here = board_.own();
+  const double quiet = here.quiet_seconds;
+  PhaseLimits limits;
+  {
+    std::lock_guard lock(mutex_);
+    limits = limits_[static_cast<size_t>(here.phase)];
+  }
+  const bool abort = limits.abort_seconds > 0 && quiet >= limits.abort_seconds;
+  const bool quiet_enough = limits.warn_seconds > 0 && quiet >= limits.warn_seconds;
+  const bool warn = quiet_enough && !warned_;
+  warned_ = quiet_enough;
+  if (!abort && !warn) return;
+  const std::string wait = board_.describe_wait();
+  const std::string text =
+      fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(here.phase), here.step,
+                  wait.empty() ? "" : "; waits for " + wait);
+  if (abort) {
+    options_.abort(text);
+  } else if (board_.speaks()) {
+    options_.warn(text);
   }
 }
 

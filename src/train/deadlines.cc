@@ -1,13 +1,23 @@
 #include "lockstep/train/deadlines.h"
 
+#include <charconv>
+#include <utility>
+
+#include "train/config_keys.h"
+
 namespace lockstep {
 namespace {
 
 constexpr double kYear = 365.0 * 24 * 3600;
+constexpr double kGraceSeconds = 5;  // waits between ranks are over by then
 
 PhaseLimits own_limits(const Config::Watchdog& w, RunPhase phase) {
   switch (phase) {
+    case RunPhase::mpi:
+    case RunPhase::config:
     case RunPhase::start:
+    case RunPhase::compile:
+    case RunPhase::first_step:
       return {w.start_warn_seconds, w.start_abort_seconds};
     case RunPhase::scan:
       return {w.scan_warn_seconds, w.scan_abort_seconds};
@@ -29,6 +39,40 @@ PhaseLimits phase_limits(const Config& config, RunPhase phase) {
   if (limits.warn_seconds == 0) limits.warn_seconds = w.warn_seconds;
   if (limits.abort_seconds == 0) limits.abort_seconds = w.abort_seconds;
   return limits;
+}
+
+WatchdogLimits watchdog_limits(const Config& config) {
+  WatchdogLimits limits;
+  for (size_t i = 0; i < limits.size(); ++i) {
+    limits[i] = phase_limits(config, static_cast<RunPhase>(i));
+    if (limits[i].abort_seconds > 0) limits[i].abort_seconds += kGraceSeconds;
+  }
+  return limits;
+}
+
+WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides,
+                                           const EnvironmentLookup& environment) {
+  Config config;
+  Config::Watchdog& w = config.watchdog;
+  const std::pair<const char*, double*> keys[] = {{"watchdog.warn_seconds", &w.warn_seconds},
+                                                  {"watchdog.abort_seconds", &w.abort_seconds},
+                                                  {"watchdog.start_warn_seconds", &w.start_warn_seconds},
+                                                  {"watchdog.start_abort_seconds", &w.start_abort_seconds}};
+  // What is no number is told later, when the whole configuration is read.
+  const auto take = [](const std::string& text, double& to) {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, status] = std::from_chars(text.data(), end, value);
+    if (status == std::errc() && stop == end && value >= 0) to = value;
+  };
+  for (const auto& [name, value] : keys) {
+    const ConfigKey* key = find_config_key(name);
+    if (const auto text = environment(key->environment_variable().c_str())) take(*text, *value);
+    for (const Assignment& given : overrides) {
+      if (given.name == name) take(given.value, *value);
+    }
+  }
+  return watchdog_limits(config);
 }
 
 double wait_seconds(const Config& config, RunPhase phase) {

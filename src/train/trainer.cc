@@ -50,6 +50,7 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       global_batch_(parts.program.batches().training * parts.group.size() * config_.train.accumulate),
       total_steps_(lockstep::total_steps(config_.train, {parts.data.size(), global_batch_}, start)),
       progress_(start),
+      first_step_(start.step),
       schedule_(make_learning_rate_schedule(
           config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
       updater_(parts.backend, parts.program.training(), config_),
@@ -100,7 +101,8 @@ RunEnd Trainer::end(RunEnd how) {
 // The step: read, compute, reduce, update. Nothing of it waits for the device; what it led to is settled later, and
 // saving and reporting stand outside it.
 void Trainer::step() {
-  parts_.watchdog.progress(RunPhase::train, progress_.step);
+  const bool first = progress_.step + steps_in_flight_ == first_step_;
+  parts_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
     timer_.enter(StepPart::data);
     const Batch batch = loader_.next();

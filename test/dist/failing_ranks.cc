@@ -9,6 +9,7 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/dist/heartbeats.h"
 #include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/dist/mpi_session.h"
 #include "lockstep/dist/process_group.h"
@@ -95,7 +96,9 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kFailures = {
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   try {
-    ProcessGroup group(session, {.wait_seconds = 30});
+    ProgressBoard board;
+    const Heartbeats heartbeats(session, board);
+    ProcessGroup group(session, {.wait_seconds = 30, .board = &board});
     set_log_identity(group.rank(), group.size(), group.host());
     try {
       kFailures.at(argc > 1 ? argv[1] : "")(group);

@@ -14,7 +14,7 @@ TEST_CASE("a rank without progress is warned about once, then ended, with phase 
   std::promise<std::string> ended;
   std::atomic<int> warnings{0};
   WatchdogOptions options;
-  options.limits[static_cast<int>(RunPhase::train)] = {0.2, 0.6};
+  options.limits[static_cast<size_t>(RunPhase::train)] = {0.2, 0.6};
   options.warn = [&](const std::string& text) {
     ++warnings;
     CHECK_THAT(text, ContainsSubstring("training"));
@@ -28,14 +28,14 @@ TEST_CASE("a rank without progress is warned about once, then ended, with phase 
   watchdog.progress(RunPhase::train, 7);
   auto text = ended.get_future();
   REQUIRE(text.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
-  CHECK_THAT(text.get(), ContainsSubstring("after step 7"));
+  CHECK_THAT(text.get(), ContainsSubstring("phase training, step 7"));
   CHECK(warnings == 1);
 }
 
 TEST_CASE("each phase has its own limit, and a limit of 0 never ends a run") {
   std::atomic<int> ends{0};
   WatchdogOptions options;
-  options.limits[static_cast<int>(RunPhase::train)] = {0, 0.1};
+  options.limits[static_cast<size_t>(RunPhase::train)] = {0, 0.1};
   options.warn = [](const std::string&) {};
   options.abort = [&](const std::string&) { ++ends; };
   Watchdog watchdog(options);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,13 @@ void log_line(LogLevel level, std::string_view text);
 // A line that stays at the bottom of a terminal (a progress bar): drawn anew below every line that is logged. Rank 0
 // only; the caller has made sure that standard output ends in a terminal. Empty: removed.
 void log_status(std::string_view text);
+
+// For what must not be held up (last words, the watchdog): a warning or an error is written even when another thread
+// holds the log, and given up where nobody takes it for two seconds.
+void log_urgent(LogLevel level, std::string_view text);
+
+// The same for a signal handler: only what is allowed in one.
+void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept;
 
 // "N times: text" for every warning that came more than once; called by main at the end.
 void log_repeated_warnings();

@@ -21,8 +21,8 @@ struct MpiCommunicatorOptions {
 // neither thread nor MPI: its operations have no effect.
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over the group, which must live longer. A join() that stalls makes a roll call in it to name the ranks
-  // that are missing, so the thread that joins is the one that uses the group.
+  // Collective over the group, which must live longer. A join() that stalls names the ranks that the group's board
+  // knows to be missing.
   explicit MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options = {});
   // Abandons what is not finished, which is right only when the job is being aborted.
   ~MpiCommunicator() override;
@@ -37,8 +37,7 @@ class MpiCommunicator final : public Communicator {
 
  private:
   class Driver;
-  ProcessGroup& group_;
-  const double abort_seconds_;
+  const ProcessGroup& group_;
   std::unique_ptr<Driver> driver_;  // none when there is one rank
 };
 

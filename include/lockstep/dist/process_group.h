@@ -13,6 +13,7 @@
 namespace lockstep {
 
 class MpiSession;
+class ProgressBoard;
 struct ProcessGroupState;  // the MPI side; src/dist only
 
 // What a call waits for, as messages shall name it ("the first step"), and how long. 0: the group's own limit.
@@ -22,7 +23,8 @@ struct WaitFor {
 };
 
 struct ProcessGroupOptions {
-  double wait_seconds = 600;  // limit of every call that names none
+  double wait_seconds = 600;       // limit of every call that names none
+  ProgressBoard* board = nullptr;  // told of every exchange, asked who is behind; must outlive the group
 };
 
 // All ranks of the job, on a communicator of their own. Owned by main; needs its MpiSession to live longer, and must
@@ -50,10 +52,6 @@ class ProcessGroup {
   std::string describe(int rank) const;  // "rank 3@node7"
 
   void barrier(const WaitFor& wait);
-
-  // Says who does not wait, for the message about an operation between the ranks that did not end in time; all who wait
-  // for it call this, as they began to wait. Takes up to 15 s; the group is of no use afterwards.
-  std::string name_missing_ranks(double seconds);
 
   // Rank 0's contents to all. The span has the same length on every rank.
   void broadcast(std::span<std::byte> bytes, const WaitFor& wait);

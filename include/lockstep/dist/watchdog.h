@@ -1,6 +1,7 @@
-// Notices when this rank stops making progress, wherever it is stuck: in a read, a kernel, a wait.
+// Notices when this rank stops making progress, wherever it is stuck: in a read, a kernel, a wait for another rank.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -8,27 +9,27 @@
 #include <string>
 #include <thread>
 
-namespace lockstep {
+#include "lockstep/dist/progress_board.h"
 
-// What a rank is doing; each has its own limits.
-enum class RunPhase : uint8_t { start, scan, train, evaluate, save };
-inline constexpr int kRunPhases = 5;
-const char* run_phase_name(RunPhase phase);
+namespace lockstep {
 
 // Seconds without progress; 0: never.
 struct PhaseLimits {
   double warn_seconds = 0;
   double abort_seconds = 0;
 };
+using WatchdogLimits = std::array<PhaseLimits, kRunPhases>;  // by RunPhase
 
 struct WatchdogOptions {
-  PhaseLimits limits[kRunPhases];
+  WatchdogLimits limits{};
   std::function<void(const std::string&)> warn;   // called on the watchdog's thread
   std::function<void(const std::string&)> abort;  // must end the process
 };
 
-// Owned by main, on every rank; one thread of its own. Waits between ranks have deadlines of their own, a little
-// shorter, that can name the rank that is missing: this is for everything else.
+// Owned by main, on every rank, from before MPI starts until after it has ended; one thread of its own, which calls
+// nothing that another rank or a disk could hold up. Waits between ranks have deadlines of their own, a little shorter.
+//
+// Time in which the whole process stood still (suspended, then continued) does not count.
 class Watchdog {
  public:
   explicit Watchdog(WatchdogOptions options);
@@ -38,17 +39,19 @@ class Watchdog {
 
   // From any thread: this rank moves on. `step` is for the messages.
   void progress(RunPhase phase, int64_t step);
+  void set_limits(const WatchdogLimits& limits);
+  ProgressBoard& board() { return board_; }
 
  private:
   void watch();
+  void look();
 
   const WatchdogOptions options_;
+  ProgressBoard board_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  RunPhase phase_ = RunPhase::start;
-  int64_t step_ = 0;
-  double since_;
-  bool warned_ = false;
+  WatchdogLimits limits_;
+  bool warned_ = false;  // of the thread: about this pause
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above
 };

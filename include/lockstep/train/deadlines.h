@@ -1,13 +1,23 @@
 // The limits of the watchdog section, by phase.
 #pragma once
 
+#include <span>
+
+#include "lockstep/dist/launcher.h"
 #include "lockstep/dist/watchdog.h"
 #include "lockstep/train/config.h"
+#include "lockstep/train/config_load.h"
 
 namespace lockstep {
 
 // A phase's own keys where they are set, else the general ones.
 PhaseLimits phase_limits(const Config& config, RunPhase phase);
+
+// All of them, for the watchdog: a little above the limits of waits between ranks, which end first and know best.
+WatchdogLimits watchdog_limits(const Config& config);
+
+// Before there is a configuration: what command line and environment of this process say, else the defaults.
+WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides, const EnvironmentLookup& environment);
 
 // For waits between ranks: the phase's abort limit, or a year where that is 0 (never).
 double wait_seconds(const Config& config, RunPhase phase);

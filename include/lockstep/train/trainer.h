@@ -91,6 +91,7 @@ class Trainer {
   int64_t global_batch_;
   int64_t total_steps_;
   Progress progress_;
+  int64_t first_step_;           // of this process
   int64_t steps_in_flight_ = 0;  // enqueued beyond progress_
   LearningRateSchedule schedule_;
   Updater updater_;

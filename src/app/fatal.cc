@@ -1,0 +1,140 @@
+#include "app/fatal.h"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <future>
+#include <new>
+#include <thread>
+
+#include "lockstep/base/log.h"
+#include "lockstep/dist/mpi_session.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::seconds kOthersSpeak{2};  // what a rank that speaks for the others needs to end the job
+constexpr std::chrono::seconds kReportSeconds{2};
+
+std::atomic<const FatalContext*> the_context{nullptr};
+
+Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return Error(error.code(), message_of(error), error.where());
+  } catch (const std::bad_alloc&) {
+    return Error(ExitCode::internal, "out of memory");
+  } catch (const std::exception& error) {
+    return Error(ExitCode::internal, error.what());
+  } catch (...) {
+    return Error(ExitCode::internal, "an exception of unknown type");
+  }
+}
+
+// The path, or nothing when the folder does not take it in time: it may lie on the very disk that does not answer.
+std::string write_report(const FatalContext& context) {
+  if (context.report_folder.empty()) return {};
+  const std::string path = fmt::format("{}/stall-report.rank{}.txt", context.report_folder, log_rank());
+  std::promise<bool> written;
+  std::future<bool> result = written.get_future();
+  std::thread([path, text = context.board.report(), done = std::move(written)]() mutable {
+    try {
+      write_text_atomically(path, text, ExitCode::stalled);
+      done.set_value(true);
+    } catch (const Error&) {
+      done.set_value(false);
+    }
+  }).detach();
+  const bool there = result.wait_for(kReportSeconds) == std::future_status::ready && result.get();
+  return there ? path : std::string();
+}
+
+void speak(const Error& error) {
+  const FatalContext* context = the_context.load();
+  if (!context) {
+    log_urgent(LogLevel::error, error.what());
+    return;
+  }
+  std::string report;
+  if (error.code() == ExitCode::stalled) {
+    report = write_report(*context);
+    if (!report.empty()) report = "; report: " + report;
+    if (!context->board.speaks()) std::this_thread::sleep_for(kOthersSpeak);
+  }
+  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board.place(), report));
+}
+
+[[noreturn]] void on_terminate() {
+  if (std::current_exception()) end_job();
+  fatal(Error(ExitCode::internal, "std::terminate was called"));
+}
+
+// Only what a signal handler may do. The process then dies of the signal, as the launcher expects.
+void on_crash(int signal, siginfo_t*, void*) {
+  static std::atomic_flag crashing = ATOMIC_FLAG_INIT;
+  ::signal(signal, SIG_DFL);
+  if (!crashing.test_and_set()) {
+    const char* what = signal == SIGSEGV   ? "SIGSEGV (invalid memory access)"
+                       : signal == SIGBUS  ? "SIGBUS (a mapped file shrank, or memory failed)"
+                       : signal == SIGFPE  ? "SIGFPE (invalid arithmetic)"
+                       : signal == SIGABRT ? "SIGABRT (a library gave up)"
+                                           : "SIGILL (an instruction this processor lacks)";
+    std::array<char, 64> place{};
+    if (const FatalContext* context = the_context.load()) context->board.write_place(place);
+    log_from_signal_handler({what, " [", place.data(), "]; where it was:"});
+    std::array<void*, 32> frames{};
+    ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
+  }
+  ::raise(signal);
+}
+
+void install_crash_handlers() {
+  std::array<void*, 1> frame{};
+  ::backtrace(frame.data(), frame.size());  // loads what it needs while that is still possible
+  static std::array<char, 64 * 1024> stack;
+  const stack_t alternative{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
+  ::sigaltstack(&alternative, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  ::sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void set_fatal_context(const FatalContext* context) {
+  if (!the_context.exchange(context) && context) {
+    std::set_terminate(on_terminate);
+    install_crash_handlers();
+  }
+}
+
+void fatal(const Error& error, const std::function<void()>& last) noexcept {
+  try {
+    speak(error);
+    if (last) last();
+  } catch (...) {  // no memory for words, say; the others must not wait all the same
+  }
+  abort_job(static_cast<int>(error.code()));
+}
+
+void end_job(const std::function<void()>& last) noexcept {
+  ExitCode code = ExitCode::internal;
+  try {
+    const Error error = current_error();
+    code = error.code();
+    fatal(error, last);
+  } catch (...) {
+  }
+  abort_job(static_cast<int>(code));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// The end of a job for something that this rank alone may have met, from any thread: the one fatal path.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/dist/progress_board.h"
+
+namespace lockstep {
+
+// Where the last words find out where this rank is. Owned by main. `report_folder` is set once it is known.
+struct FatalContext {
+  const ProgressBoard& board;
+  std::string report_folder;
+};
+
+// Main calls it with its context before other threads start, and with null before that dies. From then on an exception
+// that no thread catches takes the fatal path too, and SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT are named, with rank
+// and phase, before they end the process.
+void set_fatal_context(const FatalContext* context);
+
+// Says what is wrong and where this rank is, writes a report when a rank has stalled, does `last`, which must not wait
+// for other ranks, and ends all of them. Never returns, whoever holds whatever lock. Finalizing here would hang the
+// others for ever.
+[[noreturn]] void fatal(const Error& error, const std::function<void()>& last = {}) noexcept;
+
+// The same for the exception that is being handled.
+[[noreturn]] void end_job(const std::function<void()>& last = {}) noexcept;
+
+// Runs `work`, which exchanges data between ranks. An error that they do not agree on ends the job on the spot, before
+// anything is destroyed: a reduction in flight may still write to the arenas, and a destructor may wait for a thread
+// that is stuck.
+template <class Work>
+auto run_or_end_job(const Work& work, const std::function<void()>& last = {}) {
+  try {
+    return work();
+  } catch (const AgreedError&) {
+    throw;
+  } catch (...) {
+    end_job(last);
+  }
+}
+
+}  // namespace lockstep
