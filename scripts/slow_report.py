@@ -28,7 +28,7 @@ def main():
           f"{os.cpu_count()} cores.\n")
     print("| test | result | seconds |\n|---|---|---|")
     for case in sorted(cases, key=lambda c: c.get("name")):
-        result = {"run": "passed", "fail": "failed"}.get(case.get("status"), case.get("status"))
+        result = {"run": "passed", "fail": "failed", "notrun": "skipped"}.get(case.get("status"), case.get("status"))
         print(f"| {case.get('name')} | {result} | {float(case.get('time', 0)):.0f} |")
     if not cases:
         sys.exit("no slow test ran")

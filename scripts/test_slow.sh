@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install_dependencies.sh
+scripts/install_dependencies.sh slurmctld slurmd slurm-client munge
 scripts/build.sh release
 result=0
 ctest --preset release --label-regex slow --output-junit slow.xml || result=$?

@@ -91,14 +91,18 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   return config_from_toml(text, "the configuration of rank 0");
 }
 
+RankThreads count_threads(const Config& config, ProcessGroup& group) {
+  const CpuCores cores = cpu_cores();
+  const int usable = usable_cores(cores, core_sharing(cores, group, wait_seconds(config, RunPhase::start)));
+  return {usable, thread_budget({.cores = usable,
+                                 .compute = static_cast<int>(config.device.threads),
+                                 .workers = static_cast<int>(config.data.workers),
+                                 .omp_num_threads = parse_omp_num_threads(std::getenv("OMP_NUM_THREADS"))})};
+}
+
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
   const double limit = wait_seconds(config, RunPhase::start);
-  const CpuCores cores = cpu_cores();
-  const int usable = usable_cores(cores, core_sharing(cores, group, limit));
-  const ThreadBudget budget = thread_budget({.cores = usable,
-                                             .compute = static_cast<int>(config.device.threads),
-                                             .workers = static_cast<int>(config.data.workers),
-                                             .omp_num_threads = parse_omp_num_threads(std::getenv("OMP_NUM_THREADS"))});
+  const auto [usable, budget] = count_threads(config, group);
   const auto lines = group.allgather(
       fmt::format("{}: pid {}, {} core{} usable, {} compute thread{}, {} loader thread{}", group.describe(group.rank()),
                   ::getpid(), usable, usable == 1 ? "" : "s", budget.compute, budget.compute == 1 ? "" : "s",

@@ -20,8 +20,14 @@ namespace lockstep {
 // Rank 0 reads file, environment and command line; every rank gets the result. Collective; throws AgreedError.
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
 
-// Threads of this rank, from its cores and what the other ranks of the host use. Collective; rank 0 prints one line a
-// rank: rank, host, pid, cores, threads.
+// Threads of this rank, from its cores and what the other ranks of the host use. Collective.
+struct RankThreads {
+  int usable_cores = 1;
+  ThreadBudget budget;
+};
+RankThreads count_threads(const Config& config, ProcessGroup& group);
+
+// The same; rank 0 prints one line a rank: rank, host, pid, cores, threads.
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
 
 // Warnings and the end of the job (exit code 6) for a rank that makes no progress.

@@ -5,6 +5,7 @@
 #include "app/commands.h"
 #include "app/fatal.h"
 #include "app/job.h"
+#include "app/preflight.h"
 #include "app/stop_signals.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -70,6 +71,7 @@ int train_command(const CommandParts& parts) {
     return std::string();
   });
   last_words.report_folder = config.checkpoint.directory;
+  compare_programs(config, group);
   const ThreadBudget threads = plan_threads(config, group);
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
@@ -104,7 +106,11 @@ int train_command(const CommandParts& parts) {
                   loader_options(config, threads), start.progress);
   announce(config, trainer, {*program, batches, data->size()});
 
-  const RunEnd end = run_or_end_job([&] { return trainer.run(); }, [&] { checkpointer->wait_for_save_in_flight(); });
+  const RunEnd end = run_or_end_job([&] { return trainer.run(); },
+                                    [&] {
+                                      // Nobody else need wait for this run's heartbeat to be missed.
+                                      if (checkpointer->wait_for_save_in_flight()) lock.reset();
+                                    });
   reporter.close();
   const bool stopped = end == RunEnd::stopped;
   log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished",

@@ -71,6 +71,7 @@ class CheckpointWriter::Worker {
   SaveResult save();
   void copy_sources();
   void publish(SaveResult& result);
+  void tidy_up(int64_t step) const;
   void mark_best(int64_t step) const;
   void warn_if_slow();
 
@@ -252,7 +253,16 @@ void CheckpointWriter::Worker::publish(SaveResult& result) {
     write_file_atomically(result.path, image.bytes(), {.blame = ExitCode::checkpoint, .verify = true});
   }
   point(options_.directory, "latest", result.step);
-  apply_retention(options_.directory, {.keep = options_.keep, .step = result.step});
+  tidy_up(result.step);
+}
+
+// The file is published by now: what goes wrong here does not make it a failed save.
+void CheckpointWriter::Worker::tidy_up(int64_t step) const {
+  try {
+    apply_retention(options_.directory, {.keep = options_.keep, .step = step});
+  } catch (const std::exception& error) {
+    log_warning("{}: older checkpoints are not deleted: {}", options_.directory, error.what());
+  }
 }
 
 void CheckpointWriter::Worker::mark_best(int64_t step) const { point(options_.directory, "best", step); }

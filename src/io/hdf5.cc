@@ -54,6 +54,13 @@ using hdf5::check_id;
 using hdf5::Context;
 using hdf5::Lock;
 
+std::string hdf5_version() {
+  const Lock lock;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("HDF5 {}.{}.{}", major, minor, release);
+}
+
 void Hdf5IdTraits::destroy(type id) noexcept {
   const Lock lock;
   if (H5Idec_ref(id) < 0) {

@@ -97,9 +97,9 @@ std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
   return results;
 }
 
-void Checkpointer::wait_for_save_in_flight() {
-  constexpr double kLongest = 60;
-  if (writer_) writer_->wait_idle(kLongest);
+bool Checkpointer::wait_for_save_in_flight() {
+  constexpr double kLongest = 5;  // the end of a job must not be late by more than a few seconds
+  return !writer_ || (!gave_up_ && writer_->wait_idle(kLongest));
 }
 
 std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
@@ -108,6 +108,7 @@ std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
   const double deadline = monotonic_seconds() + limit;
   auto wait = [&] {
     if (writer_->wait_idle(deadline - monotonic_seconds())) return;
+    gave_up_ = true;
     fail(ExitCode::checkpoint,
          "the last checkpoint is still being written after {} s; {} may be damaged or out of reach", limit,
          config_.checkpoint.directory);

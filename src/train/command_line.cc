@@ -29,6 +29,7 @@ class Parser {
   CommandLine result() const;
 
   CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
+  CLI::App* check_ = nullptr;
   CLI::App* evaluate_ = nullptr;
   CLI::App* explain_ = nullptr;
   CLI::App* inspect_ = nullptr;
@@ -96,6 +97,8 @@ Parser::Parser() : values_(config_keys().size()) {
   add_keys();
 
   const std::string footer = "Takes --config and the options --section.key of trainer --help as well.";
+  check_ = app_.add_subcommand("check", "Compare all ranks and try everything short of the first step");
+  check_->fallthrough()->footer(footer);
   evaluate_ = app_.add_subcommand("evaluate", "Evaluate a checkpoint on the validation data");
   evaluate_->fallthrough()->footer(footer);
   add_single(*evaluate_, "--checkpoint", checkpoint_, "What to evaluate [default latest]", "PATH|latest");
@@ -136,7 +139,7 @@ void Parser::fail_not_understood() const {
     fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first),
          did_you_mean(suggest_options(first)));
   }
-  const std::string nearest = nearest_word(first, {"evaluate", "explain", "inspect"});
+  const std::string nearest = nearest_word(first, {"check", "evaluate", "explain", "inspect"});
   fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
        did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
 }
@@ -158,6 +161,8 @@ CommandLine Parser::result() const {
   if (evaluate_->parsed()) {
     line.command = Command::evaluate;
     line.checkpoint = checkpoint_.empty() ? "latest" : first_given_once("--checkpoint", checkpoint_);
+  } else if (check_->parsed()) {
+    line.command = Command::check;
   } else if (explain_->parsed()) {
     line.command = Command::explain;
   }

@@ -72,6 +72,22 @@ TEST_CASE("a failing disk gives a clean error, leaves the files before intact an
   }
 }
 
+TEST_CASE("a folder that cannot be listed after a save is a warning: the save has not failed") {
+  if (!strace_works()) return;
+  const ScratchFolder folder;
+  // The first two calls list the folder when the writer starts.
+  const CommandResult result = run_command(
+      fmt::format("ASAN_OPTIONS=detect_leaks=0 strace -f -qq -o /dev/null -P {} -e inject=getdents64:error=EIO:when=3+ "
+                  "{} {} 1000 1 2",
+                  folder.path(), kTool, folder.path()));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK_THAT(result.output, ContainsSubstring("step 1 saved\n"));
+  CHECK_THAT(result.output, ContainsSubstring("step 2 saved\n"));
+  CHECK_THAT(result.output, ContainsSubstring(folder.path() + ": older checkpoints are not deleted: "));
+  check_only_steps(folder, {1, 2});
+}
+
 TEST_CASE("neither saving nor reading needs file locks") {
   if (!strace_works()) return;
   for (const char* error : {"ENOLCK", "EOPNOTSUPP"}) {

@@ -69,6 +69,13 @@ TEST_CASE("evaluate takes a checkpoint and the options of training on either sid
   CHECK(line.checkpoint == "latest");
 }
 
+TEST_CASE("check takes a configuration") {
+  const CommandLine line = parse_command_line({"check", "--config", "digits", "--model.classes", "3"});
+  CHECK(line.command == Command::check);
+  CHECK(line.config == "digits");
+  CHECK(line.overrides.size() == 1);
+}
+
 TEST_CASE("explain takes a configuration") {
   const CommandLine line = parse_command_line({"explain", "--config", "digits", "--model.classes", "3"});
   CHECK(line.command == Command::explain);

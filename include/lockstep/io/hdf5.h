@@ -54,6 +54,9 @@ class Hdf5Image {
   size_t bytes_ = 0;
 };
 
+// "HDF5 1.10.8", of the library that is loaded.
+std::string hdf5_version();
+
 // An open data set; keeps its file open. One thread at a time may use an object; different ones are independent.
 class Hdf5Dataset {
  public:

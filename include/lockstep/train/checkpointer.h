@@ -47,8 +47,9 @@ class Checkpointer {
   // `last_step`, and as Error(numerics) when the state was not finite.
   std::vector<SaveResult> poll(int64_t last_step = -1);
 
-  // Before a job is aborted: gives the save in flight, if there is one, a minute to be published.
-  void wait_for_save_in_flight();
+  // Before a job is aborted: gives the save in flight, if there is one, some seconds to be published. False: it is
+  // still being written.
+  bool wait_for_save_in_flight();
 
   // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved.
   std::vector<SaveResult> finish(const Progress& progress);
@@ -65,6 +66,7 @@ class Checkpointer {
   double last_save_;                        // monotonic seconds
   double last_wait_ = 0;                    // seconds waited for the copy of the save in flight
   int64_t failures_ = 0;
+  bool gave_up_ = false;  // the last save has been waited for as long as its limit allows
 };
 
 }  // namespace lockstep

@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-enum class Command { train, evaluate, explain, inspect, print };
+enum class Command { train, check, evaluate, explain, inspect, print };
 
 // What was asked for; nothing is looked up or read yet.
 struct CommandLine {
   Command command = Command::train;
-  std::string config;                 // train, evaluate, explain: path or name of a recipe; may be empty
+  std::string config;                 // train, check, evaluate, explain: path or name of a recipe; may be empty
   std::vector<Assignment> overrides;  // the same: "section.key" and value, in the order of the key table
   std::string checkpoint;             // evaluate: path or "latest"; inspect: path
   bool verify = false;                // inspect: read every byte

@@ -1,6 +1,10 @@
 #include "backend/cpu/dnnl_adapter.h"
 
+#include <fmt/format.h>
+
 #include <string_view>
+
+#include "lockstep/backend/cpu_library.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -113,3 +117,12 @@ int channel_block() {
 }
 
 }  // namespace lockstep::cpu
+
+namespace lockstep {
+
+std::string cpu_library_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include "app/preflight.h"
+
+#include <gnu/libc-version.h>
+
+#include <algorithm>
+
+#include "app/host_facts.h"
+#include "lockstep/backend/cpu_library.h"
+#include "lockstep/base/log.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/dist/mpi_session.h"
+#include "lockstep/dist/parameter_audit.h"
+#include "lockstep/io/file.h"
+#include "lockstep/io/hdf5.h"
+#include "lockstep/train/config_load.h"
+#include "lockstep/train/deadlines.h"
+
+namespace lockstep {
+namespace {
+
+std::string executable_digest() {
+  try {
+    return digest_text(read_file("/proc/self/exe", ExitCode::internal));
+  } catch (const Error& error) {
+    log_warning("the program cannot be compared over ranks: {}", error.what());
+    return "unknown";
+  }
+}
+
+// "Open MPI v4.1.4, package: ...": the part that people know it by.
+std::string mpi_version() {
+  const std::string all = MpiSession::library_version();
+  return all.substr(0, all.find(','));
+}
+
+}  // namespace
+
+std::string digest_text(std::span<const std::byte> bytes) { return fmt::format("{:016x}", hash_bytes(bytes)); }
+
+std::vector<std::string> rank_names(const ProcessGroup& group) {
+  std::vector<std::string> names;
+  for (int r = 0; r < group.size(); ++r) names.push_back(group.describe(r));
+  return names;
+}
+
+std::vector<Fact> program_facts(const Config& config) {
+  const std::string text = to_toml(config);
+  const std::string same_everywhere = "install the same version on every host";
+  return {{"program", fmt::format("Lockstep {} (build {})", LOCKSTEP_VERSION, executable_digest()), ExitCode::config,
+           "start the same trainer on every host"},
+          {"configuration", digest_text(std::as_bytes(std::span(text))), ExitCode::internal,
+           "every rank works with what rank 0 read; this is a bug"},
+          {"MPI", mpi_version(), ExitCode::config, same_everywhere},
+          {"HDF5", hdf5_version(), ExitCode::ok, same_everywhere},
+          {"CPU kernels", cpu_library_version(), ExitCode::ok,
+           same_everywhere + ": results differ in their last bits, and one rank may be slower"},
+          {"C library", fmt::format("glibc {}", ::gnu_get_libc_version()), ExitCode::ok, same_everywhere},
+          {"processor", processor_name(), ExitCode::ok,
+           "the slowest processor sets the pace; prefer hosts of one kind (Slurm: --constraint)"}};
+}
+
+std::vector<Finding> network_findings(ProcessGroup& group, const WaitFor& wait) {
+  std::string mine;
+  for (const std::string& text : missing_interfaces(process_environment(), network_interfaces())) {
+    mine += (mine.empty() ? "" : "; ") + text;
+  }
+  std::vector<Finding> findings;
+  const std::vector<std::string> all = group.allgather(mine, wait);
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].empty()) continue;
+    findings.push_back(
+        {.blame = ExitCode::ok,
+         .what = fmt::format("{}: {}", group.describe(static_cast<int>(r)), all[r]),
+         .advice = "name an interface that every host has ('ip -brief address'), or unset the variable"});
+  }
+  return findings;
+}
+
+void compare_programs(const Config& config, ProcessGroup& group) {
+  const WaitFor wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
+  const std::vector<FactRow> rows = gather_facts(group, wait, program_facts(config));
+  std::string line;
+  for (const FactRow& row : rows) {
+    if (row.fact.name != "configuration") line += (line.empty() ? "" : ", ") + row.values.front();
+  }
+  log_info("{}", line);
+  const std::vector<std::string> names = rank_names(group);
+  std::vector<Finding> findings = network_findings(group, wait);
+  for (const FactRow& row : rows) {
+    if (auto found = difference(row, names)) findings.push_back(std::move(*found));
+  }
+  for (const Finding& finding : findings) {
+    const std::string text = fmt::format("{}: {}", finding.what, finding.advice);
+    if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text);
+    if (group.is_root()) log_warning("{}", text);
+  }
+}
+
+}  // namespace lockstep

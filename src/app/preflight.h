@@ -1,0 +1,30 @@
+// What every rank of a run must have in common. Train compares it at every start; check prints it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/dist/process_group.h"
+#include "lockstep/dist/rank_facts.h"
+#include "lockstep/train/config.h"
+
+namespace lockstep {
+
+// The program, its libraries, the processor and the configuration of this rank.
+std::vector<Fact> program_facts(const Config& config);
+
+// "16 hexadecimal digits" of some bytes, for comparing them over ranks.
+std::string digest_text(std::span<const std::byte> bytes);
+
+// "rank 3@node7", by rank.
+std::vector<std::string> rank_names(const ProcessGroup& group);
+
+// A network interface that is asked for and missing on some rank, once a rank. Collective.
+std::vector<Finding> network_findings(ProcessGroup& group, const WaitFor& wait);
+
+// The check at the start of training: prints one line about the program, warns of what may differ and had better not.
+// Collective; throws AgreedError(config) when the ranks run different programs.
+void compare_programs(const Config& config, ProcessGroup& group);
+
+}  // namespace lockstep

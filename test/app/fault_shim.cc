@@ -1,0 +1,176 @@
+// Faults for tests, preloaded into the real program (LD_PRELOAD): it knows nothing of this.
+//
+//   FAULT_RANK      the rank that suffers, as the launcher numbers it
+//   FAULT_TRIGGER   a path; nothing happens before a file is there (unset: at once)
+//   FAULT_MARK      a path; a file is made there when the fault happens
+//   FAULT_ACTION    throw | hold (sleep for two minutes) | exit (_exit(0)) | error:NUMBER (the call fails with this
+//   errno) FAULT_CALL      new:main           an allocation on the main thread
+//                   reduce             starting a reduction, on the thread that drives MPI
+//                   open:PART          opening a file whose path contains PART
+//                   read:PART          a positioned read of such a file, by any thread but the main one
+//                   write:PART, fsync:PART
+//                   none
+//   FAULT_CLOCK     seconds added to the wall clock, from the trigger on
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+
+namespace {
+
+const char* variable(const char* name) {
+  const char* value = ::getenv(name);
+  return value ? value : "";
+}
+
+bool is_victim() {
+  static const bool victim = [] {
+    const char* rank = ::getenv("OMPI_COMM_WORLD_RANK");
+    return std::strcmp(variable("FAULT_RANK"), rank ? rank : "0") == 0;
+  }();
+  return victim;
+}
+
+bool triggered() {
+  static const char* path = ::getenv("FAULT_TRIGGER");
+  static bool seen = false;
+  if (!seen) seen = !path || ::syscall(SYS_access, path, F_OK) == 0;
+  return seen;
+}
+
+bool on_main_thread() { return ::syscall(SYS_gettid) == ::getpid(); }
+
+void mark() {
+  const char* path = ::getenv("FAULT_MARK");
+  if (!path) return;
+  const long file = ::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT, 0644);
+  if (file >= 0) ::syscall(SYS_close, file);
+}
+
+// Does what FAULT_ACTION says, once; true: the call shall fail, and errno is set.
+bool suffer() {
+  constexpr int kHoldSeconds = 120;
+  static bool suffering = false;  // a second thread may come while one is held
+  const std::string_view action = variable("FAULT_ACTION");
+  if (action.substr(0, 6) == "error:") {
+    mark();
+    errno = std::atoi(action.data() + 6);
+    return true;
+  }
+  if (suffering) return false;
+  suffering = true;
+  mark();
+  if (action == "throw") throw std::runtime_error("a fault made by the test");
+  if (action == "exit") ::_exit(0);
+  if (action == "hold") {
+    timespec left{kHoldSeconds, 0};
+    while (::nanosleep(&left, &left) != 0) {
+    }
+  }
+  return false;
+}
+
+// Whether `call` is the one of FAULT_CALL, for a call without a file.
+bool meant(const char* call) {
+  static const std::string_view wanted = variable("FAULT_CALL");
+  return wanted == call && is_victim() && triggered();
+}
+
+bool meant(const char* call, const char* path) {
+  static const std::string_view wanted = variable("FAULT_CALL");
+  const size_t length = std::strlen(call);
+  if (wanted.substr(0, length) != call || wanted.size() <= length + 1) return false;
+  return is_victim() && std::strstr(path, wanted.data() + length + 1) && triggered();
+}
+
+bool meant(const char* call, int descriptor) {
+  static const std::string_view wanted = variable("FAULT_CALL");
+  if (wanted.substr(0, std::strlen(call)) != call || !is_victim()) return false;
+  char link[64], path[4096];
+  char* end = link;
+  for (const char* c = "/proc/self/fd/"; *c; ++c) *end++ = *c;
+  char digits[16];
+  int count = 0;
+  do digits[count++] = static_cast<char>('0' + descriptor % 10);
+  while ((descriptor /= 10) > 0);
+  while (count > 0) *end++ = digits[--count];
+  *end = '\0';
+  const ssize_t got = ::readlink(link, path, sizeof(path) - 1);
+  if (got <= 0) return false;
+  path[got] = '\0';
+  return meant(call, path);
+}
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (meant("new:main") && on_main_thread()) suffer();
+  void* memory = std::malloc(bytes);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+extern "C" {
+
+int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* comm, void* request) {
+  static auto* real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
+  if (meant("reduce")) suffer();
+  return real(from, to, count, type, operation, comm, request);
+}
+
+int open(const char* path, int flags, ...) {
+  static auto* real = next<int(const char*, int, ...)>("open");
+  mode_t mode = 0;
+  if (flags & O_CREAT) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+  }
+  if (meant("open", path) && suffer()) return -1;
+  return real(path, flags, mode);
+}
+
+ssize_t pread(int file, void* to, size_t bytes, off_t offset) {
+  static auto* real = next<ssize_t(int, void*, size_t, off_t)>("pread");
+  if (meant("read", file) && !on_main_thread() && suffer()) return -1;
+  return real(file, to, bytes, offset);
+}
+
+ssize_t write(int file, const void* from, size_t bytes) {
+  static auto* real = next<ssize_t(int, const void*, size_t)>("write");
+  if (meant("write", file) && suffer()) return -1;
+  return real(file, from, bytes);
+}
+
+int fsync(int file) {
+  static auto* real = next<int(int)>("fsync");
+  if (meant("fsync", file) && suffer()) return -1;
+  return real(file);
+}
+
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const long status = ::syscall(SYS_clock_gettime, clock, now);
+  static const long shift = std::atol(variable("FAULT_CLOCK"));
+  if (shift != 0 && clock == CLOCK_REALTIME && is_victim() && triggered()) now->tv_sec += shift;
+  return static_cast<int>(status);
+}
+
+}  // extern "C"

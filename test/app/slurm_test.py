@@ -1,0 +1,268 @@
+"""The batch files of scripts/slurm under a real Slurm: one node, made for the test, on this machine."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import kit
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/slurm")
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel", "sinfo")
+
+
+def find(program):
+    return shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class Cluster:
+    """munged, slurmctld and slurmd in a folder of their own, stopped by close()."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.daemons = []
+        self.env = kit.environment({"SLURM_CONF": self.path("slurm.conf"), "TRAINER": kit.TRAINER})
+        for name in ("state", "spool", "tmp", "munge", "socket"):
+            os.makedirs(self.path(name), mode=0o755)
+        os.chmod(folder, 0o711)
+        os.chmod(self.path("munge"), 0o700)
+        with open(self.path("munge/munge.key"), "wb", opener=lambda p, f: os.open(p, f, 0o400)) as key:
+            key.write(os.urandom(128))
+        self.configure()
+        self.start()
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def configure(self):
+        host = socket.gethostname().split(".")[0]
+        controller, node = free_ports(2)
+        kit.write(self.path("slurm.conf"), f"""
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={self.path("socket/munge")}
+SlurmctldPort={controller}
+SlurmdPort={node}
+StateSaveLocation={self.path("state")}
+SlurmdSpoolDir={self.path("spool")}
+TmpFS={self.path("tmp")}
+SlurmctldPidFile={self.path("slurmctld.pid")}
+SlurmdPidFile={self.path("slurmd.pid")}
+SlurmctldLogFile={self.path("slurmctld.log")}
+SlurmdLogFile={self.path("slurmd.log")}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
+SwitchType=switch/none
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=5
+MailProg=/bin/true
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=4000 State=UNKNOWN
+PartitionName=test Nodes={host} Default=YES MaxTime=60 State=UP
+""")
+
+    def start(self):
+        munge = [find("munged"), "--foreground", "--force", "--key-file", self.path("munge/munge.key"), "--socket",
+                 self.path("socket/munge"), "--pid-file", self.path("munge/pid"), "--log-file",
+                 self.path("munge/log"), "--seed-file", self.path("munge/seed")]
+        for command in (munge, [find("slurmctld"), "-D", "-c"], [find("slurmd"), "-D", "-c"]):
+            self.daemons.append(subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
+                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            if command is munge:
+                wait_until(lambda: os.path.exists(self.path("socket/munge")), "munge's socket")
+        wait_until(lambda: self.output("sinfo", "--noheader", "--format=%t") == "idle", "an idle node")
+
+    def output(self, program, *arguments):
+        run = subprocess.run([find(program), *arguments], env=self.env, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, timeout=60, check=False)
+        return run.stdout.decode().strip()
+
+    def job(self, number):
+        """What scontrol knows of a job: {field: value}."""
+        return dict(re.findall(r"(\w+)=(\S*)", self.output("scontrol", "show", "job", number)))
+
+    def close(self):
+        self.output("scancel", "--full", "--user=root")
+        try:
+            wait_until(lambda: not self.output("squeue", "--noheader", "--states=running,completing"), "no job", 20)
+        except AssertionError:
+            pass  # the daemons go in any case
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def wait_until(condition, what, timeout=60):
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not seen within {timeout} s")
+        time.sleep(0.1)
+
+
+class Slow(kit.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = Cluster(self.path("cluster"))
+        self.addCleanup(self.cluster.close)
+        self.records(60)
+        self.log = self.path("job.log")
+
+    def settings(self, **changes):
+        return self.config({"train.steps": 1000000, "train.epochs": 1e6, "checkpoint.directory": self.path("run"),
+                            **{k.replace("__", "."): v for k, v in changes.items()}})
+
+    def submit(self, launcher, *options):
+        number = self.cluster.output("sbatch", "--parsable", "--cpus-per-task=1", f"--output={self.log}",
+                                     f"--chdir={self.folder}", *options,
+                                     os.path.join(SCRIPTS, f"{launcher}.sbatch"), "run.toml")
+        self.assertRegex(number, r"^\d+$")
+        return number
+
+    def text(self):
+        try:
+            with open(self.log, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def wait_for(self, condition, what, timeout=90):
+        try:
+            wait_until(condition, what, timeout)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text()}") from None
+
+    def wait_for_steps(self, count=3):
+        self.wait_for(lambda: self.text().count(": step ") >= count, "steps")
+
+    def wait_for_state(self, job, *states):
+        self.wait_for(lambda: self.cluster.job(job).get("JobState") in states, f"state {states}")
+
+    def ranks(self):
+        """{rank: process id} of the trainers that belong to this cluster."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    variables = dict(v.split("=", 1) for v in file.read().decode(errors="replace").split("\0")
+                                     if "=" in v)
+                if (variables.get("SLURM_CONF") == self.cluster.path("slurm.conf")
+                        and os.readlink(f"/proc/{pid}/exe") == os.path.realpath(kit.TRAINER)):
+                    rank = variables.get("OMPI_COMM_WORLD_RANK", variables.get("SLURM_PROCID", "0"))
+                    found[int(rank)] = (int(pid), variables)
+            except OSError:
+                continue
+        return found
+
+    def assert_newest_is_whole(self):
+        newest = self.path("run/latest")
+        inspected = subprocess.run([kit.TRAINER, "inspect", "--verify", newest], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, check=False)
+        self.assertEqual(inspected.returncode, 0, inspected.stdout.decode())
+
+    # Slurm itself sends the signal: with a limit of a minute and 50 s of warning it does so within seconds.
+    def stops_requeues_and_finishes(self, launcher):
+        self.settings()
+        job = self.submit(launcher, "--time=1", "--signal=B:USR1@50")
+        self.wait_for_steps()
+        _, variables = self.ranks()[0]
+        self.assertAlmostEqual(int(variables["LOCKSTEP_JOB_END"]), time.time() + 60, delta=30)
+        self.wait_for(lambda: "stopped on request" in self.text(), "the end of the first run")
+        self.wait_for(lambda: self.cluster.job(job).get("Restarts") == "1"
+                      and self.cluster.job(job).get("JobState") == "PENDING", "the requeued job")
+        saved = kit.checkpoints(self.path("run"))[-1]
+        step = int(saved[len("step-"):-len(".h5")])
+        self.settings(train__steps=step + 20)
+        # Slurm would wait for two minutes, so that all of the first run is gone. KillWait and a little more will do.
+        time.sleep(10)
+        self.cluster.output("scontrol", "update", f"JobId={job}", "TimeLimit=30")
+
+        def started():
+            self.cluster.output("scontrol", "update", f"JobId={job}", "StartTime=now")
+            time.sleep(1)
+            return self.cluster.job(job).get("JobState") in ("RUNNING", "COMPLETED")
+
+        self.wait_for(started, "the second run")
+        self.wait_for_state(job, "COMPLETED")
+        self.assertEqual(self.cluster.job(job)["ExitCode"], "0:0")
+        self.assertIn(f"step-{step:08}.h5", self.text().split("stopped on request")[1])
+        self.assertEqual(kit.checkpoints(self.path("run"))[-1], f"step-{step + 20:08}.h5")
+        steps = sorted(kit.per_step(self.path("run"), "loss"))
+        self.assertEqual(steps, list(range(1, step + 21)))
+
+    def cancelled(self, launcher):
+        self.settings(checkpoint__every_steps=5)
+        job = self.submit(launcher, "--time=5")
+        self.wait_for_steps(12)
+        self.cluster.output("scancel", job)
+        self.wait_for_state(job, "CANCELLED")
+        self.wait_for(lambda: not self.ranks(), "the end of all ranks", 30)
+        self.assert_newest_is_whole()
+        self.assertEqual(self.cluster.job(job)["Restarts"], "0")
+
+    def killed_rank(self, launcher):
+        self.settings(checkpoint__every_steps=5)
+        job = self.submit(launcher, "--time=5")
+        self.wait_for_steps(12)
+        os.kill(self.ranks()[1][0], signal.SIGKILL)
+        self.wait_for_state(job, "FAILED")
+        self.wait_for(lambda: not self.ranks(), "the end of all ranks", 30)
+        self.assertEqual(self.cluster.job(job)["ExitCode"], "137:0")
+        self.assertNotIn("the state is saved", self.text())
+        self.assert_newest_is_whole()
+        self.assertEqual(self.cluster.job(job)["Restarts"], "0")
+    def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
+        self.stops_requeues_and_finishes("mpirun")
+
+    def test_srun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
+        self.stops_requeues_and_finishes("srun")
+
+    def test_cancelled_mpirun_job_leaves_no_rank_and_a_whole_checkpoint(self):
+        self.cancelled("mpirun")
+
+    def test_cancelled_srun_job_leaves_no_rank_and_a_whole_checkpoint(self):
+        self.cancelled("srun")
+
+    def test_mpirun_job_with_a_killed_rank_fails_and_is_not_requeued(self):
+        self.killed_rank("mpirun")
+
+    def test_srun_job_with_a_killed_rank_fails_and_is_not_requeued(self):
+        self.killed_rank("srun")
+
+
+if __name__ == "__main__":
+    missing = [program for program in PROGRAMS if not find(program)]
+    if missing or os.getuid() != 0:
+        why = f"{', '.join(missing)} not installed (slurmctld slurmd slurm-client munge)" if missing else "needs root"
+        print(f"skipped: {why}")
+        sys.exit(SKIPPED)
+    kit.main()
