@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -19,6 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kMegabyte = 1e6;
+constexpr size_t kPeakParts = 12;
 
 int64_t forward_multiply_adds(const Graph& graph) {
   int64_t sum = 0;
@@ -54,6 +56,22 @@ void print_memory(const Config& config, const Executable& e, const BatchSizes& b
   fmt::print("size of a checkpoint: about {:.1f} MB; checkpoint.keep = {} of them and one being written: {:.1f} MB\n",
              megabytes(trained + statistics + slots * trained + averages), config.checkpoint.keep,
              megabytes((trained + statistics + slots * trained + averages) * (config.checkpoint.keep + 1)));
+}
+
+// The fullest moment of a step and what fills it.
+void print_peak(const Executable& e, const Backend& backend) {
+  std::vector<size_t> storage, workspaces;
+  for (const Value& v : e.graph().values) storage.push_back(backend.storage_bytes(v.desc));
+  for (size_t p = 0; p < e.schedule().order.size(); ++p) workspaces.push_back(e.kernel(p).workspace_bytes());
+  const MemoryPeak peak = find_peak({e.graph(), e.schedule(), e.layout(), storage, workspaces}, e.plan());
+  const NodeId fullest = e.schedule().order[static_cast<size_t>(peak.position)];
+  fmt::print("  the fullest of {} kernels is {}, with {:.1f} MB in use:\n", workspaces.size(),
+             e.graph().node(fullest).name, static_cast<double>(peak.bytes) / kMegabyte);
+  for (size_t i = 0; i < std::min(peak.parts.size(), kPeakParts); ++i) {
+    const MemoryPeak::Part& part = peak.parts[i];
+    fmt::print("    {:26}{:10.1f} MB\n", part.value < 0 ? "workspace" : e.graph().value(part.value).name,
+               static_cast<double>(part.bytes) / kMegabyte);
+  }
 }
 
 // By epoch, or for a run whose length is given in steps alone, by step. An epoch's length in steps is not known without
@@ -103,6 +121,7 @@ int explain_command(const CommandLine& command) {
   const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites});
   for (const auto& [name, places] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, places);
   print_memory(config, e, batches);
+  print_peak(e, *backend);
   print_schedule(config, batches);
   return 0;
 }

@@ -24,6 +24,8 @@ Buffer HostBackend::allocate(size_t bytes) const {
     fail(ExitCode::internal, "out of memory: cannot allocate {} bytes ({}); lower train.batch_size or use more nodes",
          bytes, errno_text(errno));
   }
+  // Large pages make the first touch and every pass over an arena cheaper; where there are none it goes without.
+  (void)madvise(data, bytes, MADV_HUGEPAGE);
   return {data, bytes, unmap};
 }
 

@@ -4,9 +4,11 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/graph/alias_concat.h"
 #include "lockstep/graph/formats.h"
 #include "lockstep/graph/gradients.h"
 #include "lockstep/graph/precision.h"
+#include "lockstep/graph/recompute_norm.h"
 #include "lockstep/graph/rewrite.h"
 
 namespace lockstep {
@@ -41,17 +43,39 @@ std::vector<size_t> storage_of_values(const Graph& graph, const Backend& backend
   return bytes;
 }
 
+// Values that hold several parameters read them as one.
+void expect_adjacent(const Graph& graph, const ParameterLayout& layout) {
+  for (const std::vector<ParameterId>& group : graph.adjacent_parameters) {
+    int64_t next = layout.offset[static_cast<size_t>(group.front())];
+    for (ParameterId id : group) {
+      require(layout.offset[static_cast<size_t>(id)] == next, "\"{}\" does not lie beside \"{}\"",
+              graph.parameters[id].name, graph.parameters[group.front()].name);
+      next += graph.parameters[id].shape.elements();
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<std::pair<std::string, int>> apply_rewrites(Graph& graph, const Backend& backend) {
+  std::vector<std::pair<std::string, int>> applied;
+  for (const Rewrite& rewrite : rewrites()) {
+    if (rewrite.makes_slices && !backend.reads_slice(BatchNorm{}, 0)) continue;
+    applied.emplace_back(rewrite.name, rewrite.apply(graph));
+  }
+  return applied;
+}
 
 Executable Executable::compile(Graph graph, const Backend& backend, const CompileOptions& options) {
   Executable e;
   e.graph_ = std::move(graph);
-  if (options.rewrites) {
-    for (const Rewrite& rewrite : rewrites()) e.applied_.emplace_back(rewrite.name, rewrite.apply(e.graph_));
-  }
+  if (options.rewrites) e.applied_ = apply_rewrites(e.graph_, backend);
   lower_precision(e.graph_, options.compute);
   if (options.training) add_gradients(e.graph_);
+  const bool recompute = options.rewrites && options.training && options.recompute && backend.recomputes_norms();
+  if (recompute) e.applied_.emplace_back("recompute_norm", recompute_norm(e.graph_));
   choose_formats(e.graph_, backend);
+  if (options.rewrites) e.applied_.emplace_back("alias_concat", alias_concat(e.graph_, backend));
   e.schedule_ = make_schedule(e.graph_);
   const ParameterTable& table = e.graph_.parameters;
   if (options.layout) {
@@ -60,6 +84,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
     e.layout_ = lay_out_parameters(table, options.training ? e.schedule_.gradient_order : trained_in_table_order(table),
                                    e.graph_.adjacent_parameters);
   }
+  expect_adjacent(e.graph_, e.layout_);
   e.compile_kernels(backend);
 
   const std::vector<size_t> storage = storage_of_values(e.graph_, backend);

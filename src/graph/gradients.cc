@@ -1,5 +1,7 @@
 #include "lockstep/graph/gradients.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -9,7 +11,8 @@ namespace {
 // visited; contributions of several readers are added.
 class Differentiator {
  public:
-  explicit Differentiator(Graph& graph) : graph_(graph), parts_(graph.values.size()), wanted_(graph.values.size()) {
+  explicit Differentiator(Graph& graph)
+      : graph_(graph), parts_(graph.values.size()), slices_(graph.values.size()), wanted_(graph.values.size()) {
     for (size_t v = 0; v < graph.values.size(); ++v) wanted_[v] = graph.values[v].role == ValueRole::parameter;
     for (const Node& node : graph.nodes) {
       bool any = false;
@@ -30,7 +33,8 @@ class Differentiator {
  private:
   bool wanted(ValueId v) const { return wanted_[static_cast<size_t>(v)]; }
   bool influences_loss() const {
-    return std::holds_alternative<SoftmaxCrossEntropy>(current_.op) || !parts_[static_cast<size_t>(out(0))].empty();
+    const auto y = static_cast<size_t>(out(0));
+    return std::holds_alternative<SoftmaxCrossEntropy>(current_.op) || !parts_[y].empty() || !slices_[y].empty();
   }
   bool wants_input(size_t i) const { return wanted(current_.inputs[i]); }
   ValueId in(size_t i) const { return current_.inputs[i]; }
@@ -41,16 +45,34 @@ class Differentiator {
     auto outputs =
         graph_.add_node(fmt::format("{}.{}", current_.name, suffix), std::move(op), std::move(inputs), Phase::backward);
     parts_.resize(graph_.values.size());
+    slices_.resize(graph_.values.size());
     return outputs;
   }
 
   // The gradient of the current node's first output.
   ValueId dy() {
+    join_slices();
     std::vector<ValueId> parts = parts_[static_cast<size_t>(out(0))];  // a copy: emit() grows parts_
     if (parts.size() == 1) return parts[0];
     const ValueId sum = emit("grad_sum", Add{}, parts).front();
     parts_[static_cast<size_t>(out(0))] = {sum};
     return sum;
+  }
+
+  // The gradients of the current node's slices, which cover every channel once, make one of the whole.
+  void join_slices() {
+    std::vector<SliceGradient> slices = std::move(slices_[static_cast<size_t>(out(0))]);
+    if (slices.empty()) return;
+    std::ranges::sort(slices, {}, &SliceGradient::begin);
+    std::vector<ValueId> members;
+    int64_t end = 0;
+    for (const SliceGradient& slice : slices) {
+      require(slice.begin == end, "{}: its slices leave out or repeat channel {}", current_.name, end);
+      end += graph_.value(slice.gradient).desc.shape.c();
+      members.push_back(slice.gradient);
+    }
+    require(end == graph_.value(out(0)).desc.shape.c(), "{}: nothing reads channel {}", current_.name, end);
+    parts_[static_cast<size_t>(out(0))].push_back(emit("grad_join", Concat{}, std::move(members)).front());
   }
 
   void give(size_t input, ValueId gradient) {
@@ -100,6 +122,10 @@ class Differentiator {
       begin += count;
     }
   }
+  void rule(const Slice& op) {
+    const ValueId d = dy();
+    if (wants_input(0)) slices_[static_cast<size_t>(in(0))].push_back({op.begin, d});
+  }
   void rule(const Reshape&) { unary(Reshape{shape_in(0)}, {dy()}); }
   void rule(const Cast&) { unary(Cast{graph_.value(in(0)).desc.dtype}, {dy()}); }
   void rule(const SoftmaxCrossEntropy& op) {
@@ -133,20 +159,37 @@ class Differentiator {
   }
 
   void mark_parameters() {
+    const auto readers = readers_of(graph_);
+    std::vector<bool> trained(static_cast<size_t>(graph_.parameters.size()), false);
     for (ValueId v = 0; v < static_cast<ValueId>(parts_.size()); ++v) {
-      if (graph_.value(v).role != ValueRole::parameter) continue;
+      if (graph_.value(v).role != ValueRole::parameter || readers[static_cast<size_t>(v)].empty()) continue;
       const auto& parts = parts_[static_cast<size_t>(v)];
       const std::string& name = graph_.value(v).name;
       require(!parts.empty(), "parameter \"{}\" does not influence any loss", name);
       require(parts.size() == 1, "parameter \"{}\" is used by {} nodes; shared parameters are not supported", name,
               parts.size());
-      graph_.value(parts[0]).gradient_of = graph_.value(v).parameter;
+      const ParameterId first = graph_.value(v).parameter;
+      graph_.value(parts[0]).gradient_of = first;
+      for (ParameterId id : parameters_in(graph_, first, graph_.value(v).desc.shape)) {
+        trained[static_cast<size_t>(id)] = true;
+      }
+    }
+    for (ParameterId id = 0; id < graph_.parameters.size(); ++id) {
+      const Parameter& parameter = graph_.parameters[id];
+      require(!parameter.trained() || trained[static_cast<size_t>(id)], "parameter \"{}\" does not influence any loss",
+              parameter.name);
     }
   }
 
+  struct SliceGradient {
+    int64_t begin;  // first channel
+    ValueId gradient;
+  };
+
   Graph& graph_;
-  std::vector<std::vector<ValueId>> parts_;  // by value: the contributions to its gradient so far
-  std::vector<bool> wanted_;                 // by value: depends on a trained parameter
+  std::vector<std::vector<ValueId>> parts_;         // by value: the contributions to its gradient so far
+  std::vector<std::vector<SliceGradient>> slices_;  // by value: those to some of its channels
+  std::vector<bool> wanted_;                        // by value: depends on a trained parameter
   Node current_;
 };
 

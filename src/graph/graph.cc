@@ -34,6 +34,19 @@ std::vector<ValueId> Graph::add_node(std::string name, Op op, std::vector<ValueI
   return nodes.back().outputs;
 }
 
+std::vector<ParameterId> parameters_in(const Graph& graph, ParameterId first, const Shape& shape) {
+  if (graph.parameters[first].shape == shape) return {first};
+  for (const std::vector<ParameterId>& group : graph.adjacent_parameters) {
+    if (group.front() != first) continue;
+    int64_t elements = 0;
+    for (ParameterId id : group) elements += graph.parameters[id].shape.elements();
+    require(elements == shape.elements(), "{} holds more or less than the group of \"{}\"", shape.to_string(),
+            graph.parameters[first].name);
+    return group;
+  }
+  fail(ExitCode::internal, "\"{}\" starts no group of parameters", graph.parameters[first].name);
+}
+
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.values.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {

@@ -1,8 +1,10 @@
 #include "lockstep/graph/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "lockstep/base/error.h"
 
@@ -60,6 +62,13 @@ class Classes {
   }
 
   void merge_all() {
+    for (ValueId v = 0; v < static_cast<ValueId>(parent_.size()); ++v) {
+      const ValueId whole = in_.graph.value(v).view_of;
+      if (whole < 0) continue;
+      require(in_activations(v) && in_activations(whole) && in_.graph.value(whole).view_of < 0,
+              "{} cannot be a view of {}", in_.graph.value(v).name, in_.graph.value(whole).name);
+      merge(whole, v);
+    }
     for (size_t p = 0; p < in_.schedule.order.size(); ++p) {
       const Node& node = in_.graph.node(in_.schedule.order[p]);
       const ValueId out = node.outputs[0];
@@ -83,7 +92,8 @@ class Classes {
     for (ValueId v : node.inputs) uses += find(v) == root;
     const Value& from = in_.graph.value(input);
     const Value& to = in_.graph.value(out);
-    return uses == 1 && from.desc == to.desc &&
+    const bool view = from.view_of >= 0 || to.view_of >= 0;  // there is more in that memory
+    return !view && uses == 1 && from.desc == to.desc &&
            in_.storage_bytes[static_cast<size_t>(input)] == in_.storage_bytes[static_cast<size_t>(out)];
   }
 
@@ -103,6 +113,10 @@ Placement fixed_placement(const PlanInput& in, const Value& v) {
   if (v.gradient_of >= 0) return at(Arena::gradients, offset(v.gradient_of));
   if (v.moment_of >= 0) return at(Arena::gradients, in.layout.trained_elements + offset(v.moment_of));
   return {};
+}
+
+int64_t view_offset(const PlanInput& in, const Value& v) {
+  return v.view_of < 0 ? 0 : channel_offset_bytes(in.graph.value(v.view_of).desc, v.view_channel);
 }
 
 std::vector<Block> collect_blocks(const PlanInput& in, const Classes& classes) {
@@ -169,7 +183,9 @@ MemoryPlan plan_memory(const PlanInput& in) {
     const int32_t root = classes.find(v);
     const Placement fixed = fixed_placement(in, in.graph.value(root));
     plan.alias_class.push_back(root);
-    plan.values[static_cast<size_t>(v)] = fixed.arena != Arena::none ? fixed : of_class[static_cast<size_t>(root)];
+    Placement& at = plan.values[static_cast<size_t>(v)];
+    at = fixed.arena != Arena::none ? fixed : of_class[static_cast<size_t>(root)];
+    if (at.arena == Arena::activations) at.offset_bytes += view_offset(in, in.graph.value(v));
   }
   return plan;
 }
@@ -184,12 +200,13 @@ std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
     const Placement& at = plan.values[static_cast<size_t>(v)];
     if (at.arena != Arena::activations) return;
     Block& b = life[static_cast<size_t>(plan.alias_class[static_cast<size_t>(v)])];
+    const int64_t start = at.offset_bytes - view_offset(in, in.graph.value(v));
     if (b.value < 0) {
       b.first = position;
       b.value = v;
-      b.offset = at.offset_bytes;
+      b.offset = start;
     }
-    require(at.offset_bytes == b.offset, "{} and {} share memory but lie apart", in.graph.value(v).name,
+    require(start == b.offset, "{} and {} share memory but lie apart", in.graph.value(v).name,
             in.graph.value(b.value).name);
     b.bytes = std::max(b.bytes, static_cast<int64_t>(in.storage_bytes[static_cast<size_t>(v)]));
     b.last = in.graph.value(v).kept ? kForever : std::max(b.last, position);
@@ -224,34 +241,109 @@ void verify_blocks(const PlanInput& in, const MemoryPlan& plan, const std::vecto
   }
 }
 
+// What the memory of each class holds while the schedule is replayed: values, and the channels they fill.
+class Contents {
+ public:
+  Contents(const PlanInput& in, const MemoryPlan& plan) : in_(in), plan_(plan), shows_(plan.values.size()) {
+    std::iota(shows_.begin(), shows_.end(), 0);
+    held_.resize(shows_.size());
+  }
+
+  // The value is there to be read: itself, or the whole that it is a view of.
+  void expect(ValueId v, const std::string& reader) const {
+    if (plan_.values[index(v)].arena != Arena::activations) return;
+    const Channels channels = channels_of(v);
+    ValueId now = -1;
+    for (const Held& held : held_[class_of(v)]) {
+      if (!held.channels.overlap(channels)) continue;
+      now = held.value;
+      const ValueId whole = in_.graph.value(v).view_of;
+      const bool right = now == shows_[index(v)] || (whole >= 0 && now == shows_[index(whole)]);
+      if (right && held.channels.cover(channels)) return;
+      break;
+    }
+    require(false, "{} reads {}, whose memory holds {}", reader, in_.graph.value(v).name,
+            now < 0 ? "nothing" : in_.graph.value(now).name);
+  }
+
+  void write(const Node& node, ValueId v) {
+    const bool same_class = plan_.alias_class[index(v)] == plan_.alias_class[index(node.inputs[0])];
+    if (std::holds_alternative<Reshape>(node.op) && same_class) shows_[index(v)] = shows_[index(node.inputs[0])];
+    if (std::holds_alternative<Slice>(node.op) && in_.graph.value(v).view_of == node.inputs[0]) return;
+    const Channels channels = channels_of(v);
+    std::vector<Held> kept;
+    for (const Held& held : held_[class_of(v)]) {
+      const Held before{{held.channels.begin, std::min(held.channels.end, channels.begin)}, held.value};
+      const Held after{{std::max(held.channels.begin, channels.end), held.channels.end}, held.value};
+      if (before.channels.begin < before.channels.end) kept.push_back(before);
+      if (after.channels.begin < after.channels.end) kept.push_back(after);
+    }
+    kept.push_back({channels, shows_[index(v)]});
+    held_[class_of(v)] = std::move(kept);
+  }
+
+ private:
+  struct Channels {
+    int64_t begin = 0, end = 0;
+    bool overlap(const Channels& other) const { return begin < other.end && other.begin < end; }
+    bool cover(const Channels& other) const { return begin <= other.begin && other.end <= end; }
+  };
+  struct Held {
+    Channels channels;
+    ValueId value = -1;
+  };
+
+  static size_t index(ValueId v) { return static_cast<size_t>(v); }
+  size_t class_of(ValueId v) const { return static_cast<size_t>(plan_.alias_class[index(v)]); }
+  Channels channels_of(ValueId v) const {
+    const Value& value = in_.graph.value(v);
+    if (value.view_of < 0) return {0, std::numeric_limits<int64_t>::max()};
+    return {value.view_channel, value.view_channel + value.desc.shape.c()};
+  }
+
+  const PlanInput& in_;
+  const MemoryPlan& plan_;
+  std::vector<ValueId> shows_;           // by value: whose data it is (a reshape shows its input's)
+  std::vector<std::vector<Held>> held_;  // by class
+};
+
 // Replays the schedule: whatever is read, or kept to the end, is what its class holds at that time.
 void verify_contents(const PlanInput& in, const MemoryPlan& plan) {
-  std::vector<ValueId> shows(in.graph.values.size());  // by value: whose data it is (a reshape shows its input's)
-  std::iota(shows.begin(), shows.end(), 0);
-  std::vector<ValueId> held(shows.size(), -1);  // by class
-  auto index = [](ValueId v) { return static_cast<size_t>(v); };
-  auto expect = [&](ValueId v, const std::string& reader) {
-    if (plan.values[index(v)].arena != Arena::activations) return;
-    const ValueId now = held[index(plan.alias_class[index(v)])];
-    require(now == shows[index(v)], "{} reads {}, whose memory holds {}", reader, in.graph.value(v).name,
-            now < 0 ? "nothing" : in.graph.value(now).name);
-  };
+  Contents contents(in, plan);
   for (NodeId n : in.schedule.order) {
     const Node& node = in.graph.node(n);
-    for (ValueId v : node.inputs) expect(v, node.name);
-    for (ValueId v : node.outputs) {
-      const int32_t of = plan.alias_class[index(v)];
-      const bool view = std::holds_alternative<Reshape>(node.op) && plan.alias_class[index(node.inputs[0])] == of;
-      if (view) shows[index(v)] = shows[index(node.inputs[0])];
-      held[index(of)] = shows[index(v)];
-    }
+    for (ValueId v : node.inputs) contents.expect(v, node.name);
+    for (ValueId v : node.outputs) contents.write(node, v);
   }
-  for (ValueId v = 0; v < static_cast<ValueId>(shows.size()); ++v) {
-    if (in.graph.value(v).kept) expect(v, "the caller");
+  for (ValueId v = 0; v < static_cast<ValueId>(plan.values.size()); ++v) {
+    if (in.graph.value(v).kept) contents.expect(v, "the caller");
   }
 }
 
 }  // namespace
+
+MemoryPeak find_peak(const PlanInput& in, const MemoryPlan& plan) {
+  const std::vector<Block> blocks = lives_of(in, plan);
+  std::vector<int64_t> change(in.schedule.order.size() + 1);
+  const auto end = static_cast<int32_t>(in.schedule.order.size());
+  for (const Block& b : blocks) {
+    change[static_cast<size_t>(b.first)] += b.bytes;
+    change[static_cast<size_t>(std::min(b.last, end - 1) + 1)] -= b.bytes;
+  }
+  MemoryPeak peak;
+  int64_t now = 0;
+  for (int32_t p = 0; p < end; ++p) {
+    now += change[static_cast<size_t>(p)];
+    if (now > peak.bytes) std::tie(peak.position, peak.bytes) = std::pair(p, now);
+  }
+  for (const Block& b : blocks) {
+    if (b.first > peak.position || b.last < peak.position) continue;
+    const ValueId whole = b.value < 0 ? -1 : plan.alias_class[static_cast<size_t>(b.value)];
+    peak.parts.push_back({whole, b.bytes, b.first, b.last});
+  }
+  std::ranges::stable_sort(peak.parts, std::greater{}, &MemoryPeak::Part::bytes);
+  return peak;
+}
 
 void verify_plan(const PlanInput& in, const MemoryPlan& plan) {
   verify_blocks(in, plan, lives_of(in, plan));

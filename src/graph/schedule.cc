@@ -34,8 +34,10 @@ Schedule make_schedule(const Graph& graph) {
     for (ValueId output : graph.node(schedule.order[position]).outputs) {
       const ParameterId id = graph.value(output).gradient_of;
       if (id < 0) continue;
-      schedule.gradient_order.push_back(id);
-      schedule.gradient_ready.push_back(static_cast<int32_t>(position));
+      for (ParameterId part : parameters_in(graph, id, graph.value(output).desc.shape)) {
+        schedule.gradient_order.push_back(part);
+        schedule.gradient_ready.push_back(static_cast<int32_t>(position));
+      }
     }
   }
   return schedule;

@@ -73,7 +73,8 @@ std::string Format::to_string() const {
 }
 
 std::string TensorDesc::to_string() const {
-  return fmt::format("{}{} {}", dtype_name(dtype), shape.to_string(), format.to_string());
+  const std::string text = fmt::format("{}{} {}", dtype_name(dtype), shape.to_string(), format.to_string());
+  return parent_channels > 0 ? fmt::format("{} of {} channels", text, parent_channels) : text;
 }
 
 size_t packed_bytes(const TensorDesc& desc) {
@@ -84,6 +85,22 @@ size_t packed_bytes(const TensorDesc& desc) {
     elements = desc.shape.n() * ((desc.shape.c() + block - 1) / block * block) * desc.shape.h() * desc.shape.w();
   }
   return static_cast<size_t>(elements) * dtype_bytes(desc.dtype);
+}
+
+int64_t channel_offset_bytes(const TensorDesc& desc, int64_t channel) {
+  const auto width = static_cast<int64_t>(dtype_bytes(desc.dtype));
+  switch (desc.format.kind) {
+    case Format::Kind::channels_last:
+      return channel * width;
+    case Format::Kind::blocked:
+      require(channel % desc.format.id == 0, "channel {} of {} starts no block", channel, desc.to_string());
+      break;
+    case Format::Kind::plain:
+      break;
+    case Format::Kind::opaque:
+      fail(ExitCode::internal, "the channels of {} are known to its backend only", desc.to_string());
+  }
+  return channel * desc.shape.h() * desc.shape.w() * width;
 }
 
 }  // namespace lockstep

@@ -40,7 +40,8 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
   } else {
-    layout_ = lay_out_parameters(table_, trained_in_table_order(table_));
+    if (rewrites) apply_rewrites(graph, backend);  // the evaluation's will want the same parameters side by side
+    layout_ = lay_out_parameters(table_, trained_in_table_order(table_), graph.adjacent_parameters);
   }
   Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);

@@ -1,11 +1,14 @@
 #include "lockstep/train/start_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
+#include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/folder.h"
@@ -26,12 +29,20 @@ void copy_weights_to_averages(const ModelState& state) {
   std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());
 }
 
+constexpr int kMostInitializers = 8;
+
 void initialize_fresh(const Config& config, const Program& program) {
   const InitRule rule = parse_init_rule(config.model.init);
   const ParameterTable& table = program.parameters();
-  for (ParameterId id = 0; id < table.size(); ++id) {
-    initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), program.parameter(id));
-  }
+  std::atomic<ParameterId> next = 0;
+  const auto work = [&] {  // each parameter has random numbers of its own: who draws them does not matter
+    for (ParameterId id = next++; id < table.size(); id = next++) {
+      initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), program.parameter(id));
+    }
+  };
+  std::vector<std::jthread> helpers(static_cast<size_t>(std::min(usable_cores(cpu_cores()), kMostInitializers) - 1));
+  for (std::jthread& helper : helpers) helper = std::jthread(work);
+  work();
 }
 
 void read_group(const CheckpointReader& file, const std::string& group, const Program& program, Weights weights) {

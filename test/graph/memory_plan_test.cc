@@ -260,3 +260,64 @@ TEST_CASE("plans of random nets prove right and never need more than all values 
     REQUIRE(planned.plan.activation_bytes <= sum);
   }
 }
+
+namespace {
+
+// Two pools that write into a concatenation, which a third one reads.
+struct ViewChain : Chain {
+  ValueId a = pool("a", x), b = pool("b", x), cat = add("cat", Concat{}, {a, b});
+  void make_view(ValueId part, ValueId whole, int64_t channel) {
+    graph.value(part).view_of = whole;
+    graph.value(part).view_channel = channel;
+    graph.value(part).desc.parent_channels = graph.value(whole).desc.shape.c();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("views lie inside the whole, which lives from the first part that is written") {
+  ViewChain c;
+  c.make_view(c.a, c.cat, 0);
+  c.make_view(c.b, c.cat, 1);
+  const ValueId last = c.pool("last", c.cat);
+  const ValueId a = c.a, b = c.b, cat = c.cat;
+  const Case planned = c.keep(last);
+  CHECK(planned.same_memory(a, cat));
+  CHECK(planned.same_class(b, cat));
+  CHECK(planned.at(b).offset_bytes == planned.at(cat).offset_bytes + 1024);
+  CHECK(planned.plan.activation_bytes == 2048 + 2048);
+  CHECK_NOTHROW(verify_plan(planned.input(), planned.plan));
+}
+
+TEST_CASE("nothing is overwritten in place where a view has it") {
+  ViewChain c;
+  const ValueId part = c.add("part", Slice{1, 1}, {c.cat});
+  c.make_view(part, c.cat, 1);
+  const ValueId relu = c.relu("relu", part);
+  const Case planned = c.keep(relu);
+  CHECK_FALSE(planned.same_class(relu, part));
+  CHECK_NOTHROW(verify_plan(planned.input(), planned.plan));
+}
+
+TEST_CASE("verify_plan notices a view that another part overwrites") {
+  ViewChain c;
+  c.make_view(c.a, c.cat, 0);
+  c.make_view(c.b, c.cat, 1);
+  const ValueId cat = c.cat, b = c.b;
+  Case planned = c.keep(c.pool("last", cat));
+  planned.graph.value(b).view_channel = 0;  // both parts in one place
+  planned.plan.values[static_cast<size_t>(b)] = planned.at(cat);
+  CHECK_THROWS_WITH(verify_plan(planned.input(), planned.plan), ContainsSubstring("cat reads a, whose memory holds b"));
+}
+
+TEST_CASE("the peak names the step and what lives then, largest first") {
+  Chain c;
+  const ValueId a = c.pool("a", c.x), cat = c.add("cat", Concat{}, {a, a}), b = c.pool("b", cat);
+  const Case planned = c.keep(b);
+  const MemoryPeak peak = find_peak(planned.input(), planned.plan);
+  CHECK(planned.graph.node(planned.schedule.order[static_cast<size_t>(peak.position)]).name == "b");
+  CHECK(peak.bytes == 4096);
+  REQUIRE(peak.parts.size() == 2);
+  CHECK((peak.parts[0].bytes == 2048 && peak.parts[1].bytes == 2048));
+  CHECK((peak.parts[0].value == cat || peak.parts[1].value == cat));
+}

@@ -190,6 +190,28 @@ void Net::write(void* to, DType type, std::span<const double> values) const {
   stream_->wait();
 }
 
+int places_of(const Executable& executable, std::string_view rewrite) {
+  for (const auto& [name, places] : executable.applied_rewrites()) {
+    if (name == rewrite) return places;
+  }
+  return -1;
+}
+
+double worst_error(Net& net, Net& expected) {
+  for (Net* each : {&net, &expected}) {
+    each->fill_at_random(1);
+    each->forward();
+    each->backward();
+  }
+  double worst = worst_gradient_error(net, expected);
+  for (size_t h = 0; h < expected.graph().losses.size(); ++h) {
+    const double error =
+        relative_error(net.value(net.graph().losses[h].logits), expected.value(expected.graph().losses[h].logits));
+    if (!(error <= worst)) worst = error;
+  }
+  return worst;
+}
+
 double relative_error(std::span<const double> a, std::span<const double> b) {
   require(a.size() == b.size(), "{} values against {}", a.size(), b.size());
   double difference = 0, size = 0;

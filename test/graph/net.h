@@ -62,6 +62,13 @@ class Net {
   Arenas arenas_;
 };
 
+// How many places a rewrite changed; -1: it did not run.
+int places_of(const Executable& executable, std::string_view rewrite);
+
+// Runs both nets forward and backward on the same random numbers; returns the largest relative error of the logits of
+// all heads and of the gradients (see worst_gradient_error).
+double worst_error(Net& net, Net& expected);
+
 // sqrt(sum (a - b)^2 / sum b^2); the norm of the difference where b is zero.
 double relative_error(std::span<const double> a, std::span<const double> b);
 

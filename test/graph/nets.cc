@@ -35,6 +35,22 @@ Graph small_net(const ModelOptions& options) {
   return std::move(b).finish();
 }
 
+Graph block_net(const ModelOptions& options) {
+  ModelBuilder b(options);
+  const ValueId x = b.conv_norm_relu(b.images(), "stem", {.channels = 32, .window = kThree});
+  const ValueId one = b.conv_norm_relu(x, "one", {.channels = 16});
+  ValueId two = b.conv_norm_relu(x, "two_1", {.channels = 32});
+  two = b.concat({b.conv_norm_relu(two, "two_2a", {.channels = 16, .window = {1, 3, 1, 1, 0, 1}}),
+                  b.conv_norm_relu(two, "two_2b", {.channels = 16, .window = {3, 1, 1, 1, 1, 0}})},
+                 "two");
+  const ValueId pooled = b.conv_norm_relu(b.avg_pool(x, "avg", kThree), "pooled", {.channels = 16});
+  const ValueId y = b.concat({one, two, b.max_pool(x, "max", kThree), pooled}, "cat");
+  const ValueId last = b.conv_norm_relu(y, "last", {.channels = 16, .window = kThree});
+  const ValueId row = b.flatten(b.global_avg_pool(last, "avgpool"), "flatten");
+  b.loss(b.linear(row, "fc", {.outputs = options.classes}), "loss", 1.0);
+  return std::move(b).finish();
+}
+
 Graph random_net(uint64_t seed, const ModelOptions& options) {
   RandomStream random(random_key(seed));
   ModelBuilder b(options);

@@ -17,6 +17,10 @@ ModelOptions small_options();
 // Every kind of layer at least once, two loss heads.
 Graph small_net(const ModelOptions& options);
 
+// An Inception block in small: siblings of 16, 32 and 16 channels, one of them behind an average pool, a concatenation
+// in a concatenation, a pool beside. Parameters have torchvision's kind of names.
+Graph block_net(const ModelOptions& options);
+
 // A random net of about a dozen layers: values are read any number of times, and what nobody reads is concatenated
 // before the loss, so that every parameter matters.
 Graph random_net(uint64_t seed, const ModelOptions& options);

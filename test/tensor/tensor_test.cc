@@ -20,3 +20,12 @@ TEST_CASE("blocked formats pad the channels") {
   CHECK(packed_bytes({shape, DType::f32, Format::blocked(16)}) == 2 * 32 * 9 * 4);
   CHECK_THROWS_AS(packed_bytes({shape, DType::f32, Format::opaque(1)}), Error);
 }
+
+TEST_CASE("the channels of a tensor start where its format says") {
+  const Shape shape{2, 64, 3, 5};
+  CHECK(channel_offset_bytes({shape, DType::f32, Format::plain()}, 7) == 7 * 15 * 4);
+  CHECK(channel_offset_bytes({shape, DType::f32, Format::blocked(16)}, 32) == 32 * 15 * 4);
+  CHECK(channel_offset_bytes({shape, DType::f32, Format::channels_last()}, 7) == 7 * 4);
+  CHECK_THROWS_AS(channel_offset_bytes({shape, DType::f32, Format::blocked(16)}, 7), Error);
+  CHECK(TensorDesc{shape, DType::f32, Format::plain(), 96}.to_string() == "f32[2,64,3,5] plain of 96 channels");
+}

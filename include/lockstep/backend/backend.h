@@ -100,6 +100,12 @@ class Backend {
   // wherever an input lies otherwise. Parameters, labels and sample weights always arrive in plain format.
   virtual FormatChoice choose_formats(const Op& op, std::span<const TensorDesc> inputs,
                                       std::span<const TensorDesc> outputs) const = 0;
+  // Whether the operation can read this input, or write its first output, where that is a run of channels of a larger
+  // tensor (TensorDesc::parent_channels).
+  virtual bool reads_slice(const Op&, size_t /*input*/) const { return false; }
+  virtual bool writes_slice(const Op&) const { return false; }
+  // Whether normalizing again is cheap beside the memory that it saves.
+  virtual bool recomputes_norms() const { return false; }
   // Size of the operation's `saved` output (ops.h) for these inputs, in the formats chosen; 0 where it has none.
   virtual size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const = 0;
   // Memory that a tensor takes, opaque formats included.

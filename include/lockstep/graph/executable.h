@@ -26,9 +26,14 @@ struct CompileOptions {
   bool rewrites = true;
   bool training = true;        // add gradients
   DType compute = DType::f32;  // element type of the layers (lower_precision)
+  // Make normalized activations again in the backward pass where the backend finds it cheap; a rewrite like the others.
+  bool recompute = true;
   // Where parameters lie; null: in the order in which their gradients finish (or table order without training).
   const ParameterLayout* layout = nullptr;
 };
+
+// Applies the rewrites that pay on this backend; returns their names, with the number of places.
+std::vector<std::pair<std::string, int>> apply_rewrites(Graph& graph, const Backend& backend);
 
 // After schedule position `position` has run, all gradients below element `end` of the gradient arena are final.
 struct GradientMark {
@@ -39,8 +44,8 @@ struct GradientMark {
 // Immutable after compile(); one thread at a time may run it. The backend must outlive it.
 class Executable {
  public:
-  // The pipeline: rewrite, lower_precision, add_gradients, choose_formats, make_schedule, compile kernels, plan_memory,
-  // verify_plan.
+  // The pipeline: rewrite, lower_precision, add_gradients, recompute_norm, choose_formats, alias_concat, make_schedule,
+  // compile kernels, plan_memory, verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
   void forward(Stream& stream, const Arenas& arenas) const;

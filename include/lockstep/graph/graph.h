@@ -36,11 +36,15 @@ struct Value {
   TensorDesc desc;
   ValueRole role = ValueRole::computed;
   ExternalInput external = ExternalInput::images;  // role external
-  ParameterId parameter = -1;                      // roles parameter and statistic
+  // Roles parameter and statistic. Where the value holds more than this parameter has, it goes on with the next ones of
+  // its group (Graph::adjacent_parameters); its gradient likewise.
+  ParameterId parameter = -1;
   ParameterId gradient_of = -1;  // computed: is the gradient of this parameter and lies in the gradient arena
   ParameterId moment_of = -1;    // computed: is the summed moment of this statistic and lies in the gradient arena
   NodeId producer = -1;          // computed
   bool kept = false;             // read by the caller after the run: its memory is never given away
+  ValueId view_of = -1;          // computed: lies in the memory of this value, from its channel `view_channel` on
+  int64_t view_channel = 0;
 };
 
 enum class Phase : uint8_t { forward, backward };
@@ -79,6 +83,9 @@ struct Graph {
 
   std::vector<TensorDesc> descs(const std::vector<ValueId>& ids) const;
 };
+
+// The parameters that a value of this shape, which starts with parameter `first`, holds.
+std::vector<ParameterId> parameters_in(const Graph& graph, ParameterId first, const Shape& shape);
 
 // For every value the nodes that read it, in order.
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph);

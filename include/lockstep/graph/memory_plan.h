@@ -37,6 +37,19 @@ struct PlanInput {
 // Greedy by size, lowest address that is free for the whole life of the class. All addresses are 64-byte aligned.
 MemoryPlan plan_memory(const PlanInput& input);
 
+// The fullest moment of a plan.
+struct MemoryPeak {
+  struct Part {
+    ValueId value = -1;  // the whole of its class; -1: the workspace of the step
+    int64_t bytes = 0;
+    int32_t first = 0, last = 0;  // schedule positions
+  };
+  int32_t position = 0;
+  int64_t bytes = 0;        // in use; the arena may be larger by its gaps
+  std::vector<Part> parts;  // largest first
+};
+MemoryPeak find_peak(const PlanInput& input, const MemoryPlan& plan);
+
 // Proves that no two classes that live at the same time overlap, that all lie inside the arena, and that within a class
 // every value is read before another takes its place. Throws Error(internal) naming the values.
 void verify_plan(const PlanInput& input, const MemoryPlan& plan);

@@ -66,11 +66,16 @@ struct TensorDesc {
   Shape shape;
   DType dtype = DType::f32;
   Format format;
+  // 0: dense. Otherwise the tensor is a run of channels of one with this many, whose other channels lie between.
+  int64_t parent_channels = 0;
   bool operator==(const TensorDesc&) const = default;
   std::string to_string() const;  // "f32[8,64,35,35] blocked16"
 };
 
-// Bytes of a tensor in plain, channels_last or blocked format; opaque formats are sized by their backend.
+// Bytes of a dense tensor in plain, channels_last or blocked format; opaque formats are sized by their backend.
 size_t packed_bytes(const TensorDesc& desc);
+
+// Bytes from the start of a tensor to its channel `channel`, which in blocked format starts a block.
+int64_t channel_offset_bytes(const TensorDesc& desc, int64_t channel);
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ MemoryDesc OpaqueFormats::desc_of(Format format) const {
 }
 
 MemoryDesc Context::memory_desc(const TensorDesc& desc) const {
-  require(desc.dtype == DType::f32, "{} is no tensor for oneDNN", desc.to_string());
+  require(desc.dtype == DType::f32 && desc.parent_channels == 0, "{} is no tensor for oneDNN", desc.to_string());
   const auto described = [&](Tag tag) { return MemoryDesc(dims(desc.shape), memory::data_type::f32, tag); };
   switch (desc.format.kind) {
     case Format::Kind::plain:

@@ -64,6 +64,23 @@ class CpuBackend final : public HostBackend {
     return formats_of(context_, op, inputs, outputs);
   }
 
+  // The library's primitives see dense tensors only: on slices they fall to its slow fallback.
+  bool reads_slice(const Op& op, size_t input) const override {
+    return std::visit(
+        Overload{[&](const BatchNorm&) { return input == 0; }, [&](const BatchNormInference&) { return input == 0; },
+                 [&](const BatchNormGrad&) { return input <= 1; }, [](const AvgPool&) { return true; },
+                 [](const AvgPoolGrad&) { return true; }, [](const auto&) { return false; }},
+        op);
+  }
+  bool writes_slice(const Op& op) const override {
+    return std::visit(Overload{[](const BatchNorm&) { return true; }, [](const BatchNormInference&) { return true; },
+                               [](const BatchNormGrad&) { return true; }, [](const AvgPool&) { return true; },
+                               [](const AvgPoolGrad&) { return true; }, [](const auto&) { return false; }},
+                      op);
+  }
+
+  bool recomputes_norms() const override { return true; }
+
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);
     return std::visit(Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },

@@ -89,15 +89,16 @@ dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_back
 }
 
 PoolingForward::primitive_desc describe_pooling(const engine& on, const PoolingDescs& d) {
-  return Describe<PoolingForward>::from(on, prop_kind::forward_training, d.algorithm, d.src, d.dst, strides(d.window),
-                                        kernel(d.window), kNoDilation, padding(d.window), padding(d.window));
+  return Describe<PoolingForward>::from(on, prop_kind::forward_training, algorithm::pooling_max, d.src, d.dst,
+                                        strides(d.window), kernel(d.window), kNoDilation, padding(d.window),
+                                        padding(d.window));
 }
 
 PoolingBackward::primitive_desc describe_pooling_backward(const engine& on, const PoolingDescs& d) {
   const auto forward = describe_pooling(on, d);
   if (!forward) return {};
   using Hint = PoolingForward::primitive_desc;
-  return Describe<PoolingBackward, Hint>::from(on, forward, d.algorithm, d.src, d.dst, strides(d.window),
+  return Describe<PoolingBackward, Hint>::from(on, forward, algorithm::pooling_max, d.src, d.dst, strides(d.window),
                                                kernel(d.window), kNoDilation, padding(d.window), padding(d.window));
 }
 

@@ -41,9 +41,8 @@ dnnl::inner_product_backward_data::primitive_desc describe_inner_product_backwar
 dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_backward_weights(
     const dnnl::engine& engine, const InnerProductDescs& d);
 
-// Pooling; maximum pooling writes the chosen places to its workspace.
+// Maximum pooling; writes the chosen places to its workspace.
 struct PoolingDescs {
-  dnnl::algorithm algorithm = dnnl::algorithm::pooling_max;
   MemoryDesc src, dst;
   Window window;
 };

@@ -33,7 +33,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Des
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
 
-// pool2d.cc
+// max_pool.cc and average_pool.cc
 FormatChoice choose_formats(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
 FormatChoice choose_formats(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
 FormatChoice choose_formats(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);

@@ -78,23 +78,24 @@ T* output(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.outputs[i]);
 }
 
-// Where the channels of a tensor lie: sample n, channel c, place p = h * W + w. A plain tensor is one of blocks of one
-// channel.
+// Where the channels of a tensor, or of a slice of one, lie: sample n, channel c, place p = h * W + w. A plain tensor
+// is one of blocks of one channel.
 struct ChannelLayout {
   int64_t samples, channels, places;
-  int64_t block;   // channels side by side
-  int64_t blocks;  // of a sample, the last one padded
+  int64_t block;            // channels side by side
+  int64_t blocks;           // of a sample, the last one padded
+  int64_t sample_elements;  // from one sample to the next, padding and the channels of others included
 
   explicit ChannelLayout(const TensorDesc& desc)
       : samples(desc.shape.n()),
         channels(desc.shape.c()),
         places(desc.shape.h() * desc.shape.w()),
         block(desc.format.kind == Format::Kind::blocked ? desc.format.id : 1),
-        blocks((channels + block - 1) / block) {}
+        blocks((channels + block - 1) / block),
+        sample_elements((std::max(channels, desc.parent_channels) + block - 1) / block * block * places) {}
 
-  int64_t sample_elements() const { return blocks * block * places; }  // padding included
   int64_t offset(int64_t n, int64_t c, int64_t p) const {
-    return n * sample_elements() + (c / block * places + p) * block + c % block;
+    return n * sample_elements + (c / block * places + p) * block + c % block;
   }
 };
 

@@ -17,8 +17,16 @@ size_t sample_bytes(const TensorDesc& desc) { return packed_bytes(desc) / static
 // A run of bytes of every sample.
 struct Piece {
   size_t bytes = 0;
+  size_t input = 0;                  // number of the operand it comes from
   size_t from = 0, from_stride = 0;  // in the source: of sample 0, and between samples
   size_t to = 0, to_stride = 0;
+};
+
+// Everything lies in its place already.
+class ViewKernel final : public Kernel {
+ public:
+  void run(const KernelArgs&) const override {}
+  std::string implementation() const override { return "view"; }
 };
 
 void copy_piece(const Piece& piece, int64_t n, const void* from, void* to) {
@@ -44,20 +52,25 @@ FormatChoice choose_formats(const Context& context, const Slice& op, Descs input
 std::unique_ptr<Kernel> compile(const Context& context, const Concat&, Descs inputs, Descs outputs) {
   std::vector<Piece> members;
   size_t to = 0;
-  for (const TensorDesc& desc : inputs) {
+  for (size_t number = 0; number < inputs.size(); ++number) {
+    const TensorDesc& desc = inputs[number];
     require(desc.format == outputs[0].format, "Concat of {} into {}", desc.to_string(), outputs[0].to_string());
     const size_t bytes = sample_bytes(desc);
-    members.push_back({.bytes = bytes, .from_stride = bytes, .to = to, .to_stride = sample_bytes(outputs[0])});
+    const size_t at = to;
     to += bytes;
+    if (desc.parent_channels > 0) continue;  // a view: lies there already
+    members.push_back(
+        {.bytes = bytes, .input = number, .from_stride = bytes, .to = at, .to_stride = sample_bytes(outputs[0])});
   }
   require(to == sample_bytes(outputs[0]), "Concat into {} of members that do not end at a block",
           outputs[0].to_string());
+  if (members.empty()) return std::make_unique<ViewKernel>();
   return make_loop_kernel([members, samples = outputs[0].shape.n(), threads = context.threads](const KernelArgs& args) {
     const auto count = static_cast<int64_t>(members.size());
     parallel_ranges(threads, samples * count, 1, [&](Range range, int) {
       for (int64_t i = range.begin; i < range.end; ++i) {
-        const auto member = static_cast<size_t>(i % count);
-        copy_piece(members[member], i / count, args.inputs[member], args.outputs[0]);
+        const Piece& member = members[static_cast<size_t>(i % count)];
+        copy_piece(member, i / count, args.inputs[member.input], args.outputs[0]);
       }
     });
   });
@@ -67,6 +80,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs i
   const ChannelLayout layout(inputs[0]);
   require(inputs[0].format == outputs[0].format && op.begin % layout.block == 0 && op.count % layout.block == 0,
           "Slice of {} into {}", inputs[0].to_string(), outputs[0].to_string());
+  if (outputs[0].parent_channels > 0) return std::make_unique<ViewKernel>();
   const size_t bytes = sample_bytes(outputs[0]);
   const Piece piece{.bytes = bytes,
                     .from = static_cast<size_t>(layout.offset(0, op.begin, 0)) * sizeof(float),

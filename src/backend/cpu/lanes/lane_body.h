@@ -229,11 +229,30 @@ void gradient(const NormRun& n, const NormGradientChannels& channels, float* dx)
   }
 }
 
-// Calls f.operator()<block, relu>().
+template <int kBlock, bool kGradient>
+void average_pool(const PoolRun& pool, const float* from, float* to) {
+  using V = Lanes<kBlock>;
+  for (int64_t h = 0; h < pool.h.written; ++h) {
+    for (int64_t w = 0; w < pool.w.written; ++w, to += kBlock) {
+      V sum(0);
+      for (int64_t y = pool.h.begin[h]; y < pool.h.end[h]; ++y) {
+        V row(0);
+        for (int64_t x = pool.w.begin[w]; x < pool.w.end[w]; ++x) {
+          const V value = load<V>(from + (y * pool.w.read + x) * kBlock);
+          row += kGradient ? value * V(pool.w.weight[x]) : value;
+        }
+        sum += kGradient ? row * V(pool.h.weight[y]) : row;
+      }
+      store(kGradient ? sum : sum * V(pool.h.weight[h] * pool.w.weight[w]), to);
+    }
+  }
+}
+
+// Calls f.operator()<block, flag>().
 template <class F>
-inline void with_constants(int block, bool relu, const F& f) {
+inline void with_constants(int block, bool flag, const F& f) {
   const auto with_block = [&]<int kBlock>() {
-    return relu ? f.template operator()<kBlock, true>() : f.template operator()<kBlock, false>();
+    return flag ? f.template operator()<kBlock, true>() : f.template operator()<kBlock, false>();
   };
   switch (block) {
     case 16:
@@ -263,6 +282,12 @@ inline constexpr LaneKernels kKernels{
         [](const NormRun& n, const NormGradientChannels& channels, float* dx) {
           with_constants(n.run.block, n.relu,
                          [&]<int kBlock, bool kRelu>() { gradient<kBlock, kRelu>(n, channels, dx); });
+        },
+    .average_pool =
+        [](const PoolRun& pool, const float* from, float* to) {
+          with_constants(pool.block, pool.gradient, [&]<int kBlock, bool kGradient>() {
+            if constexpr (kBlock > 1) average_pool<kBlock, kGradient>(pool, from, to);
+          });
         }};
 
 }  // namespace cpu::LOCKSTEP_LANES_NAMESPACE

@@ -47,12 +47,27 @@ struct NormRun {
   const NormChannels& channels;
 };
 
+// One axis of a pool, seen from the places that are written: each sums the places [begin, end) that it reads.
+// `weight` is the share of a window: of the place written, or in the gradient of the place read.
+struct PoolAxis {
+  const int32_t* begin = nullptr;
+  const int32_t* end = nullptr;
+  const float* weight = nullptr;
+  int64_t written = 0, read = 0;  // places
+};
+struct PoolRun {
+  int block = kMaxBlock;  // 8 or 16
+  PoolAxis h, w;
+  bool gradient = false;
+};
+
 struct LaneKernels {
   std::string_view name;  // "lanes:avx512"
   void (*moments)(const Run& run, const float* x, MomentSums& sums);
   void (*normalize)(const NormRun& norm, float* y);  // y may be x
   void (*gradient_sums)(const NormRun& norm, GradientSums& sums);
   void (*gradient)(const NormRun& norm, const NormGradientChannels& gradient, float* dx);  // dx may be dy
+  void (*average_pool)(const PoolRun& pool, const float* from, float* to);
 };
 
 // The best for the instructions that oneDNN may use here: one limit, ONEDNN_MAX_CPU_ISA, holds for both.

@@ -1,0 +1,13 @@
+// Less memory for a little time: normalized activations are made again where the backward pass wants them.
+#pragma once
+
+#include "lockstep/graph/graph.h"
+
+namespace lockstep {
+
+// Runs after add_gradients. Backward nodes that read the output of a batch norm, or a concatenation of some, read a
+// copy made just before, from the batch norm's input (which its own gradient needs anyway) and the moments of the
+// batch, to the same bits. Returns how many batch norms are made twice.
+int recompute_norm(Graph& graph);
+
+}  // namespace lockstep

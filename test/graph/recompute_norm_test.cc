@@ -1,0 +1,68 @@
+#include "lockstep/graph/recompute_norm.h"
+
+#include "lockstep/graph/gradients.h"
+#include "lockstep/graph/rewrite.h"
+#include "test/catch.h"
+#include "test/graph/net.h"
+#include "test/graph/nets.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+Graph differentiated(Graph graph) {
+  add_gradients(graph);
+  return graph;
+}
+
+// Whether a backward node reads an output 0 of a forward node of this kind.
+template <class OpType>
+bool read_backward(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::forward) continue;
+    for (ValueId input : node.inputs) {
+      const NodeId maker = graph.value(input).producer;
+      if (maker < 0 || graph.node(maker).phase == Phase::backward || graph.node(maker).outputs[0] != input) continue;
+      if (std::holds_alternative<OpType>(graph.node(maker).op)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("normalized activations, concatenated or not, are made again where the backward pass reads them") {
+  Graph graph = block_net(small_options());
+  fuse_norm_relu(graph);
+  graph = differentiated(std::move(graph));
+  REQUIRE(read_backward<BatchNorm>(graph));
+  REQUIRE(read_backward<Concat>(graph));
+  const int norms = recompute_norm(graph);
+  CHECK(norms > 0);
+  CHECK(count_nodes<BatchNormInference>(graph) == norms);
+  CHECK_FALSE(read_backward<BatchNorm>(graph));
+  CHECK_FALSE(read_backward<Concat>(graph));
+  CHECK(is_well_formed(graph));
+}
+
+TEST_CASE("random nets stay well formed when norms are made again") {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Graph graph = differentiated(random_net(seed, {.batch_size = 2, .image_size = 4, .classes = 3}));
+    recompute_norm(graph);
+    INFO("seed " << seed);
+    CHECK(is_well_formed(graph));
+  }
+}
+
+TEST_CASE("making norms again changes no bit and saves memory") {
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  ModelOptions options = small_options();
+  options.dtype = DType::f32;
+  Net again(*cpu, block_net(options), {});
+  Net kept(*cpu, block_net(options), {.recompute = false});
+  REQUIRE(places_of(again.executable(), "recompute_norm") > 0);
+  CHECK(places_of(kept.executable(), "recompute_norm") == -1);
+  CHECK(again.executable().plan().activation_bytes < kept.executable().plan().activation_bytes);
+  CHECK(worst_error(again, kept) == 0);
+}
