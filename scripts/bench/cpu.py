@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+"""The scoreboard on the CPU: training steps beside PyTorch's, and two ranks beside two that do not know of each other.
+
+    /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--only NAME ...] [--rounds N] [--report FILE]
+
+Whoever is compared shares the same cores and takes turns in every round, so that a busy moment of the machine hits all of
+them. Each is started as a user would start it; what is read of Lockstep is its command line's own metrics.jsonl. Needs
+python3-torch and python3-torchvision. Takes about ten minutes on two cores.
+"""
+
+import argparse
+import collections
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+POLL_SECONDS = 0.02
+
+RMSPROP = 'name = "rmsprop_tf"\nlr = 0.01\nmomentum = 0.9\ndecay = 0.9\nepsilon = 1.0\nweight_decay = 4e-5'
+SGD = 'name = "sgd"\nlr = 0.01\nmomentum = 0.9\nweight_decay = 1e-4'
+
+RECIPE = """
+[model]
+name = "{model}"
+classes = {classes}
+image_size = {size}
+aux_weight = {aux}
+dropout = 0.0
+
+[data]
+format = "synthetic"
+
+[train]
+steps = {steps}
+batch_size = {batch}
+
+[optimizer]
+{optimizer}
+
+[schedule]
+name = "constant"
+
+[ema]
+decay = 0.0
+
+[checkpoint]
+directory = "{folder}"
+every_seconds = 0
+resume = "never"
+
+[device]
+kind = "cpu"
+threads = {threads}
+
+[log]
+every_steps = 1
+progress = "lines"
+tensorboard = false
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    name: str
+    size: int
+    classes: int
+    optimizer: str
+    aux: float = 0.0
+
+
+INCEPTION = Model("inception_v3", 299, 1000, RMSPROP, 0.4)
+RESNET = Model("resnet50", 224, 1000, SGD)
+CIFAR = Model("cifar10_cnn", 32, 10, SGD)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Both sides train `model` with `batch` images a step for `steps` steps, the first `warm_up` of which do not count."""
+
+    name: str
+    model: Model
+    batch: int
+    steps: int
+    warm_up: int
+    rounds: int
+    goal: float  # of the ratio of speeds
+
+
+COMPARISONS = [
+    Comparison("inception_v3 batch 8", INCEPTION, 8, 7, 2, 3, 1.5),
+    Comparison("inception_v3 batch 32", INCEPTION, 32, 3, 1, 2, 1.3),
+    Comparison("resnet50 batch 16", RESNET, 16, 5, 1, 2, 1.2),
+    Comparison("cifar10_cnn batch 128", CIFAR, 128, 30, 5, 2, 1.2),
+]
+SCALING = Comparison("two ranks", INCEPTION, 32, 4, 1, 2, 0.98)
+
+
+@dataclasses.dataclass
+class Run:
+    step_seconds: list  # warm-up left out
+    first_step_seconds: float  # from the start of the command to the end of the first step
+    peak_kb: int  # of one process, during the steps
+
+
+def environment(**extra):
+    """Waiting threads sleep, mpirun starts for root and places ranks freely."""
+    common = {"OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**os.environ, **common, **extra}
+
+
+def peak_of(pid):
+    try:
+        found = re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+        return int(found[1]) if found else 0
+    except OSError:
+        return 0
+
+
+def descendants(pid):
+    pids = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            for child in task.read_text().split():
+                pids += [int(child), *descendants(int(child))]
+        except OSError:
+            pass
+    return pids
+
+
+def is_trainer(pid, trainer):
+    try:
+        return os.path.samefile(f"/proc/{pid}/exe", trainer)
+    except OSError:
+        return False
+
+
+class Lockstep:
+    """A run of the trainer. It makes one step more than is measured, in which its peak memory is read: what the last
+    checkpoint takes comes after."""
+
+    def __init__(self, comparison, trainer, folder, ranks=1, threads=1, core=None):
+        self.comparison, self.trainer, self.folder = comparison, trainer, folder
+        model = comparison.model
+        folder.mkdir(parents=True)
+        config = folder / "config.toml"
+        config.write_text(RECIPE.format(model=model.name, size=model.size, classes=model.classes, aux=model.aux,
+                                        optimizer=model.optimizer, steps=comparison.steps + 1, batch=comparison.batch,
+                                        folder=folder / "run", threads=threads))
+        command = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", str(ranks), trainer, "--config", config]
+        if core is not None:
+            command = ["taskset", "-c", str(core), *command]
+        self.start = time.monotonic()
+        self.log = open(folder / "log.txt", "w")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment())
+
+    def steps_done(self):
+        try:
+            lines = (self.folder / "run" / "metrics.jsonl").read_text().splitlines()
+        except OSError:
+            return []
+        records = []
+        for line in lines:
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break  # being written
+        return [record for record in records if record["kind"] == "train"]
+
+    def wait(self):
+        """The Run. Called once; several may be waited for at once, in threads."""
+        first, peak = None, 0
+        while self.process.poll() is None and peak == 0:
+            done = len(self.steps_done())
+            if first is None and done > 0:
+                first = time.monotonic() - self.start
+            if done >= self.comparison.steps:
+                peak = max(peak_of(p) for p in [0, *descendants(self.process.pid)] if p and is_trainer(p, self.trainer))
+            time.sleep(POLL_SECONDS)
+        code = self.process.wait()
+        self.log.close()
+        if code != 0 or first is None:
+            sys.exit(f"the trainer failed with code {code}:\n{(self.folder / 'log.txt').read_text()}")
+        seconds = [record["seconds_per_step"] for record in self.steps_done()]
+        return Run(seconds[self.comparison.warm_up:self.comparison.steps], first, peak)
+
+
+def run_pytorch(comparison, threads):
+    command = [sys.executable, HERE / "pytorch_training.py", "--model", comparison.model.name,
+               "--batch", str(comparison.batch), "--threads", str(threads), "--steps", str(comparison.steps)]
+    start = time.monotonic()
+    # OMP_NUM_THREADS for the threads that autograd starts, too
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(OMP_NUM_THREADS=str(threads)))
+    first, lines = None, []
+    for line in process.stdout:
+        if first is None and line.startswith("step 1,"):
+            first = time.monotonic() - start
+        lines.append(line)
+    if process.wait() != 0 or first is None:
+        sys.exit(f"PyTorch failed with code {process.returncode}:\n{''.join(lines)}")
+    seconds = [float(line.split()[-1]) for line in lines if line.startswith("step ")]
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("peak_kb"))
+    return Run(seconds[comparison.warm_up:], first, peak)
+
+
+def run_alone_together(comparison, trainer, folder, cores):
+    """Two ranks that do not know of each other, one on each core, at the same time."""
+    alone = [Lockstep(comparison, trainer, folder / str(core), core=core) for core in cores[:2]]
+    runs = [None] * len(alone)
+
+    def wait(i):
+        runs[i] = alone[i].wait()
+
+    threads = [threading.Thread(target=wait, args=(i,)) for i in range(len(alone))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = [(a + b) / 2 for a, b in zip(*(run.step_seconds for run in runs))]
+    return Run(seconds, max(run.first_step_seconds for run in runs), max(run.peak_kb for run in runs))
+
+
+def output_of(command):
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def machine_lines(cores, trainer):
+    """What the numbers were measured on, as Markdown list items."""
+    cpu = next(line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+               if line.startswith("model name"))
+    system = next(line.split("=")[1].strip('"') for line in pathlib.Path("/etc/os-release").read_text().splitlines()
+                  if line.startswith("PRETTY_NAME"))
+    torch = output_of([sys.executable, "-c", "import torch, torchvision\n"
+                       "print('PyTorch', torch.__version__, 'with torchvision', torchvision.__version__)"])
+    mpi = output_of(["mpirun", "--version"]).splitlines()[0]
+    revision = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
+    onednn = output_of(["dpkg-query", "-W", "-f", "${Version}", "libdnnl2"])
+    return [f"- date: {datetime.date.today().isoformat()}",
+            f"- machine: {cpu}, {len(cores)} cores used of {os.cpu_count()}, Linux {platform.release()}, {system}",
+            f"- {output_of([trainer, '--version']).splitlines()[0]} (commit {revision}), {mpi}",
+            f"- {torch}, channels-last memory format; oneDNN {onednn or 'of an unknown version'} on both sides"]
+
+
+def spread(values):
+    return f"{min(values):.3f}-{max(values):.3f}"
+
+
+def row(name, batch, runs):
+    """A row of the table: medians over all runs, the spread of the runs' medians."""
+    medians = [statistics.median(run.step_seconds) for run in runs]
+    seconds = statistics.median(second for run in runs for second in run.step_seconds)
+    return (f"| {name} | {seconds:.3f} | {spread(medians)} | {batch / seconds:.2f} "
+            f"| {statistics.median(run.first_step_seconds for run in runs):.1f} s "
+            f"| {max(run.peak_kb for run in runs) / 1e6:.2f} GB |")
+
+
+def ratios(ours, theirs, of):
+    """Theirs over ours, round by round."""
+    return [of(b) / of(a) for a, b in zip(ours, theirs)]
+
+
+def describe(values):
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+
+
+HEADER = ["| | seconds a step | spread | images/s | to the end of step 1 | peak memory of a process |",
+          "|---|---|---|---|---|---|"]
+
+
+def comparison_lines(comparison, ours, theirs):
+    speed = ratios(ours, theirs, lambda run: statistics.median(run.step_seconds))
+    memory = ratios(theirs, ours, lambda run: run.peak_kb)
+    start = ratios(theirs, ours, lambda run: run.first_step_seconds)
+    return [f"## {comparison.name}", "", *HEADER, row("Lockstep", comparison.batch, ours),
+            row("PyTorch", comparison.batch, theirs), "",
+            f"Speed {describe(speed)} times PyTorch's (goal {comparison.goal}); peak memory {describe(memory)} times; "
+            f"launch to the end of the first step {describe(start)} times. In brackets the rounds' extremes.", ""]
+
+
+def scaling_lines(comparison, together, alone):
+    efficiency = ratios(together, alone, lambda run: statistics.median(run.step_seconds))
+    return [f"## {comparison.name} of {comparison.model.name}, a core and a batch of {comparison.batch} each", "",
+            *HEADER, row("two ranks", 2 * comparison.batch, together),
+            row("two lone ranks at once", 2 * comparison.batch, alone), "",
+            f"Two ranks train at {describe(efficiency)} times the speed of two that do not exchange anything "
+            f"(goal {comparison.goal}).", ""]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names contain one of these")
+    parser.add_argument("--rounds", type=int, help="of every part, instead of its own number")
+    parser.add_argument("--report", default=ROOT / "docs/benchmarks/cpu.md", type=pathlib.Path)
+    arguments = parser.parse_args()
+    trainer = arguments.trainer.resolve(strict=True)
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, cores)
+
+    def wanted(part):
+        return not arguments.only or any(text in part.name for text in arguments.only)
+
+    loads = []
+    lines = []
+    runs = collections.defaultdict(list)
+
+    def note(part, side, run):
+        runs[part.name, side].append(run)
+        print(f"{part.name}, {side}: {statistics.median(run.step_seconds):.3f} s a step, first step after "
+              f"{run.first_step_seconds:.1f} s, {run.peak_kb / 1e6:.2f} GB", flush=True)
+
+    with tempfile.TemporaryDirectory() as name:
+        folders = (pathlib.Path(name) / str(number) for number in range(1_000_000))
+        for part in filter(wanted, COMPARISONS):
+            for _ in range(arguments.rounds or part.rounds):
+                loads.append(os.getloadavg()[0])
+                note(part, "Lockstep", Lockstep(part, trainer, next(folders), threads=len(cores)).wait())
+                note(part, "PyTorch", run_pytorch(part, len(cores)))
+            lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "PyTorch"])
+        if wanted(SCALING) and len(cores) == 2:
+            for _ in range(arguments.rounds or SCALING.rounds):
+                loads.append(os.getloadavg()[0])
+                note(SCALING, "together", Lockstep(SCALING, trainer, next(folders), ranks=2).wait())
+                note(SCALING, "alone", run_alone_together(SCALING, trainer, next(folders), cores))
+            lines += scaling_lines(SCALING, runs[SCALING.name, "together"], runs[SCALING.name, "alone"])
+
+    head = ["# Training on the CPU, beside PyTorch", "",
+            "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32, random images; whoever is "
+            "compared uses the same cores, taking turns. Seconds a step: median of the steps after the warm-up; spread: "
+            "lowest and highest median of a run. Time to the end of step 1 counts from the start of the command. Peak "
+            "memory is the largest resident set while training; writing a checkpoint is not in it.", "",
+            *machine_lines(cores, trainer),
+            f"- load average before each round: {', '.join(f'{load:.2f}' for load in loads)}", ""]
+    arguments.report.parent.mkdir(parents=True, exist_ok=True)
+    arguments.report.write_text("\n".join(head + lines).rstrip() + "\n")
+    print(f"written: {arguments.report}")
+
+
+if __name__ == "__main__":
+    main()
