@@ -70,15 +70,20 @@ void find_moments(const LaneKernels& lanes, int threads, const Runs& runs, const
 }
 
 void combine_moments(const Runs& runs, const MomentSums* sums, float* mean, float* var) {
-  for (int64_t c = 0; c < runs.layout.channels; ++c) {
-    const int64_t first = c / runs.layout.block * runs.layout.samples, lane = c % runs.layout.block;
-    kernels::Moments<double> all;
-    for (int64_t n = 0; n < runs.layout.samples; ++n) {
-      const MomentSums& of = sums[first + n];
-      all.add({static_cast<double>(runs.layout.places), of.mean.at[lane], of.squares.at[lane]});
+  const auto places = static_cast<double>(runs.layout.places);
+  for (int64_t block = 0; block < runs.layout.blocks; ++block) {
+    MomentSums all = sums[block * runs.layout.samples];
+    for (int64_t n = 1; n < runs.layout.samples; ++n) {
+      const MomentSums& of = sums[block * runs.layout.samples + n];
+      const kernels::MomentShare<double> share(static_cast<double>(n) * places, places);
+      for (int i = 0; i < static_cast<int>(runs.layout.block); ++i) {
+        share.add(of.mean.at[i], of.squares.at[i], all.mean.at[i], all.squares.at[i]);
+      }
     }
-    mean[c] = static_cast<float>(all.mean);
-    var[c] = static_cast<float>(all.squares / all.count);
+    for (int i = 0; i < runs.lanes(block); ++i) {
+      mean[runs.first_channel(block) + i] = static_cast<float>(all.mean.at[i]);
+      var[runs.first_channel(block) + i] = static_cast<float>(all.squares.at[i] / runs.values());
+    }
   }
 }
 
@@ -95,15 +100,20 @@ void normalize_runs(const LaneKernels& lanes, int threads, const Runs& from, con
 // The sums over the whole batch, in place of the gradients' two outputs.
 void combine_gradient_sums(const Runs& runs, const GradientSums* sums, const Parameters& p, float* dscale,
                            float* dshift) {
-  for (int64_t c = 0; c < runs.layout.channels; ++c) {
-    const int64_t first = c / runs.layout.block * runs.layout.samples, lane = c % runs.layout.block;
-    double gradient = 0, product = 0;
-    for (int64_t n = 0; n < runs.layout.samples; ++n) {
-      gradient += sums[first + n].gradient.at[lane];
-      product += sums[first + n].product.at[lane];
+  for (int64_t block = 0; block < runs.layout.blocks; ++block) {
+    GradientSums all = sums[block * runs.layout.samples];
+    for (int64_t n = 1; n < runs.layout.samples; ++n) {
+      const GradientSums& of = sums[block * runs.layout.samples + n];
+      for (int i = 0; i < static_cast<int>(runs.layout.block); ++i) {
+        all.gradient.at[i] += of.gradient.at[i];
+        all.product.at[i] += of.product.at[i];
+      }
     }
-    dscale[c] = static_cast<float>(product * double{inverse_deviation(p.var[c], p.epsilon)});
-    dshift[c] = static_cast<float>(gradient);
+    for (int i = 0; i < runs.lanes(block); ++i) {
+      const int64_t c = runs.first_channel(block) + i;
+      dscale[c] = static_cast<float>(all.product.at[i] * double{inverse_deviation(p.var[c], p.epsilon)});
+      dshift[c] = static_cast<float>(all.gradient.at[i]);
+    }
   }
 }
 

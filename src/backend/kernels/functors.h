@@ -56,18 +56,27 @@ LOCKSTEP_FORMULA V normalized_gradient(V x, V g, const Normalization<V>& norm,
 }
 
 // Mean and sum of squared distances from it of a number of values: added piece by piece, so that nothing cancels
-// (Chan, Golub and LeVeque 1983).
+// (Chan, Golub and LeVeque 1983). What depends on the two counts alone:
+template <class T>
+struct MomentShare {
+  T share, cross;
+  LOCKSTEP_FORMULA MomentShare(T count, T added) : share(added / (count + added)), cross(count * share) {}
+
+  LOCKSTEP_FORMULA void add(T added_mean, T added_squares, T& mean, T& squares) const {
+    const T distance = added_mean - mean;
+    mean += distance * share;
+    squares += added_squares + distance * distance * cross;
+  }
+};
+
 template <class T>
 struct Moments {
   T count = 0, mean = 0, squares = 0;
 
   LOCKSTEP_FORMULA void add(const Moments& other) {
-    const T total = count + other.count;
-    if (total == T(0)) return;
-    const T distance = other.mean - mean, share = other.count / total;
-    mean += distance * share;
-    squares += other.squares + distance * distance * count * share;
-    count = total;
+    if (other.count == T(0)) return;
+    MomentShare<T>(count, other.count).add(other.mean, other.squares, mean, squares);
+    count += other.count;
   }
 };
 
