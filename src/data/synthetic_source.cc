@@ -37,12 +37,15 @@ class SyntheticSource final : public DataSource {
     int64_t count = 0;
     for (int64_t c = 0; c < options_.channels; ++c) {
       for (int64_t y = 0; y < side; ++y) {
-        for (int64_t x = 0; x < side; ++x, ++count) {
-          if (count % 8 == 0) noise = stream.bits();
-          const int64_t patch = (c * kGrid + y * kGrid / side) * kGrid + x * kGrid / side;
-          const uint64_t base = random_bits(pattern, static_cast<uint64_t>(patch)) >> 56;
-          *pixel++ = static_cast<uint8_t>((base + (noise & 0xff)) / 2);
-          noise >>= 8;
+        const int64_t row = (c * kGrid + y * kGrid / side) * kGrid;
+        int64_t x = 0;
+        for (int64_t column = 0; column < kGrid; ++column) {
+          const uint64_t base = random_bits(pattern, static_cast<uint64_t>(row + column)) >> 56;
+          for (; x * kGrid < (column + 1) * side; ++x, ++count) {
+            if (count % 8 == 0) noise = stream.bits();
+            *pixel++ = static_cast<uint8_t>((base + (noise & 0xff)) / 2);
+            noise >>= 8;
+          }
         }
       }
     }
