@@ -1,0 +1,355 @@
+"""Fault injection: what becomes of a job when something breaks, whatever breaks, on whichever rank, in whichever phase.
+
+Faults inside the program are made by fault_shim.cc, a library that is preloaded into the real one. What must hold each
+time: the job ends within its limit and ten seconds, with the documented code and a message that names the rank; no
+process stays; nothing claims a save that is not there; the newest checkpoint is whole.
+
+Kinds of faults known from other trainers, and where each is tested ("faults" is this file):
+
+  saving
+    a save stalls the job                             saving: steps go on while a save waits
+    saving depends on message sizes                   ranks: saves between steps do not depend on how messages travel
+    a background write fails unheard                  faults: Disks; saving: a last save that fails
+    disk full, quota, read-only, failing fsync        faults: Disks; saving: a full disk
+    killed during a save, then resumed from a stump   faults: Kills; crash: what a kill ... leaves
+    file locks that fail                              checkpoint: neither saving nor reading needs file locks
+    limits of the file format, several threads        checkpoint: schema and writer cases; io: hdf5 cases
+    a slow save makes other ranks time out            faults: a last save that is slower than the limits of training
+    the last steps are in no checkpoint               saving: the last save is waited for
+    the wrong "newest", or a new run eats an old one  folder: newest is the highest step; resume never
+  resuming
+    data order and random state restart               resume: stopping ... changes no bit
+    slots lost, learning rate wrong                   faults: slots of another optimizer; resume; train: schedule cases
+    shapes that do not fit are skipped                errors: checkpoints of another model
+  starting
+    opaque failures at the start                      check; faults: Phases, start and scan
+    several ranks, one device                         backend and dist: device placement cases
+    every process is rank 0 of 1                      faults: processes that do not know each other
+    the wrong network interface                       check: an interface that does not exist
+    slots and root                                    all of these tests run as root with more ranks than cores
+  hanging
+    one rank fails, the others wait                   faults: Throws, Phases
+    an error, but exit code 0                         faults: every case checks its code; errors
+    one rank has fewer batches                        ranks: evaluation counts every sample once; train: run plan cases
+    fewer files than ranks, empty data                errors: data that are missing, empty or something else
+    a rank skips a bad batch alone                    train: bad records; ranks
+    a stall that nobody notices                       faults: Phases; crash: a rank that stands still
+  Slurm
+    the warning signal never arrives                  slurm: stopped before its limit
+    one second after SIGTERM                          slurm: cancelled jobs; resume: any stop signal
+    a requeued job starts from zero                   slurm: requeued and finishes; faults: a restart with nothing there
+    task counts and reality differ                    dist: launcher cases; faults: counts of Slurm under mpirun
+"""
+
+import concurrent.futures
+import errno
+import glob
+import os
+import random
+import signal
+import subprocess
+import time
+
+import h5py
+
+import kit
+
+SHIM = os.environ["LOCKSTEP_FAULT_SHIM"]
+GRACE = 10  # seconds beyond a limit
+LIMIT = 5
+
+
+class Case(kit.TestCase):
+    def faulty(self, rank, call, action, *, trigger=None, mark=None, clock=None):
+        """Environment in which this rank suffers."""
+        return {"LD_PRELOAD": SHIM, "FAULT_RANK": str(rank), "FAULT_CALL": call, "FAULT_ACTION": action,
+                "FAULT_TRIGGER": trigger, "FAULT_MARK": mark, "FAULT_CLOCK": clock}
+
+    def gone(self, job, what):
+        """The job has ended by itself: none of its ranks may be left, not for long."""
+        end = time.monotonic() + 5
+        while job.ranks():
+            self.assertLess(time.monotonic(), end, f"{what}: ranks are left\n{job.output()}")
+            time.sleep(0.05)
+
+    def ends(self, job, since, what, limit=0):
+        """Waits for the end, which must come within limit + GRACE of `since`; returns the result."""
+        try:
+            code = job.process.wait(limit + GRACE + 30)
+        except subprocess.TimeoutExpired:
+            code = "timeout"
+        seconds = time.monotonic() - since
+        self.gone(job, what)
+        result = kit.Result(code, job.output(), seconds)
+        self.assertNotIn(code, ("timeout", 0), f"{what}: {result}")
+        self.assertLess(seconds, limit + GRACE, f"{what}: {result}")
+        self.assertNotIn("the state is saved", result.output, what)
+        return result
+
+    def assert_newest_is_whole(self, folder):
+        if os.path.lexists(os.path.join(folder, "latest")):
+            result = self.run_job(0, "inspect", "--verify", os.path.join(folder, "latest"))
+            self.assertEqual(result.code, kit.OK, str(result))
+
+    def at_once(self, work, cases, jobs=3):
+        """Runs work(*case) for all cases, several beside each other: for the most part they wait."""
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for case, future in [(case, pool.submit(work, *case)) for case in cases]:
+                with self.subTest(case=case):
+                    future.result()
+
+
+class Throws(Case):
+    """An exception on any thread of any rank ends the job."""
+
+    def throws(self, ranks, rank, call, code, told):
+        name = f"{call.split(':')[0]}{ranks}{rank}"
+        trigger = self.path(name + ".trigger")
+        config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 5, "checkpoint.on_error": "fail",
+                              "watchdog.warn_seconds": 5, "watchdog.abort_seconds": 20,
+                              "checkpoint.directory": name}, name=name + ".toml")
+        job = self.start(ranks, "--config", config, env=self.faulty(rank, call, "throw", trigger=trigger))
+        job.wait_for_output("step 3,")
+        kit.write(trigger, b"")
+        result = self.ends(job, time.monotonic(), name)
+        self.assertEqual(result.code, code, f"{name}: {result}")
+        self.assertIn("a fault made by the test", result.output, name)
+        self.assertTrue(any(f"rank {rank}@" in line and told in line for line in result.errors()), f"{name}: {result}")
+        self.assert_newest_is_whole(self.path(name))
+
+    def cases(self, ranks, victims):
+        for rank in victims:
+            yield ranks, rank, "new:main", kit.INTERNAL, ""
+            yield ranks, rank, "read:train.tfrecord", kit.INTERNAL, ""
+            yield ranks, rank, "reduce", kit.INTERNAL, ""
+        yield ranks, 0, "fsync:/step-", kit.CHECKPOINT, "step-"
+
+    def test_an_exception_on_any_thread_ends_the_job_and_names_the_rank(self):
+        self.records(60)
+        self.at_once(self.throws, self.cases(2, [1]))
+
+    def test_a_rank_that_leaves_with_0_in_the_middle_of_training_does_not_make_a_success(self):
+        self.records(60)
+        trigger = self.path("trigger")
+        job = self.start(2, "--config", self.config({"train.steps": 1_000_000}),
+                         env=self.faulty(1, "new:main", "exit", trigger=trigger))
+        job.wait_for_output("step 3,")
+        kit.write(trigger, b"")
+        self.ends(job, time.monotonic(), "exit")
+
+
+class Phases(Case):
+    """SIGKILL and SIGSTOP in each phase. The victim is held in the phase by a call that does not return."""
+
+    HOLDS = {
+        "start": (None, None),
+        "scan": ("open:train.tfrecord", None),
+        "train": (None, "step 3,"),
+        "evaluate": ("read:validation.tfrecord", None),
+        "save": ("fsync:/step-", None),
+    }
+
+    def strikes(self, ranks, victim, phase, number):
+        name = f"{phase}.{number.name}.{ranks}.{victim}"
+        config = self.config({"train.steps": 4 if phase == "save" else 1_000_000, "checkpoint.directory": name,
+                              "data.validation": "validation.tfrecord" if phase == "evaluate" else [],
+                              "eval.every_epochs": 0.5, "checkpoint.every_steps": 2 if phase == "train" else 0,
+                              "watchdog.warn_seconds": 2, "watchdog.abort_seconds": LIMIT}, name=name + ".toml")
+        call, line = self.HOLDS[phase]
+        mark = self.path(name + ".mark")
+        holder = 0 if phase == "save" else victim
+        env = self.faulty(holder, call, "hold", mark=mark) if call else {}
+        # On the command line the limits hold before there is a configuration, too.
+        job = self.start(ranks, "--config", config, "--watchdog.abort_seconds", str(LIMIT), env=env)
+        if line:
+            job.wait_for_output(line)
+        elif call:
+            job.wait_for(lambda: os.path.exists(mark), f"{name}: the phase")
+        job.wait_for(lambda: len(job.ranks()) == ranks, f"{name}: all ranks")
+        pid = job.ranks()[victim]
+        os.kill(pid, number)
+        since = time.monotonic()
+        # Ranks that wait have their limit from when they began to; a rank that tells who is missing takes a little.
+        result = self.ends(job, since, name, LIMIT)
+        if number == signal.SIGSTOP:
+            # Of two ranks, one stopped, rank 0 may first find that its own last save takes too long.
+            expected = (kit.STALLED, kit.CHECKPOINT) if phase == "save" else (kit.STALLED,)
+            self.assertIn(result.code, expected, f"{name}: {result}")
+            if phase != "start" and result.code == kit.STALLED:
+                self.assertRegex(result.output, f"rank {victim}\\b", name)
+        self.assert_newest_is_whole(self.path(name))
+
+    def setUp(self):
+        super().setUp()
+        self.records(60)
+        self.records(30, "validation.tfrecord", seed=1)
+
+    def test_a_rank_killed_or_stopped_in_any_phase_ends_the_job(self):
+        self.at_once(self.strikes, [(2, 1, phase, number) for phase in ("scan", "train", "evaluate", "save")
+                                    for number in (signal.SIGKILL, signal.SIGSTOP)])
+
+
+class Disks(Case):
+    def setUp(self):
+        super().setUp()
+        self.records(60)
+
+    def fails(self, call, error):
+        folder = f"{call.split(':')[0]}{error}"
+        config = self.config({"train.steps": 12, "checkpoint.every_steps": 3, "checkpoint.directory": folder},
+                             name=folder + ".toml")
+        job = self.start(2, "--config", config, env=self.faulty(0, call, f"error:{error}"))
+        result = self.ends(job, time.monotonic(), folder, 60)
+        self.assertEqual(result.code, kit.CHECKPOINT, f"{folder}: {result}")
+        self.assertTrue(any("step-00000012.h5" in line and os.strerror(error) in line for line in result.errors()),
+                        f"{folder}: {result}")
+        self.assertEqual(glob.glob(self.path(folder, "step-*")), [], folder)
+
+    def test_disks_that_fail_are_told_and_leave_no_stump(self):
+        self.at_once(self.fails, [("write:/step-", errno.ENOSPC), ("write:/step-", errno.EDQUOT),
+                                  ("write:/step-", errno.EROFS), ("fsync:/step-", errno.EIO),
+                                  ("fsync:/step-", errno.EDQUOT)])
+
+    def test_a_disk_that_turns_read_only_fails_the_last_save_and_keeps_the_one_before(self):
+        disk = self.path("disk")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], check=False, stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no right to mount a small disk")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+        config = self.config({"train.steps": 1_000_000, "checkpoint.directory": disk + "/run", "log.jsonl": ""})
+        self.train(2, config, {"train.steps": 3})
+        job = self.start(2, "--config", config)
+        job.wait_for_output("step 5,")
+        # -f: the lock and the log are open for a moment now and then
+        job.wait_for(lambda: subprocess.run(["mount", "-o", "remount,ro", disk], check=False,
+                                            stderr=subprocess.DEVNULL).returncode == 0, "a read-only disk")
+        job.process.send_signal(signal.SIGUSR1)
+        result = self.ends(job, time.monotonic(), "read-only", 30)
+        self.assertEqual(result.code, kit.CHECKPOINT, str(result))
+        self.assertTrue(any("Read-only file system" in line and disk in line for line in result.errors()), str(result))
+        self.assert_newest_is_whole(disk + "/run")
+
+    def test_a_last_save_that_is_slower_than_the_limits_of_training_is_waited_for(self):
+        config = self.config({"train.steps": 4, "watchdog.warn_seconds": 1, "watchdog.abort_seconds": 3,
+                              "watchdog.save_abort_seconds": 60})
+        result = self.train(2, config, wrapper=self.disk_fault("delay_enter=4000000"))
+        self.assertEqual(kit.checkpoints(self.path("run")), ["step-00000004.h5"])
+        self.assertIn("still writing", result.output)
+
+
+class Kills(Case):
+    def killed_while_saving(self, times, seed):
+        self.records(60)
+        config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 1, "checkpoint.keep": 1})
+        chance = random.Random(seed)
+        for kill in range(times):
+            job = self.start(2, "--config", config)
+            job.wait_for_output("checkpoint of step")
+            time.sleep(chance.random() * 0.3)
+            job.kill()
+            whole = self.run_job(0, "inspect", "--verify", self.path("run/latest"))
+            self.assertEqual(whole.code, kit.OK, f"kill {kill}: {whole}")
+        result = self.start(2, "--config", config)
+        result.wait_for_output("resuming at step")
+
+    def test_the_one_checkpoint_that_is_kept_is_whole_after_kills(self):
+        self.killed_while_saving(2, 2)
+
+
+class Damage(Case):
+    """One changed byte anywhere in a checkpoint: an error that says so, never a crash, a hang or other weights."""
+
+    def damaged(self, count):
+        self.records(30)
+        self.train(1, self.config({"train.steps": 1, "train.batch_size": 4}))
+        with open(self.path("run/step-00000001.h5"), "rb") as file:
+            good = file.read()
+        chance = random.Random(3)
+        offsets = [*range(0, 64), *(chance.randrange(len(good)) for _ in range(count - 64))]
+
+        def inspect(offset, worker):
+            data = bytearray(good)
+            data[offset] ^= 1 << chance.randrange(8)
+            path = kit.write(self.path(f"damaged{worker}.h5"), bytes(data))
+            run = subprocess.run([kit.TRAINER, "inspect", "--verify", path], stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, timeout=60, check=False)
+            return run.returncode, run.stdout.decode(errors="replace")
+
+        def all_of(worker):
+            return [(offset, *inspect(offset, worker)) for offset in offsets[worker::3]]
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            for results in pool.map(all_of, range(3)):
+                for offset, code, output in results:
+                    self.assertEqual(code, kit.CHECKPOINT, f"byte {offset}: {output}")
+                    self.assertIn("damaged", output.lower(), f"byte {offset}")
+
+    def test_a_changed_byte_is_found_wherever_it_is(self):
+        self.damaged(90)
+
+
+class Starts(Case):
+    def test_processes_that_do_not_know_each_other_are_refused(self):
+        self.records(30)
+        config = self.config()
+        for env in ({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"},
+                    {"PMI_SIZE": "2", "PMI_RANK": "1"}):
+            result = self.run_job(0, "--config", config, env=env)
+            self.assertEqual(result.code, kit.CONFIG, str(result))
+            self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_counts_of_slurm_do_not_matter_under_mpirun(self):
+        self.records(30)
+        self.train(2, self.config({"train.steps": 2}), env={"SLURM_NTASKS": "8", "SLURM_NTASKS_PER_NODE": "4"})
+
+    def test_a_restart_with_nothing_to_resume_is_told(self):
+        self.records(30)
+        result = self.train(2, self.config({"train.steps": 2}), env={"SLURM_RESTART_COUNT": "1"})
+        self.assertTrue(any("SLURM_RESTART_COUNT" in line for line in result.warnings()), str(result))
+
+    def test_a_wall_clock_that_is_set_back_changes_nothing_but_times(self):
+        self.records(30)
+        self.train(2, self.config({"train.steps": 20, "checkpoint.every_steps": 5, "checkpoint.every_seconds": 1}),
+                   env=self.faulty(0, "none", "none", clock="-86400"))
+        self.assertEqual(kit.checkpoints(self.path("run"))[-1], "step-00000020.h5")
+        self.assert_once(self.train(2, self.config({"train.steps": 22})), "resuming at step 20")
+
+    def test_slots_of_another_optimizer_are_refused_by_name(self):
+        self.records(30)
+        self.train(1, self.config({"train.steps": 2}))
+        result = self.run_job(2, "--config", self.config({"train.steps": 4, "optimizer.name": "adamw"}))
+        self.assert_one_error(result, kit.CONFIG, "step-00000002.h5", "exp_avg")
+
+    def test_foreign_files_beside_the_checkpoints_are_left_alone(self):
+        self.records(30)
+        self.train(1, self.config({"train.steps": 2}))
+        kit.write(self.path("run/notes.txt"), b"mine")
+        kit.write(self.path("run/step-best.h5.tmp.bak"), b"mine")
+        with h5py.File(self.path("run/step-99.h5"), "w"):
+            pass  # an HDF5 file, but not ours
+        result = self.train(2, self.config({"train.steps": 4, "checkpoint.keep": 1}))
+        self.assertTrue(any("step-99.h5" in line for line in result.warnings()), str(result))
+        self.assertLessEqual({"notes.txt", "step-99.h5", "step-best.h5.tmp.bak", "step-00000004.h5"},
+                             set(os.listdir(self.path("run"))))
+
+
+class Slow(Throws, Phases, Disks, Kills, Damage):
+    """The same for every rank of two, three and four."""
+
+    def test_an_exception_on_any_thread_ends_the_job_and_names_the_rank(self):
+        for ranks in (2, 3, 4):
+            self.at_once(self.throws, self.cases(ranks, range(ranks)))
+
+    def test_a_rank_killed_or_stopped_in_any_phase_ends_the_job(self):
+        self.at_once(self.strikes, [(ranks, victim, phase, number) for ranks in (2, 3, 4) for victim in range(ranks)
+                                    for phase in self.HOLDS for number in (signal.SIGKILL, signal.SIGSTOP)])
+
+    def test_the_one_checkpoint_that_is_kept_is_whole_after_kills(self):
+        self.killed_while_saving(50, 4)
+
+    def test_a_changed_byte_is_found_wherever_it_is(self):
+        self.damaged(3000)
+
+
+if __name__ == "__main__":
+    kit.main()
