@@ -105,4 +105,18 @@ LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const Dec
   outcome.overflowed = overflowed ? 1 : 0;
 }
 
+// One channel of ApplyStatistics (update.h), in double. count: values of the channel in the global batch.
+struct StatisticsRule {
+  double samples, count, momentum;
+};
+template <class T>
+LOCKSTEP_HOST_DEVICE inline void move_statistics(const StatisticsRule& rule, T first, T second, T& mean, T& var) {
+  const double shift = static_cast<double>(first) / rule.samples;
+  const double raw = static_cast<double>(second) / rule.samples - shift * shift;
+  const double biased = raw < 0 ? 0 : raw;
+  mean = static_cast<T>(static_cast<double>(mean) + rule.momentum * shift);
+  const double unbiased = biased * rule.count / (rule.count - 1);
+  var = static_cast<T>(static_cast<double>(var) + rule.momentum * (unbiased - static_cast<double>(var)));
+}
+
 }  // namespace lockstep

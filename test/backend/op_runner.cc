@@ -1,6 +1,10 @@
 #include "test/backend/op_runner.h"
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "lockstep/backend/update.h"
 #include "lockstep/base/error.h"
@@ -25,6 +29,37 @@ std::vector<double> unpack(std::span<const std::byte> bytes) {
     T value;
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
     values[i] = static_cast<double>(value);
+  }
+  return values;
+}
+
+double from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+double from_f16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double sign = bits >> 15 ? -1 : 1;
+  if (exponent == 31) return mantissa ? std::numeric_limits<double>::quiet_NaN() : sign * HUGE_VAL;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+std::vector<double> unpack_as(DType dtype, std::span<const std::byte> bytes) {
+  switch (dtype) {
+    case DType::f32:
+      return unpack<float>(bytes);
+    case DType::f64:
+      return unpack<double>(bytes);
+    case DType::i32:
+      return unpack<int32_t>(bytes);
+    case DType::u8:
+      return unpack<uint8_t>(bytes);
+    case DType::bf16:
+    case DType::f16:
+      break;
+  }
+  std::vector<double> values;
+  for (const double bits : unpack<uint16_t>(bytes)) {
+    values.push_back((dtype == DType::bf16 ? from_bf16 : from_f16)(static_cast<uint16_t>(bits)));
   }
   return values;
 }
@@ -153,10 +188,7 @@ HostTensor from_backend(const Backend& backend, Stream& stream, const TensorDesc
   std::vector<std::byte> bytes(packed_bytes(desc));
   backend.copy(stream, bytes.data(), buffer.data(), bytes.size());
   stream.wait();
-  return {desc.shape, desc.dtype,
-          desc.dtype == DType::f32   ? unpack<float>(bytes)
-          : desc.dtype == DType::f64 ? unpack<double>(bytes)
-                                     : unpack<int32_t>(bytes)};
+  return {desc.shape, desc.dtype, unpack_as(desc.dtype, bytes)};
 }
 
 ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps,

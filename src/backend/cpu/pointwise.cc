@@ -2,6 +2,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
 #include "backend/host.h"
+#include "backend/kernels/functors.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cpu {
@@ -25,14 +26,13 @@ void expect_one_format(const Op& op, Descs tensors) {
 // A NaN passes, so that a diverged run is noticed.
 LOCKSTEP_VECTORIZED void relu(const float* x, float* y, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] <= 0 ? 0 : x[i];
+  for (int64_t i = 0; i < count; ++i) y[i] = kernels::rectified(x[i]);
 }
 
 LOCKSTEP_VECTORIZED void relu_grad(const float* y, const float* dy, float* dx, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    const float gradient = dy[i];
-    dx[i] = y[i] <= 0 ? 0 : gradient;
+    dx[i] = kernels::rectified_gradient(y[i], dy[i]);
   }
 }
 
@@ -116,9 +116,7 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs in
     const float *mean = input(args, 0), *var = input(args, 1), *running_mean = input(args, 2);
     float *first = output(args, 0), *second = output(args, 1);
     for (int64_t c = 0; c < channels; ++c) {
-      const float d = mean[c] - running_mean[c];
-      first[c] = samples * d;
-      second[c] = samples * (var[c] + d * d);
+      kernels::moment_terms(samples, mean[c], var[c], running_mean[c], first[c], second[c]);
     }
   });
 }

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
+#include "backend/kernels/functors.h"
 #include "backend/optimizer_rules.h"
 #include "backend/step_rules.h"
 
@@ -41,7 +42,7 @@ LOCKSTEP_VECTORIZED void update(const Constants& of_step, const Segment& of_segm
 
 LOCKSTEP_VECTORIZED void move_averages(const float* values, float weight, float* averages, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) averages[i] += weight * (values[i] - averages[i]);
+  for (int64_t i = 0; i < count; ++i) averages[i] = kernels::moved_average(averages[i], values[i], weight);
 }
 
 LOCKSTEP_VECTORIZED void add_to(const float* values, float* sums, int64_t count) {
@@ -164,13 +165,10 @@ std::unique_ptr<Kernel> compile_update(const Context&, const ApplyStatistics& op
     float* statistics = output(args, 0);
     const double samples = input(args, 1)[kSampleCount];
     for (const ApplyStatistics::Entry& entry : op.entries) {
-      const double count = samples * static_cast<double>(entry.spatial);
+      const StatisticsRule rule{samples, samples * static_cast<double>(entry.spatial), op.momentum};
       for (int64_t c = 0; c < entry.channels; ++c) {
-        float &mean = statistics[entry.mean_offset + c], &var = statistics[entry.var_offset + c];
-        const double shift = moments[entry.mean_offset + c] / samples;
-        const double biased = std::max(moments[entry.var_offset + c] / samples - shift * shift, 0.0);
-        mean = static_cast<float>(mean + op.momentum * shift);
-        var = static_cast<float>(var + op.momentum * (biased * count / (count - 1) - var));
+        const int64_t mean = entry.mean_offset + c, var = entry.var_offset + c;
+        move_statistics(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
       }
     }
   });

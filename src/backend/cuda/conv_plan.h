@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <tuple>
 
 #include "lockstep/ops/ops.h"
 
@@ -47,7 +46,6 @@ class ConvPlanner {
 
   // Throws Error(config) with cuDNN's reason when no engine meets the conditions.
   std::shared_ptr<const ConvPlan> plan(const ConvProblem& problem);
-  size_t plans() const { return plans_.size(); }
 
  private:
   struct Device;

@@ -217,9 +217,7 @@ struct PlainFinish {
 __global__ void moments(int64_t channels, float samples, const float* mean, const float* var, const float* running,
                         float* first, float* second) {
   for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
-    const float d = mean[c] - running[c];
-    first[c] = samples * d;
-    second[c] = samples * (var[c] + d * d);
+    kernels::moment_terms(samples, mean[c], var[c], running[c], first[c], second[c]);
   }
 }
 

@@ -1,79 +1,9 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/launchers.h"
+#include "backend/cuda/pool_geometry.h"
 
 namespace lockstep::cuda {
 namespace {
-
-// Geometry in 32 bits: a tensor has fewer than 2^31 packs, and division by them is what these kernels would wait for.
-struct PoolShape {
-  int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
-  int in_h, in_w, out_h, out_w;
-  unsigned packs;  // of channels
-  unsigned out_items, in_items;
-  bool count_include_pad;
-};
-
-struct Item {
-  int n, h, w;
-  unsigned pack;
-};
-
-__device__ Item item_of(unsigned index, unsigned packs, int height, int width) {
-  Item item;
-  item.pack = index % packs;
-  index /= packs;
-  item.w = static_cast<int>(index % static_cast<unsigned>(width));
-  index /= static_cast<unsigned>(width);
-  item.h = static_cast<int>(index % static_cast<unsigned>(height));
-  item.n = static_cast<int>(index / static_cast<unsigned>(height));
-  return item;
-}
-
-__device__ int64_t offset_of(int n, int h, int w, int height, int width, unsigned packs) {
-  return ((int64_t{n} * height + h) * width + w) * packs;
-}
-
-// The outputs along one axis whose windows hold place `at`: [first, last).
-struct Covering {
-  int first, last;
-};
-__device__ Covering covering(int at, int kernel, int stride, int pad, int outputs) {
-  const int past = at + pad - kernel;
-  return {past < 0 ? 0 : past / stride + 1, min((at + pad) / stride + 1, outputs)};
-}
-
-__device__ int divisor(const PoolShape& s, int oh, int ow) {
-  if (s.count_include_pad) return s.kernel_h * s.kernel_w;
-  const int h = oh * s.stride_h - s.pad_h, w = ow * s.stride_w - s.pad_w;
-  return (min(h + s.kernel_h, s.in_h) - max(h, 0)) * (min(w + s.kernel_w, s.in_w) - max(w, 0));
-}
-
-// Calls body(place in the window, offset of the pack in the image) for the places that lie in the image.
-template <class Body>
-__device__ void for_window(const PoolShape& s, const Item& out, const Body& body) {
-  for (int kh = 0; kh < s.kernel_h; ++kh) {
-    const int h = out.h * s.stride_h - s.pad_h + kh;
-    if (h < 0 || h >= s.in_h) continue;
-    for (int kw = 0; kw < s.kernel_w; ++kw) {
-      const int w = out.w * s.stride_w - s.pad_w + kw;
-      if (w < 0 || w >= s.in_w) continue;
-      body(kh * s.kernel_w + kw, offset_of(out.n, h, w, s.in_h, s.in_w, s.packs) + out.pack);
-    }
-  }
-}
-
-// The same for the windows that hold an image place: body(place in the window, offset of the output's pack, oh, ow).
-template <class Body>
-__device__ void for_covering(const PoolShape& s, const Item& in, const Body& body) {
-  const Covering hs = covering(in.h, s.kernel_h, s.stride_h, s.pad_h, s.out_h);
-  const Covering ws = covering(in.w, s.kernel_w, s.stride_w, s.pad_w, s.out_w);
-  for (int oh = hs.first; oh < hs.last; ++oh) {
-    for (int ow = ws.first; ow < ws.last; ++ow) {
-      const int place = (in.h + s.pad_h - oh * s.stride_h) * s.kernel_w + in.w + s.pad_w - ow * s.stride_w;
-      body(place, offset_of(in.n, oh, ow, s.out_h, s.out_w, s.packs) + in.pack, oh, ow);
-    }
-  }
-}
 
 // The first maximum in row-major order wins, and a NaN wins over all.
 template <class T, int kLanes>

@@ -9,6 +9,33 @@
 namespace lockstep::cuda {
 namespace {
 
+constexpr int32_t kPiece = 8192;  // elements
+
+std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments) {
+  std::vector<UpdatePiece> pieces;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const UpdateSegment& segment = segments[s];
+    for (int64_t done = 0; done < segment.count; done += kPiece) {
+      pieces.push_back({.offset = segment.offset + done,
+                        .count = static_cast<int32_t>(std::min<int64_t>(kPiece, segment.count - done)),
+                        .segment = static_cast<int32_t>(s),
+                        .weight_decay = static_cast<float>(segment.weight_decay),
+                        .adaptive = segment.adaptive ? 1 : 0});
+    }
+  }
+  return pieces;
+}
+
+std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments) {
+  std::vector<UpdateSpan> spans(segments);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    UpdateSpan& span = spans[static_cast<size_t>(pieces[i].segment)];
+    if (span.end == 0) span.first = static_cast<int32_t>(i);
+    span.end = static_cast<int32_t>(i) + 1;
+  }
+  return spans;
+}
+
 template <class T>
 Buffer upload(const std::vector<T>& table) {
   Buffer buffer = allocate_device(table.size() * sizeof(T));

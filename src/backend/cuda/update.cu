@@ -2,6 +2,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/update_launchers.h"
+#include "backend/kernels/functors.h"
 #include "backend/optimizer_rules.h"
 #include "backend/step_rules.h"
 
@@ -10,8 +11,7 @@ namespace {
 
 using Constants = kernels::OptimizerConstants<float>;
 
-constexpr int kSumBlocks = 512;   // fixed, so that the order of a sum is
-constexpr int32_t kPiece = 8192;  // elements
+constexpr int kSumBlocks = 512;  // fixed, so that the order of a sum is
 
 // The host knows the constants, the device the scalars of the step.
 __device__ Constants with_scalars(Constants constants, const float* scalars) {
@@ -90,20 +90,19 @@ __global__ void segment_trust(double trust, OptimizerTables tables, const float*
 __global__ void apply_average(int64_t count, const float* values, const float* scalars, float* averages) {
   if (scalars[kSkip] != 0) return;
   const float weight = 1 - scalars[kAverageDecay];
-  for (int64_t i = thread_index(); i < count; i += grid_threads()) averages[i] += weight * (values[i] - averages[i]);
+  for (int64_t i = thread_index(); i < count; i += grid_threads())
+    averages[i] = kernels::moved_average(averages[i], values[i], weight);
 }
 
 // One block a batch norm.
 __global__ void apply_statistics(StatisticsTable table, const float* moments, const float* scalars, float* statistics) {
   if (scalars[kSkip] != 0) return;
   const ApplyStatistics::Entry entry = table.entries[blockIdx.x];
-  const double samples = scalars[kSampleCount], count = samples * static_cast<double>(entry.spatial);
+  const double samples = scalars[kSampleCount];
+  const StatisticsRule rule{samples, samples * static_cast<double>(entry.spatial), table.momentum};
   for (int64_t c = threadIdx.x; c < entry.channels; c += blockDim.x) {
-    float &mean = statistics[entry.mean_offset + c], &var = statistics[entry.var_offset + c];
-    const double shift = moments[entry.mean_offset + c] / samples;
-    const double biased = fmax(moments[entry.var_offset + c] / samples - shift * shift, 0.0);
-    mean = static_cast<float>(mean + table.momentum * shift);
-    var = static_cast<float>(var + table.momentum * (biased * count / (count - 1) - var));
+    const int64_t mean = entry.mean_offset + c, var = entry.var_offset + c;
+    move_statistics(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
   }
 }
 
@@ -133,31 +132,6 @@ __global__ void decide(DecideRule rule, DecideArrays a) {
 }
 
 }  // namespace
-
-std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments) {
-  std::vector<UpdatePiece> pieces;
-  for (size_t s = 0; s < segments.size(); ++s) {
-    const UpdateSegment& segment = segments[s];
-    for (int64_t done = 0; done < segment.count; done += kPiece) {
-      pieces.push_back({.offset = segment.offset + done,
-                        .count = static_cast<int32_t>(std::min<int64_t>(kPiece, segment.count - done)),
-                        .segment = static_cast<int32_t>(s),
-                        .weight_decay = static_cast<float>(segment.weight_decay),
-                        .adaptive = segment.adaptive ? 1 : 0});
-    }
-  }
-  return pieces;
-}
-
-std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments) {
-  std::vector<UpdateSpan> spans(segments);
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    UpdateSpan& span = spans[static_cast<size_t>(pieces[i].segment)];
-    if (span.end == 0) span.first = static_cast<int32_t>(i);
-    span.end = static_cast<int32_t>(i) + 1;
-  }
-  return spans;
-}
 
 void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
                       const OptimizerArrays& arrays, const float* trust) {

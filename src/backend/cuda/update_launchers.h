@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "lockstep/backend/step_header.h"
 #include "lockstep/backend/update.h"
@@ -24,9 +23,6 @@ struct UpdatePiece {
 struct UpdateSpan {
   int32_t first = 0, end = 0;
 };
-
-std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments);
-std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments);
 
 struct OptimizerArrays {
   const float *gradients, *scalars;

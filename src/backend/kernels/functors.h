@@ -30,6 +30,19 @@ LOCKSTEP_FORMULA V rectified_gradient(V y, V dy) {
   return LaneFunctions<V>::select(y <= V(0), V(0), dy);
 }
 
+// What a rank adds to the moments of the global batch (BatchMoments).
+template <class V>
+LOCKSTEP_FORMULA void moment_terms(V samples, const V& mean, const V& var, const V& running_mean, V& first, V& second) {
+  const V d = mean - running_mean;
+  first = samples * d;
+  second = samples * (var + d * d);
+}
+
+template <class V>
+LOCKSTEP_FORMULA V moved_average(V average, V value, V weight) {
+  return average + weight * (value - average);
+}
+
 // Batch norm of one channel (Ioffe and Szegedy 2015); factor = scale / sqrt(var + epsilon). The mean is subtracted
 // first: folded into the shift it would cost digits where it is large beside the deviation.
 template <class V>

@@ -61,13 +61,10 @@ void loops(const ApplyStatistics& op, const Call<T>& call) {
   T* statistics = call.output(0);
   const double samples = call.input(1)[kSampleCount];
   for (const ApplyStatistics::Entry& entry : op.entries) {
-    const double count = samples * static_cast<double>(entry.spatial);
+    const StatisticsRule rule{samples, samples * static_cast<double>(entry.spatial), op.momentum};
     for (int64_t c = 0; c < entry.channels; ++c) {
-      T &mean = statistics[entry.mean_offset + c], &var = statistics[entry.var_offset + c];
-      const double shift = moments[entry.mean_offset + c] / samples;
-      const double biased = std::max(moments[entry.var_offset + c] / samples - shift * shift, 0.0);
-      mean = static_cast<T>(mean + op.momentum * shift);
-      var = static_cast<T>(var + op.momentum * (biased * count / (count - 1) - var));
+      const int64_t mean = entry.mean_offset + c, var = entry.var_offset + c;
+      move_statistics(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
     }
   }
 }

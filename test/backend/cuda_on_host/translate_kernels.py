@@ -1,0 +1,74 @@
+"""Turns a file of CUDA kernels into C++ for the host: launches become calls of emulate(), shared memory is static.
+
+    translate_kernels.py SOURCE TARGET
+"""
+
+import pathlib
+import re
+import sys
+
+
+def matching(text, at):
+    """The place of the parenthesis that closes the one at `at`."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if depth == 0:
+            return i
+    raise ValueError("unbalanced parentheses")
+
+
+def split_arguments(text):
+    """Splits at the commas that stand in no parentheses."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(c, 0)
+        if c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return parts + [text[start:]]
+
+
+def start_of_name(text, end):
+    """Where the kernel's name, template arguments included, begins that ends at `end`."""
+    depth = 0
+    while text[end - 1].isspace():
+        end -= 1
+    while end > 0:
+        c = text[end - 1]
+        if c in "<>":
+            depth += 1 if c == ">" else -1
+        elif depth == 0 and not (c.isalnum() or c in "_:"):
+            break
+        end -= 1
+    return end
+
+
+def translate_launches(text):
+    result, done = "", 0
+    while (opening := text.find("<<<", done)) >= 0:
+        closing = text.index(">>>", opening)
+        name_at = start_of_name(text, opening)
+        grid, block = split_arguments(text[opening + 3:closing])[:2]
+        arguments_at = text.index("(", closing)
+        end = matching(text, arguments_at)
+        call = f"{text[name_at:opening]}{text[arguments_at:end + 1]}"
+        result += text[done:name_at] + f"emulate(dim3({grid}), dim3({block}), [&] {{ {call}; }})"
+        done = end + 1
+    return result + text[done:]
+
+
+def main():
+    source, target = map(pathlib.Path, sys.argv[1:])
+    text = translate_launches(source.read_text(encoding="utf-8"))
+    text = re.sub(r"extern __shared__ float (\w+)\[\];", r"static float \1[1 << 14];", text)
+    text = text.replace("__shared__ ", "static ")
+    text = re.sub(r"__launch_bounds__\([^)]*\)", "", text)
+    include = '#include "test/backend/cuda_on_host/emulate.h"\n'
+    text = text.replace("#pragma once\n", "#pragma once\n" + include) if source.suffix == ".h" else include + text
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
