@@ -28,10 +28,20 @@ struct Operation {
   int64_t element_bytes = 1;
   MPI_Datatype type = MPI_BYTE;
   int root = 0;
+  bool at_once = false;
   size_t index = 0;  // since the last join
   CommRecord record;
   std::vector<MPI_Request> pieces;
 };
+
+template <class T>
+Operation sum_of(std::span<T> values, MPI_Datatype type, std::string_view label) {
+  return {.data = std::as_writable_bytes(values).data(),
+          .count = static_cast<int64_t>(values.size()),
+          .element_bytes = sizeof(T),
+          .type = type,
+          .record = {.label = std::string(label)}};
+}
 
 // While join() waits, the cores are idle: ask again at once for a short while. Otherwise sleep between polls, longer
 // and longer, because computing needs the cores.
@@ -69,8 +79,12 @@ class PollPause {
 // The communication thread and what it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(CommHandle comm, const ProcessGroupState& group, MpiCommunicatorOptions options)
-      : comm_(std::move(comm)), group_(group), options_(std::move(options)), thread_([this] { run(); }) {}
+  Driver(CommHandle comm, CommHandle comm_at_once, const ProcessGroupState& group, MpiCommunicatorOptions options)
+      : comm_(std::move(comm)),
+        comm_at_once_(std::move(comm_at_once)),
+        group_(group),
+        options_(std::move(options)),
+        thread_([this] { run(); }) {}
 
   ~Driver() {
     {
@@ -80,36 +94,35 @@ class MpiCommunicator::Driver {
     wake_.notify_all();
     thread_.join();
     if (queue_.empty() && flight_.empty()) return;
-    (void)comm_.release();  // operations are pending on it
+    (void)comm_.release();  // operations are pending on them
+    (void)comm_at_once_.release();
     if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
   }
 
   void enqueue(Operation operation) {
     const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
     std::lock_guard lock(mutex_);
-    if (error_) std::rethrow_exception(error_);
-    operation.index = outstanding_.size();
-    operation.record.bytes = operation.count * operation.element_bytes;
-    operation.record.queued = monotonic_seconds();
-    outstanding_.push_back({.label = operation.record.label, .number = number});
-    queue_.push_back(std::move(operation));
-    wake_.notify_all();
+    add(std::move(operation), number);
+  }
+
+  // Waits for this operation alone.
+  double run_at_once(Operation operation) {
+    const double begin = monotonic_seconds();
+    operation.at_once = true;
+    const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
+    std::unique_lock lock(mutex_);
+    const size_t index = outstanding_.size();
+    add(std::move(operation), number);
+    wait(lock, [&] { return error_ || outstanding_[index].finished; });
+    const double waited = monotonic_seconds() - begin;
+    statistics_.exposed_seconds += waited;
+    return waited;
   }
 
   double join() {
     const double begin = monotonic_seconds();
     std::unique_lock lock(mutex_);
-    joining_ = true;
-    wake_.notify_all();
-    Deadline deadline(options_.abort_seconds);
-    while (!settled()) {
-      const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
-      const WaitingHere waiting(group_.board, {Together::reduction, oldest->number, oldest->label});
-      done_.wait_for(lock, kLookEvery, [&] { return settled(); });
-      if (!settled() && deadline.passed()) give_up(lock);
-    }
-    joining_ = false;
-    if (error_) std::rethrow_exception(error_);
+    wait(lock, [&] { return error_ || finished_ == outstanding_.size(); });
     outstanding_.clear();
     finished_ = 0;
     const double waited = monotonic_seconds() - begin;
@@ -129,7 +142,36 @@ class MpiCommunicator::Driver {
     bool finished = false;
   };
 
-  bool settled() const { return error_ || finished_ == outstanding_.size(); }
+  // Called with the lock held.
+  void add(Operation operation, int64_t number) {
+    if (error_) std::rethrow_exception(error_);
+    operation.index = outstanding_.size();
+    operation.record.bytes = operation.count * operation.element_bytes;
+    operation.record.queued = monotonic_seconds();
+    outstanding_.push_back({.label = operation.record.label, .number = number});
+    if (operation.at_once) {
+      queue_.push_front(std::move(operation));
+    } else {
+      queue_.push_back(std::move(operation));
+    }
+    wake_.notify_all();
+  }
+
+  // Called with the lock held, until `settled`.
+  template <class Condition>
+  void wait(std::unique_lock<std::mutex>& lock, const Condition& settled) {
+    joining_ = true;
+    wake_.notify_all();
+    Deadline deadline(options_.abort_seconds);
+    while (!settled()) {
+      const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
+      const WaitingHere waiting(group_.board, {Together::reduction, oldest->number, oldest->label});
+      done_.wait_for(lock, kLookEvery, [&] { return settled(); });
+      if (!settled() && deadline.passed()) give_up(lock);
+    }
+    joining_ = false;
+    if (error_) std::rethrow_exception(error_);
+  }
 
   [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock) {
     const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
@@ -189,9 +231,10 @@ class MpiCommunicator::Driver {
       const int count = static_cast<int>(std::min(options_.elements_per_call, operation.count - first));
       std::byte* data = operation.data + first * operation.element_bytes;
       MPI_Request& request = operation.pieces.emplace_back(MPI_REQUEST_NULL);
+      const MPI_Comm comm = operation.at_once ? comm_at_once_.get() : comm_.get();
       const int status = operation.kind == Operation::Kind::sum
-                             ? MPI_Iallreduce(MPI_IN_PLACE, data, count, operation.type, MPI_SUM, comm_.get(), &request)
-                             : MPI_Ibcast(data, count, operation.type, operation.root, comm_.get(), &request);
+                             ? MPI_Iallreduce(MPI_IN_PLACE, data, count, operation.type, MPI_SUM, comm, &request)
+                             : MPI_Ibcast(data, count, operation.type, operation.root, comm, &request);
       check_mpi(status, operation.record.label);
     }
   }
@@ -229,6 +272,7 @@ class MpiCommunicator::Driver {
   static constexpr std::chrono::seconds kLookEvery{1};
 
   CommHandle comm_;
+  CommHandle comm_at_once_;
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
@@ -256,8 +300,9 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   if (group.size() == 1) return;
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
-  driver_ = std::make_unique<Driver>(duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"),
-                                     state, std::move(options));
+  const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
+  CommHandle comm = another(), at_once = another();
+  driver_ = std::make_unique<Driver>(std::move(comm), std::move(at_once), state, std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
@@ -268,21 +313,13 @@ int MpiCommunicator::size() const { return group_.size(); }
 void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
-  driver_->enqueue({.data = std::as_writable_bytes(values).data(),
-                    .count = static_cast<int64_t>(values.size()),
-                    .element_bytes = sizeof(float),
-                    .type = MPI_FLOAT,
-                    .record = {.label = std::string(label)}});
+  driver_->enqueue(sum_of(values, MPI_FLOAT, label));
 }
 
 void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
-  driver_->enqueue({.data = std::as_writable_bytes(values).data(),
-                    .count = static_cast<int64_t>(values.size()),
-                    .element_bytes = sizeof(double),
-                    .type = MPI_DOUBLE,
-                    .record = {.label = std::string(label)}});
+  driver_->enqueue(sum_of(values, MPI_DOUBLE, label));
 }
 
 void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
@@ -293,6 +330,12 @@ void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int 
                     .count = static_cast<int64_t>(bytes.size()),
                     .root = root,
                     .record = {.label = std::string(label)}});
+}
+
+double MpiCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+  if (!driver_) return 0;
+  stream.wait();
+  return driver_->run_at_once(sum_of(values, MPI_FLOAT, label));
 }
 
 double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0; }

@@ -70,6 +70,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   Executable e;
   e.graph_ = std::move(graph);
   if (options.rewrites) e.applied_ = apply_rewrites(e.graph_, backend);
+  synchronize_batch_norms(e.graph_, options.synchronized_ranks);
   lower_precision(e.graph_, options.compute);
   if (options.training) add_gradients(e.graph_);
   const bool recompute = options.rewrites && options.training && options.recompute && backend.recomputes_norms();
@@ -121,22 +122,28 @@ void Executable::compile_kernels(const Backend& backend) {
   }
 }
 
-void Executable::run(const Step& step, Stream& stream, const Arenas& arenas) const {
+void Executable::run(int32_t position, Stream& stream, const Arenas& arenas, const RankSum& sum) const {
+  const Step& step = steps_[static_cast<size_t>(position)];
   std::array<void*, kMaxOperands> in, out;
   for (size_t i = 0; i < step.inputs.size(); ++i) in[i] = resolve(step.inputs[i], arenas);
   for (size_t i = 0; i < step.outputs.size(); ++i) out[i] = resolve(step.outputs[i], arenas);
   step.kernel->run(
       {stream, {in.data(), step.inputs.size()}, {out.data(), step.outputs.size()}, resolve(step.workspace, arenas)});
+  const Node& node = graph_.node(schedule_.order[static_cast<size_t>(position)]);
+  if (!std::holds_alternative<SumOverRanks>(node.op)) return;
+  require(static_cast<bool>(sum), "{} runs without other ranks", node.name);
+  sum(stream, out[0], graph_.value(node.outputs[0]).desc.shape.elements(), node.name);
 }
 
-void Executable::forward(Stream& stream, const Arenas& arenas) const {
-  for (int32_t p = 0; p < schedule_.forward_end; ++p) run(steps_[static_cast<size_t>(p)], stream, arenas);
+void Executable::forward(Stream& stream, const Arenas& arenas, const RankSum& sum) const {
+  for (int32_t p = 0; p < schedule_.forward_end; ++p) run(p, stream, arenas, sum);
 }
 
-void Executable::backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t)>& after) const {
+void Executable::backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t)>& after,
+                          const RankSum& sum) const {
   const auto end = static_cast<int32_t>(steps_.size());
   for (int32_t p = schedule_.forward_end; p < end; ++p) {
-    run(steps_[static_cast<size_t>(p)], stream, arenas);
+    run(p, stream, arenas, sum);
     if (after) after(p);
   }
 }

@@ -102,6 +102,15 @@ class Differentiator {
     give(1, d[1]);
     give(2, d[2]);
   }
+  // The parameters' gradients are of this rank's samples, like all others; only the input's takes those of all ranks.
+  void rule(const SyncBatchNorm& op) {
+    std::vector<ValueId> inputs = {in(0), dy(), in(1), out(1), out(2), out(3)};
+    const auto own = emit("grad_sums", SyncBatchNormGradSums{op.epsilon, op.relu}, inputs);
+    give(1, own[0]);
+    give(2, own[1]);
+    inputs.push_back(emit("grad_all_sums", SumOverRanks{}, {own[2]}).front());
+    give(0, emit("grad", SyncBatchNormGrad{op.epsilon, op.relu, op.values}, inputs).front());
+  }
   void rule(const Relu&) { unary(ReluGrad{}, {out(0), dy()}); }
   void rule(const Add&) {
     const ValueId d = dy();

@@ -116,6 +116,37 @@ Result infer_op(const BatchMoments& op, Descs in) {
   expect_shape(in[2], in[0].shape, "running mean");
   return {like(in[0]), like(in[0])};
 }
+Result infer_op(const SyncBatchNormSums&, Descs in) {
+  expect_inputs(in, 2);
+  expect_rank(in[0], 4, "input");
+  expect_shape(in[1], {in[0].shape.c()}, "running mean");
+  return {like(in[0], {2 * in[0].shape.c()})};
+}
+Result infer_op(const SyncBatchNorm& op, Descs in) {
+  expect_inputs(in, 5);
+  const Shape channels{in[0].shape.c()};
+  for (size_t i : {1, 2, 3}) expect_shape(in[i], channels, "scale, shift or running mean");
+  expect_shape(in[4], {2 * in[0].shape.c()}, "sums");
+  require(op.values > 1, "batch statistics of {} values", op.values);
+  return {like(in[0]), like(in[0], channels), like(in[0], channels), saved_blob()};
+}
+Result infer_op(const SyncBatchNormGradSums&, Descs in) {
+  expect_inputs(in, 6);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  const int64_t channels = in[0].shape.c();
+  for (size_t i : {2, 3, 4}) expect_shape(in[i], {channels}, "scale, mean or variance");
+  return {like(in[0], {channels}), like(in[0], {channels}), like(in[0], {2 * channels})};
+}
+Result infer_op(const SyncBatchNormGrad&, Descs in) {
+  expect_inputs(in, 7);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  expect_shape(in[6], {2 * in[0].shape.c()}, "sums");
+  return {like(in[0])};
+}
+Result infer_op(const SumOverRanks&, Descs in) {
+  expect_inputs(in, 1);
+  return {like(in[0])};
+}
 Result infer_op(const Relu&, Descs in) {
   expect_inputs(in, 1);
   return {like(in[0])};
@@ -218,6 +249,11 @@ constexpr std::string_view kNames[] = {"Conv2d",
                                        "BatchNormGrad",
                                        "BatchNormInference",
                                        "BatchMoments",
+                                       "SyncBatchNormSums",
+                                       "SyncBatchNorm",
+                                       "SyncBatchNormGradSums",
+                                       "SyncBatchNormGrad",
+                                       "SumOverRanks",
                                        "Relu",
                                        "ReluGrad",
                                        "Add",
@@ -252,15 +288,16 @@ std::vector<TensorDesc> infer(const Op& op, std::span<const TensorDesc> inputs) 
 int in_place_input(const Op& op) {
   return std::visit(Overload{[](const Relu&) { return 0; }, [](const ReluGrad&) { return 1; },
                              [](const Add&) { return 0; }, [](const Dropout&) { return 0; },
-                             [](const BatchNormGrad&) { return 1; }, [](const BatchNormInference&) { return 0; },
+                             [](const BatchNormGrad&) { return 1; }, [](const SyncBatchNormGrad&) { return 1; },
+                             [](const SumOverRanks&) { return 0; }, [](const BatchNormInference&) { return 0; },
                              [](const SoftmaxCrossEntropyGrad&) { return 0; }, [](const auto&) { return -1; }},
                     op);
 }
 
 int saved_output(const Op& op) {
-  return std::visit(
-      Overload{[](const BatchNorm&) { return 3; }, [](const MaxPool&) { return 1; }, [](const auto&) { return -1; }},
-      op);
+  return std::visit(Overload{[](const BatchNorm&) { return 3; }, [](const SyncBatchNorm&) { return 3; },
+                             [](const MaxPool&) { return 1; }, [](const auto&) { return -1; }},
+                    op);
 }
 
 int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) {

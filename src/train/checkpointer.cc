@@ -41,6 +41,7 @@ CheckpointContents Checkpointer::contents(const Progress& progress) const {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
   c.training = {{"position", progress.position}, {"updates", progress.updates}};
+  if (progress.best_top1 >= 0) c.training["best_top1"] = progress.best_top1;
   if (compute_type(config_) == DType::f16) {
     c.training["loss_scale"] = progress.loss_scale.value;
     c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;
@@ -49,13 +50,13 @@ CheckpointContents Checkpointer::contents(const Progress& progress) const {
   return c;
 }
 
-CheckpointWriter::Start Checkpointer::start(const Progress& progress) {
+CheckpointWriter::Start Checkpointer::start(const Progress& progress, bool best) {
   if (options_.lock && !options_.lock->held()) {
     fail(ExitCode::checkpoint,
          "{} was taken over by another run while this one stood still; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
-  return writer_->start(contents(progress));
+  return writer_->start(contents(progress), best);
 }
 
 void Checkpointer::save(const Progress& progress) {
@@ -63,6 +64,16 @@ void Checkpointer::save(const Progress& progress) {
   last_save_ = monotonic_seconds();
   if (start(progress) == CheckpointWriter::Start::busy) {
     log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
+  }
+}
+
+void Checkpointer::save_best(const Progress& progress) {
+  if (!writer_) return;
+  writer_->wait_idle(wait_seconds(config_, RunPhase::save));
+  last_save_ = monotonic_seconds();
+  if (start(progress, true) == CheckpointWriter::Start::busy) {
+    log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
+                progress.step);
   }
 }
 

@@ -104,8 +104,9 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(train, precision), .allowed = {"float32", "tf32", "bf16", "fp16"},
        .meaning = "Number format of the layers; parameters are float32 in any case. All but float32 need a GPU.",
        .also = {"dtype", "amp", "fp16"}},
-      {LOCKSTEP_KEY(train, sync_batch_norm), .allowed = {"false"},
-       .meaning = "Normalizes over the global batch instead of each rank's.", .also = {"sync_bn"}},
+      {LOCKSTEP_KEY(train, sync_batch_norm),
+       .meaning = "Batch normalization normalizes over the samples of all ranks instead of each rank's own.",
+       .also = {"sync_bn"}},
       {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1e6),
        .meaning = "Batches whose gradients are added up before an update.",
        .also = {"gradient_accumulation_steps", "accumulate_steps"}},
@@ -196,8 +197,9 @@ std::vector<ConfigKey> make_keys() {
        .also = {"save_secs", "interval"}},
       {LOCKSTEP_KEY(checkpoint, keep), .unit = "files", .range = between(1, 1e6),
        .meaning = "How many of the newest checkpoints stay.", .also = {"max_to_keep", "keep_last"}},
-      {LOCKSTEP_KEY(checkpoint, keep_best), .allowed = {"false"},
-       .meaning = "The one with the best validation accuracy stays as well."},
+      {LOCKSTEP_KEY(checkpoint, keep_best),
+       .meaning = "Every evaluation with a new best top-1 (of the averages where there are any) is saved, and the link "
+                  "best points at it: it stays as well."},
       {LOCKSTEP_KEY(checkpoint, on_error), .allowed = {"warn", "fail"},
        .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
       {LOCKSTEP_KEY(checkpoint, overwrite),
@@ -206,8 +208,12 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "auto: from the newest checkpoint where there is one; never: a fresh run in a fresh folder; must or "
                   "latest: only from a checkpoint; or the path of one."},
       {LOCKSTEP_KEY(checkpoint, init_from), .path = PathRole::input,
-       .meaning = "Weights to start with: a checkpoint, or any HDF5 file whose data sets bear the parameters' names.",
+       .meaning = "Weights to start with: a checkpoint, or any HDF5 file whose data sets bear the parameters' names. "
+                  "Heads for another number of classes start anew.",
        .also = {"pretrained", "weights", "pretrained_weights"}},
+      {LOCKSTEP_KEY(checkpoint, init_exclude),
+       .meaning = "Layers or parameters that init_from leaves at their start values, or that it may hold beyond the "
+                  "model's."},
 
       {LOCKSTEP_KEY(eval, every_epochs), .unit = "epochs", .range = at_least(0),
        .meaning = "Epochs between evaluations. 0: not by epochs. The end is evaluated in any case."},

@@ -36,7 +36,10 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
   table_ = graph.parameters;
   int64_t activations = 0;
   if (purpose == Purpose::train) {
-    training_ = Executable::compile(std::move(graph), backend, {.rewrites = rewrites, .compute = compute});
+    training_ = Executable::compile(std::move(graph), backend,
+                                    {.rewrites = rewrites,
+                                     .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,
+                                     .compute = compute});
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
   } else {

@@ -1,5 +1,7 @@
 #include "lockstep/train/start_state.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -51,10 +53,41 @@ void read_group(const CheckpointReader& file, const std::string& group, const Pr
   }
 }
 
-void load_weights_only(const std::string& path, const Program& program) {
-  const CheckpointReader file = CheckpointReader::open_weights(path);
-  read_group(file, file.model_group(), program, Weights::raw);
-  log_info("weights from {}", path);
+// The classes that the file's own head tells apart, where it is that of the model but for their number; 0: where not.
+int64_t other_classes(const CheckpointReader& file, const ParameterTable& table, const std::string& layer) {
+  const ParameterId weight = table.find(layer + ".weight");
+  if (weight < 0) return 0;
+  const Shape& wanted = table[weight].shape;
+  for (const CheckpointReader::Array& array : file.arrays(file.model_group())) {
+    if (array.path != array_path(file.model_group(), layer + ".weight")) continue;
+    const Shape& stored = array.shape;
+    const bool alike = stored.rank() == 2 && wanted.rank() == 2 && stored[1] == wanted[1] && stored[0] != wanted[0];
+    return alike ? stored[0] : 0;
+  }
+  return 0;
+}
+
+// Fine-tuning: a head for other classes keeps its start values, as does what checkpoint.init_exclude names; all else
+// must fit.
+void load_weights_only(const Config& config, const Program& program) {
+  const CheckpointReader file = CheckpointReader::open_weights(config.checkpoint.init_from);
+  SchemaOptions schema{.group = file.model_group(), .exclude = config.checkpoint.init_exclude};
+  const Graph& graph = program.training().graph();
+  int64_t classes = 0;
+  for (const LossHead& head : graph.losses) {
+    const std::string& layer = graph.value(head.logits).name;
+    const int64_t stored = other_classes(file, program.parameters(), layer);
+    if (stored == 0 || std::ranges::find(schema.exclude, layer) != schema.exclude.end()) continue;
+    schema.exclude.push_back(layer);
+    classes = stored;
+  }
+  for (const ParameterId id : match_schema(program.parameters(), file, schema)) {
+    file.read(array_path(schema.group, program.parameters()[id].name), program.parameter(id));
+  }
+  std::string anew;
+  if (!schema.exclude.empty()) anew = fmt::format("; {} start anew", fmt::join(schema.exclude, ", "));
+  if (classes > 0) anew += fmt::format(" (the file has {} classes, the model {})", classes, config.model.classes);
+  log_info("weights from {}{}", file.path(), anew);
 }
 
 void warn(const std::string& text) { log_warning("{}", text); }
@@ -138,6 +171,12 @@ LossScale loss_scale_of(const Config& config, const std::map<std::string, Traini
   return scale;
 }
 
+double best_top1_of(const std::map<std::string, TrainingValue>& training) {
+  const auto found = training.find("best_top1");
+  const double* value = found == training.end() ? nullptr : std::get_if<double>(&found->second);
+  return value ? *value : Progress{}.best_top1;
+}
+
 Progress load_all(const Config& config, const Program& program, const CheckpointReader& file) {
   check_fit(config, program, file);
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
@@ -158,7 +197,8 @@ Progress load_all(const Config& config, const Program& program, const Checkpoint
   return {.step = file.meta().step,
           .position = number("position"),
           .updates = number("updates"),
-          .loss_scale = loss_scale_of(config, training)};
+          .loss_scale = loss_scale_of(config, training),
+          .best_top1 = best_top1_of(training)};
 }
 
 // Rank 0's part; the result travels as text.
@@ -172,7 +212,7 @@ std::string start_on_root(const StartParts& parts) {
   } else {
     start.progress.loss_scale = loss_scale_of(parts.config, {});
     initialize_fresh(parts.config, parts.program);
-    if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config.checkpoint.init_from, parts.program);
+    if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program);
     copy_weights_to_averages(parts.program.state());
     log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
   }
@@ -182,7 +222,8 @@ std::string start_on_root(const StartParts& parts) {
                         start.resumed_from,
                         start.in_run_folder,
                         start.progress.loss_scale.value,
-                        start.progress.loss_scale.steady_steps}
+                        start.progress.loss_scale.steady_steps,
+                        start.progress.best_top1}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -191,7 +232,7 @@ std::string start_on_root(const StartParts& parts) {
 StartState prepare_start(const StartParts& parts) {
   const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] { return start_on_root(parts); }));
-  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}}, text[3], text[4]};
+  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4]};
   broadcast_state(parts);
   audit_parameters(parts.group, parts.program, wait_seconds(parts.config, RunPhase::start));
   return start;

@@ -83,11 +83,13 @@ RunEnd Trainer::run() {
       parts_.checkpointer.save_last(progress_);
       return end(RunEnd::stopped);
     }
+    // Evaluating first lets a save of the same step say that it is the best; otherwise it is written meanwhile.
+    if (config_.checkpoint.keep_best) evaluate_if_due();
     save_if_due();
-    evaluate_if_due();
+    if (!config_.checkpoint.keep_best) evaluate_if_due();
   }
   settle(true);
-  parts_.checkpointer.save_last(progress_);
+  if (!config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
   if (evaluated_at_ != progress_.step) evaluate();
   return end(RunEnd::finished);
 }
@@ -142,7 +144,7 @@ StepInput Trainer::step_input(const Batch& batch) const {
 
 void Trainer::forward(const Batch& batch) {
   arenas_.external = {batch.images, batch.labels, batch.weights, frame_.dropout(), frame_.loss_scale()};
-  parts_.program.training().forward(parts_.stream, arenas_);
+  parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
   frame_.fill_header(parts_.stream, arenas_);
 }
 
@@ -150,14 +152,25 @@ void Trainer::forward(const Batch& batch) {
 // step header, when everything is. All micro-batches but the last are only added up.
 void Trainer::backward(int64_t micro) {
   if (micro + 1 < config_.train.accumulate) {
-    parts_.program.training().backward(parts_.stream, arenas_, {});
+    parts_.program.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
     accumulator_.add(parts_.stream, micro);
     return;
   }
   reducer_.begin_step(progress_.step + steps_in_flight_ + 1);
-  parts_.program.training().backward(parts_.stream, arenas_,
-                                     [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); });
+  parts_.program.training().backward(
+      parts_.stream, arenas_, [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); },
+      sum_over_ranks_);
   reducer_.last_ready(parts_.stream);
+}
+
+// For synchronized batch norm; other ranks are waited for here as in a reduction.
+RankSum Trainer::sum_over_ranks() {
+  return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
+    timer_.enter(StepPart::reduce);
+    parts_.communicator.sum_at_once(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
+                                    fmt::format("step {} {}", progress_.step + steps_in_flight_ + 1, name));
+    timer_.enter(StepPart::compute);
+  };
 }
 
 void Trainer::reduce() {
@@ -278,7 +291,15 @@ void Trainer::evaluate() {
   if (!parts_.evaluator) return;
   std::vector<Weights> weights = {Weights::raw};
   if (config_.ema.decay > 0) weights.push_back(Weights::average);
-  parts_.reporter.evaluation(progress_.step, epoch(), parts_.evaluator->run(weights));
+  const std::vector<EvaluationResult> results = parts_.evaluator->run(weights);
+  parts_.reporter.evaluation(progress_.step, epoch(), results);
+  keep_if_best(results.back());
+}
+
+void Trainer::keep_if_best(const EvaluationResult& result) {
+  if (!config_.checkpoint.keep_best || result.top1_fraction() <= progress_.best_top1) return;
+  progress_.best_top1 = result.top1_fraction();
+  parts_.checkpointer.save_best(progress_);
 }
 
 void Trainer::audit_if_due() {

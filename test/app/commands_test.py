@@ -37,6 +37,18 @@ class Commands(kit.TestCase):
         self.assertIn('name = "inception_v3"', result.output)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_explain_prints_the_rate_by_epoch_and_takes_the_global_batch(self):
+        config = self.config({"train.batch_size": None, "train.global_batch": 512, "train.steps": None, "train.epochs": 3.0,
+                              "optimizer.scale_lr": True, "schedule.name": "step", "schedule.decay_rate": 0.5,
+                              "schedule.decay_epochs": 1.0, "schedule.warmup_epochs": 1.0})
+        result = self.run_job(0, "explain", "--config", config, env=NO_MPI)
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertIn("memory of one rank (batch of 512)", result.output)
+        self.assertIn("learning rate: 0.02 (optimizer.lr = 0.01 x global batch of 512 / 256), schedule step", result.output)
+        rates = [line.split()[-1] for line in result.output.splitlines() if line.startswith("  from epoch")]
+        self.assertEqual(rates[1:], ["0.01", "0.005"])
+        self.assertLess(float(rates[0]), 1e-6)  # the first step of warm-up
+
     def test_evaluate_finds_the_numbers_of_the_run_itself(self):
         self.records(60)
         self.records(25, "validation.tfrecord", seed=1)

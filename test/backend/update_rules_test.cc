@@ -131,6 +131,15 @@ TEST_CASE("the moving average moves by one minus its decay") {
   });
 }
 
+TEST_CASE("values are added to sums, as many as asked for") {
+  on_every_backend([](const Backend& backend, DType dtype, double) {
+    const HostTensor inputs[] = {vector_of(dtype, {1, -2, 0.5})};
+    HostTensor sums[] = {vector_of(dtype, {10, 20, 30})};
+    run_update(backend, {dtype, AddToSums{2}}, inputs, sums);
+    CHECK(sums[0].values == std::vector<double>{11, 18, 30});
+  });
+}
+
 TEST_CASE("the sum of squares is kept in double and is finite only when all values are") {
   on_every_backend([](const Backend& backend, DType dtype, double) {
     auto sum_of_squares = [&](std::vector<double> values) {

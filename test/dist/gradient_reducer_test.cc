@@ -56,6 +56,19 @@ TEST_CASE("buckets start as soon as their position has run, the last one when to
   CHECK(recorder.labels.back() == "step 1 bucket 4 of 4");
 }
 
+TEST_CASE("each bucket can be completed just before it is summed") {
+  Recorder recorder;
+  IdleStream stream;
+  std::vector<float> arena(250);
+  std::vector<std::pair<size_t, size_t>> calls;  // bucket, sums started before
+  GradientReducer reducer(recorder, std::span(arena), kBuckets,
+                          [&](Stream&, size_t bucket) { calls.emplace_back(bucket, recorder.ranges.size()); });
+  reducer.begin_step(0);
+  reducer.ready_up_to(stream, 100);
+  reducer.last_ready(stream);
+  CHECK(calls == std::vector<std::pair<size_t, size_t>>{{0, 0}, {1, 1}, {2, 2}, {3, 3}});
+}
+
 TEST_CASE("a bucket that is left out, repeated or out of order is a bug") {
   Recorder recorder;
   IdleStream stream;

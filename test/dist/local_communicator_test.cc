@@ -59,6 +59,18 @@ TEST_CASE("several operations of both types and broadcasts may be in progress at
   for (const auto& error : errors) CHECK_FALSE(error);
 }
 
+TEST_CASE("a sum at once is there when it returns") {
+  const auto errors = run_ranks(3, 30, [&](LocalCommunicator& communicator) {
+    IdleStream stream;
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::vector<float> values(10, 1.0F);
+      communicator.sum_at_once(stream, values, "values");
+      require(values == std::vector<float>(10, 3.0F), "values");
+    }
+  });
+  for (const auto& error : errors) CHECK_FALSE(error);
+}
+
 TEST_CASE("a rank that does not come stalls the others by name of the operation") {
   const auto errors = run_ranks(3, 0.1, [&](LocalCommunicator& communicator) {
     if (communicator.rank() == 1) return;

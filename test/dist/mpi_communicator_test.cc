@@ -94,6 +94,25 @@ TEST_CASE("many sums in flight each give their own result") {
   }
 }
 
+TEST_CASE("a sum at once is there before the sums that are on their way, and disturbs none of them") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  const int n = world().size();
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::vector<std::vector<float>> large(3, std::vector<float>(300'000, static_cast<float>(world().rank())));
+    for (auto& values : large) {
+      communicator.sum(stream, values, "large");
+      std::vector<float> small(7, static_cast<float>(repeat));
+      CHECK(communicator.sum_at_once(stream, small, "small") >= 0);
+      CHECK(small == std::vector<float>(7, static_cast<float>(repeat * n)));
+    }
+    communicator.join(stream);
+    for (const auto& values : large) {
+      CHECK(values == std::vector<float>(300'000, static_cast<float>(n * (n - 1) / 2)));
+    }
+  }
+}
+
 TEST_CASE("sums have the same bits on every rank and in every repeat") {
   MpiCommunicator communicator(world());
   IdleStream stream;

@@ -120,10 +120,10 @@ void Net::fill_at_random(uint64_t seed) {
   }
 }
 
-void Net::forward() { executable_.forward(*stream_, arenas_); }
+void Net::forward(const RankSum& sum) { executable_.forward(*stream_, arenas_, sum); }
 
-void Net::backward() {
-  executable_.backward(*stream_, arenas_, {});
+void Net::backward(const RankSum& sum) {
+  executable_.backward(*stream_, arenas_, {}, sum);
   stream_->wait();
 }
 

@@ -28,8 +28,8 @@ class Net {
   // Parameters, images, labels and dropout key that depend on the seed alone; sample weights 1.
   void fill_at_random(uint64_t seed);
 
-  void forward();
-  void backward();
+  void forward(const RankSum& sum = {});
+  void backward(const RankSum& sum = {});
   double loss() const;  // sum over heads of weight * summed loss
 
   std::vector<double> value(ValueId id) const;

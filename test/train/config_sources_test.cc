@@ -81,7 +81,7 @@ TEST_CASE("every bundled recipe is valid once it has data, and digits has them")
     INFO(name);
     ConfigSources sources = gather_config_sources(name, {});
     sources.environment.clear();
-    if (name != "digits") sources.overrides = {{"data.train", "train-*"}};
+    if (name != "digits") sources.overrides = {{"data.train", "train-*"}, {"data.validation", "validation-*"}};
     CHECK_NOTHROW(load_config(sources));
   }
 }

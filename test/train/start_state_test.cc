@@ -261,6 +261,48 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
   CHECK(again.run.values()[0] == saved[0]);
 }
 
+TEST_CASE("a head for other classes starts anew from init_from, and is said so; everything else must fit") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  save(config, 7);
+  config.checkpoint.directory = folder / "tuned";
+  config.checkpoint.init_from = folder / "run/step-00000007.h5";
+  config.model.classes = 5;
+  {
+    const LogCapture log;
+    Starting s(config);
+    CHECK(s.start().progress.step == 0);
+    const ParameterTable& table = s.run.program.parameters();
+    const CheckpointReader file = CheckpointReader::open(config.checkpoint.init_from);
+    for (ParameterId id = 0; id < table.size(); ++id) {
+      INFO(table[id].name);
+      std::vector<float> expected(static_cast<size_t>(table[id].shape.elements()));
+      if (table[id].name.starts_with("fc5.")) {
+        initialize_parameter(table[id], InitRule::model, 1, expected);
+      } else {
+        file.read("/model/" + table[id].name, expected);
+      }
+      CHECK(std::ranges::equal(s.run.program.parameter(id), expected));
+    }
+    if (world().is_root()) {
+      CHECK_THAT(log.text(), ContainsSubstring("weights from " + config.checkpoint.init_from +
+                                               "; fc5 start anew (the file has 3 classes, the model 5)"));
+    }
+  }
+  config.model.image_size = 16;  // another width of fc3
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(),
+             ContainsSubstring("/model/fc3.weight is [384,256] in the file and [384,1024] in the model"));
+  CHECK_THAT(error->what(), !ContainsSubstring("fc5"));
+  config.checkpoint.init_exclude = {"fc3"};
+  CHECK(Starting(config).start().progress.step == 0);
+  config.checkpoint.init_exclude = {"fc3", "fc6"};
+  CHECK_THAT(message_of(agreed_error_of([&] { Starting(config).start(); })),
+             ContainsSubstring("fc6 is to be left out"));
+}
+
 TEST_CASE("a file of weights that lacks one is refused by its name") {
   const SharedFolder folder;
   Config config = config_with(folder);

@@ -217,6 +217,41 @@ TEST_CASE("micro-batches that are added up train as one batch does, dropout and 
   }
 }
 
+TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run knows how good it was") {
+  const SharedFolder folder;
+  const PlainSource data(24), validation(9);
+  Config config = config_in(folder);
+  config.ema.decay = 0;
+  config.optimizer.lr = 0.05;
+  config.train.epochs = 0;
+  config.train.steps = 12;
+  config.eval.every_steps = 1;
+  config.checkpoint.keep = 1;
+  config.checkpoint.keep_best = true;
+  {
+    Job first(config, data, &validation);
+    first.stop = true;  // after its first step
+    CHECK(first.trainer->run() == RunEnd::stopped);
+  }
+  world().barrier({"the first part"});
+  Job job(config, data, &validation);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  world().barrier({"the run"});
+  const Job again(config, data, &validation);
+  CHECK(again.start.progress.best_top1 == job.trainer->progress().best_top1);
+  if (!world().is_root()) return;
+  const auto steps = field<int64_t>(folder, "eval", "step");
+  const auto top1 = field<double>(folder, "eval", "top1");
+  const auto best = std::ranges::max_element(top1);  // the first of equals
+  CHECK(job.trainer->progress().best_top1 == *best);
+  const std::string name = checkpoint_name(steps[static_cast<size_t>(best - top1.begin())]);
+  CHECK(std::filesystem::read_symlink(folder / "run/best") == name);
+  CHECK(std::filesystem::read_symlink(folder / "run/latest") == checkpoint_name(12));
+  const auto training = CheckpointReader::open(folder / "run/best").training();
+  CHECK(std::get<double>(training.at("best_top1")) == *best);
+  CHECK(find_checkpoints(folder / "run").size() == (name == checkpoint_name(12) ? 1 : 2));
+}
+
 TEST_CASE("a finished run evaluates once more and writes nothing") {
   const SharedFolder folder;
   const PlainSource data(16), validation(5);

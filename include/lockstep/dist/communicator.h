@@ -48,6 +48,12 @@ class Communicator {
   // In place: each element becomes its sum over all ranks, with the same bits on every rank.
   virtual void sum(Stream& stream, std::span<float> values, std::string_view label) = 0;
   virtual void sum(Stream& stream, std::span<double> values, std::string_view label) = 0;
+  // As sum(), ahead of operations that wait to be started, and later work on the stream sees the result: for small sums
+  // in the middle of a step. Returns the seconds for which computing had to wait; throws as join() does.
+  virtual double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+    sum(stream, values, label);
+    return join(stream);
+  }
   // In place: root's bytes to all.
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) = 0;
 

@@ -22,8 +22,13 @@ struct Arenas {
   std::array<const void*, kExternalInputs> external{};  // by ExternalInput
 };
 
+// Has all ranks sum `elements` values in place; later work on the stream sees the result. Called for each SumOverRanks
+// of a graph, in one order on all ranks; `name` is the node's, for messages.
+using RankSum = std::function<void(Stream& stream, void* values, int64_t elements, const std::string& name)>;
+
 struct CompileOptions {
   bool rewrites = true;
+  int synchronized_ranks = 1;  // over whose samples together batch norms normalize; above 1 running needs a RankSum
   bool training = true;        // add gradients
   DType compute = DType::f32;  // element type of the layers (lower_precision)
   // Make normalized activations again in the backward pass where the backend finds it cheap; a rewrite like the others.
@@ -44,13 +49,14 @@ struct GradientMark {
 // Immutable after compile(); one thread at a time may run it. The backend must outlive it.
 class Executable {
  public:
-  // The pipeline: rewrite, lower_precision, add_gradients, recompute_norm, choose_formats, alias_concat, make_schedule,
-  // compile kernels, plan_memory, verify_plan.
+  // The pipeline: rewrite, synchronize_batch_norms, lower_precision, add_gradients, recompute_norm, choose_formats,
+  // alias_concat, make_schedule, compile kernels, plan_memory, verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
-  void forward(Stream& stream, const Arenas& arenas) const;
+  void forward(Stream& stream, const Arenas& arenas, const RankSum& sum = {}) const;
   // Runs the backward part; `after(position)` is called as soon as the node at that position has been enqueued.
-  void backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t position)>& after) const;
+  void backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t position)>& after,
+                const RankSum& sum = {}) const;
 
   // The memory of a value; null when the schedule never uses it.
   void* address(ValueId value, const Arenas& arenas) const;
@@ -72,7 +78,7 @@ class Executable {
   };
   Executable() = default;
   void compile_kernels(const Backend& backend);
-  void run(const Step& step, Stream& stream, const Arenas& arenas) const;
+  void run(int32_t position, Stream& stream, const Arenas& arenas, const RankSum& sum) const;
 
   Graph graph_;
   Schedule schedule_;

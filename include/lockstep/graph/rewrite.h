@@ -34,4 +34,8 @@ int merge_siblings(Graph& graph);
 // Batch norm followed by a ReLU that is its only reader becomes one operation.
 int fuse_norm_relu(Graph& graph);
 
+// Not in the table, because it changes what is computed: batch norms normalize over the samples of `ranks` ranks, all
+// of which must run the graph at once. Runs after the rewrites; one rank needs no change.
+int synchronize_batch_norms(Graph& graph, int ranks);
+
 }  // namespace lockstep

@@ -61,6 +61,29 @@ struct BatchMoments {   // mean, var, running_mean -> first [C], second [C]
   int64_t samples = 0;  // N
 };
 
+// ---- batch norm over the samples of all ranks. What a rank finds of its own samples is summed over ranks in between:
+//   x -> SyncBatchNormSums -> SumOverRanks -> SyncBatchNorm -> y
+//   dy -> SyncBatchNormGradSums -> SumOverRanks -> SyncBatchNormGrad -> dx
+// `values` is the number of values of a channel on all ranks together; d = x - running_mean (the shift keeps float32
+// sums accurate).
+struct SyncBatchNormSums {};  // x, running_mean -> sums [2C]: of d, then of d^2
+struct SyncBatchNorm {        // x, scale, shift, running_mean, sums -> y, mean, var, saved
+  double epsilon = 1e-3;
+  bool relu = false;
+  int64_t values = 0;
+};
+struct SyncBatchNormGradSums {  // x, dy, scale, mean, var, saved -> dscale, dshift, sums [2C]: the two once more
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct SyncBatchNormGrad {  // x, dy, scale, mean, var, saved, sums -> dx
+  double epsilon = 1e-3;
+  bool relu = false;
+  int64_t values = 0;
+};
+// x [K] -> y [K]: its kernel copies, where y is not x's memory already; the executable then has the ranks sum y.
+struct SumOverRanks {};
+
 // ---- pointwise
 struct Relu {};      // x -> y
 struct ReluGrad {};  // y, dy -> dx
@@ -130,9 +153,10 @@ struct SoftmaxCrossEntropyGrad {  // probabilities, labels, weights (, loss_scal
 };
 
 using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
-                        BatchNorm, BatchNormGrad, BatchNormInference, BatchMoments, Relu, ReluGrad, Add, Dropout,
-                        MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat,
-                        Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+                        BatchNorm, BatchNormGrad, BatchNormInference, BatchMoments, SyncBatchNormSums, SyncBatchNorm,
+                        SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool,
+                        MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice,
+                        Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
 
 std::string_view op_name(const Op& op);
 

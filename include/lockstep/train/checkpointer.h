@@ -36,6 +36,10 @@ class Checkpointer {
   // Throws Error(checkpoint) when another run has taken the folder over.
   void save(const Progress& progress);
 
+  // As save(), and the link `best` points at it from then on. A save in flight is waited for: this state does not come
+  // again.
+  void save_best(const Progress& progress);
+
   // As save(), for the last state: finish() saves it when the one before is still being written.
   void save_last(const Progress& progress);
 
@@ -56,7 +60,7 @@ class Checkpointer {
 
  private:
   CheckpointContents contents(const Progress& progress) const;
-  CheckpointWriter::Start start(const Progress& progress);
+  CheckpointWriter::Start start(const Progress& progress, bool best = false);
   SaveResult take(SaveResult result, int64_t last_step);
 
   const Config& config_;

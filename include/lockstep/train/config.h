@@ -103,6 +103,7 @@ struct Config {
     bool overwrite = false;
     std::string resume = "auto";
     std::string init_from;
+    std::vector<std::string> init_exclude;
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
 

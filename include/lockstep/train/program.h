@@ -23,6 +23,7 @@ DType compute_type(const Config& config);
 struct ProgramBatches {
   int64_t training = 1;
   int64_t evaluation = 1;
+  int ranks = 1;  // that train together: synchronized batch norm
 };
 
 enum class Weights : uint8_t { raw, average };

@@ -81,9 +81,11 @@ class Trainer {
   void finish_saves();
   void evaluate_if_due();
   void evaluate();
+  void keep_if_best(const EvaluationResult& result);
   void audit_if_due();
   void report_bad_records();
   int64_t evaluation_after(int64_t position) const;
+  RankSum sum_over_ranks();
   double epoch() const;
 
   TrainerParts parts_;
@@ -100,6 +102,7 @@ class Trainer {
   StepFrame frame_;
   Loader loader_;
   Arenas arenas_;
+  const RankSum sum_over_ranks_ = sum_over_ranks();
   Wishes wishes_;
   StepTimer timer_;
   double started_ = 0;

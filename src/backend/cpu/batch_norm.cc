@@ -69,6 +69,16 @@ void find_moments(const LaneKernels& lanes, int threads, const Runs& runs, const
   });
 }
 
+kernels::Moments<double> moments_of_channel(const Runs& runs, const MomentSums* sums, int64_t c) {
+  const int64_t first = c / runs.layout.block * runs.layout.samples, lane = c % runs.layout.block;
+  kernels::Moments<double> all;
+  for (int64_t n = 0; n < runs.layout.samples; ++n) {
+    const MomentSums& of = sums[first + n];
+    all.add({static_cast<double>(runs.layout.places), of.mean.at[lane], of.squares.at[lane]});
+  }
+  return all;
+}
+
 void combine_moments(const Runs& runs, const MomentSums* sums, float* mean, float* var) {
   const auto places = static_cast<double>(runs.layout.places);
   for (int64_t block = 0; block < runs.layout.blocks; ++block) {
@@ -121,12 +131,13 @@ struct GradientChannels {
   NormChannels norm;
   NormGradientChannels gradient;
 };
-GradientChannels gradient_channels_of(const Runs& runs, int64_t block, const Parameters& p, const float* dscale,
-                                      const float* dshift) {
+// `values`: of a channel, in the batch that dscale and dshift are of.
+GradientChannels gradient_channels_of(const Runs& runs, int64_t block, const Parameters& p, double values,
+                                      const float* dscale, const float* dshift) {
   GradientChannels channels{channels_of(runs, block, p), {}};
   for (int i = 0; i < runs.lanes(block); ++i) {
     const int64_t c = runs.first_channel(block) + i;
-    const double share = double{channels.norm.factor.at[i]} / runs.values();
+    const double share = double{channels.norm.factor.at[i]} / values;
     channels.gradient.slope.at[i] =
         static_cast<float>(share * double{inverse_deviation(p.var[c], p.epsilon)} * double{dscale[c]});
     channels.gradient.offset.at[i] = static_cast<float>(share * double{dshift[c]});
@@ -173,6 +184,53 @@ class BatchNormKernel final : public LaneKernel {
   Runs x_, y_;
 };
 
+// Of this rank's samples alone, measured from the running mean.
+class SyncBatchNormSumsKernel final : public LaneKernel {
+ public:
+  SyncBatchNormSumsKernel(const Context& context, Descs inputs)
+      : LaneKernel(context, static_cast<size_t>(Runs(inputs[0]).count()) * sizeof(MomentSums)), x_(inputs[0]) {}
+
+  void run(const KernelArgs& args) const override {
+    auto* moments = static_cast<MomentSums*>(args.workspace);
+    find_moments(lanes_, threads_, x_, input(args, 0), moments);
+    float* sums = output(args, 0);
+    for (int64_t c = 0; c < x_.layout.channels; ++c) {
+      const kernels::Moments<double> all = moments_of_channel(x_, moments, c);
+      const double distance = all.mean - double{input(args, 1)[c]};
+      sums[c] = static_cast<float>(all.count * distance);
+      sums[x_.layout.channels + c] = static_cast<float>(all.squares + all.count * distance * distance);
+    }
+  }
+
+ private:
+  Runs x_;
+};
+
+class SyncBatchNormKernel final : public LaneKernel {
+ public:
+  SyncBatchNormKernel(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs)
+      : LaneKernel(context, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
+
+  void run(const KernelArgs& args) const override {
+    const float *shift = input(args, 2), *running_mean = input(args, 3), *sums = input(args, 4);
+    float *mean = output(args, 1), *var = output(args, 2);
+    const int64_t channels = x_.layout.channels;
+    const auto values = static_cast<double>(op_.values);
+    for (int64_t c = 0; c < channels; ++c) {
+      const double distance = sums[c] / values, squares = sums[channels + c] / values;
+      mean[c] = static_cast<float>(running_mean[c] + distance);
+      var[c] = static_cast<float>(kernels::rectified(squares - distance * distance));
+    }
+    normalize_runs(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, input(args, 0),
+                   output(args, 0));
+    if (op_.relu) std::copy_n(shift, channels, output(args, 3));
+  }
+
+ private:
+  SyncBatchNorm op_;
+  Runs x_, y_;
+};
+
 class BatchNormGradKernel final : public LaneKernel {
  public:
   BatchNormGradKernel(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs)
@@ -197,7 +255,7 @@ class BatchNormGradKernel final : public LaneKernel {
         [&](int64_t run, const NormChannels& channels) { lanes_.gradient_sums(norm_run(run, channels), sums[run]); });
     combine_gradient_sums(x_, sums, p, dscale, dshift);
     for_each_run(
-        threads_, x_, [&](int64_t block) { return gradient_channels_of(x_, block, p, dscale, dshift); },
+        threads_, x_, [&](int64_t block) { return gradient_channels_of(x_, block, p, x_.values(), dscale, dshift); },
         [&](int64_t run, const GradientChannels& channels) {
           lanes_.gradient(norm_run(run, channels.norm), channels.gradient, output(args, 0) + dx_.offset(run));
         });
@@ -207,6 +265,67 @@ class BatchNormGradKernel final : public LaneKernel {
   BatchNormGrad op_;
   Runs x_, dy_, dx_;
   std::vector<float> zeros_;  // the shift where no ReLU asks for it
+};
+
+class SyncBatchNormGradSumsKernel final : public LaneKernel {
+ public:
+  SyncBatchNormGradSumsKernel(const Context& context, const SyncBatchNormGradSums& op, Descs inputs)
+      : LaneKernel(context, static_cast<size_t>(Runs(inputs[0]).count()) * sizeof(GradientSums)),
+        op_(op),
+        x_(inputs[0]),
+        dy_(inputs[1]),
+        zeros_(static_cast<size_t>(x_.layout.channels), 0.0F) {}
+
+  void run(const KernelArgs& args) const override {
+    auto* sums = static_cast<GradientSums*>(args.workspace);
+    const float *x = input(args, 0), *dy = input(args, 1);
+    const float* shift = op_.relu ? input(args, 5) : zeros_.data();
+    const Parameters p{input(args, 2), shift, input(args, 3), input(args, 4), op_.epsilon};
+    for_each_run(
+        threads_, x_, [&](int64_t block) { return channels_of(x_, block, p); },
+        [&](int64_t run, const NormChannels& channels) {
+          lanes_.gradient_sums({x_.shape(), x + x_.offset(run), dy + dy_.offset(run), op_.relu, channels}, sums[run]);
+        });
+    float *dscale = output(args, 0), *dshift = output(args, 1);
+    combine_gradient_sums(x_, sums, p, dscale, dshift);
+    std::copy_n(dscale, x_.layout.channels, output(args, 2));
+    std::copy_n(dshift, x_.layout.channels, output(args, 2) + x_.layout.channels);
+  }
+
+ private:
+  SyncBatchNormGradSums op_;
+  Runs x_, dy_;
+  std::vector<float> zeros_;  // the shift where no ReLU asks for it
+};
+
+class SyncBatchNormGradKernel final : public LaneKernel {
+ public:
+  SyncBatchNormGradKernel(const Context& context, const SyncBatchNormGrad& op, Descs inputs, Descs outputs)
+      : LaneKernel(context, 0),
+        op_(op),
+        x_(inputs[0]),
+        dy_(inputs[1]),
+        dx_(outputs[0]),
+        zeros_(static_cast<size_t>(x_.layout.channels), 0.0F) {}
+
+  void run(const KernelArgs& args) const override {
+    const float *x = input(args, 0), *dy = input(args, 1), *sums = input(args, 6);
+    const float* shift = op_.relu ? input(args, 5) : zeros_.data();
+    const Parameters p{input(args, 2), shift, input(args, 3), input(args, 4), op_.epsilon};
+    const auto values = static_cast<double>(op_.values);
+    for_each_run(
+        threads_, x_,
+        [&](int64_t block) { return gradient_channels_of(x_, block, p, values, sums, sums + x_.layout.channels); },
+        [&](int64_t run, const GradientChannels& channels) {
+          lanes_.gradient({x_.shape(), x + x_.offset(run), dy + dy_.offset(run), op_.relu, channels.norm},
+                          channels.gradient, output(args, 0) + dx_.offset(run));
+        });
+  }
+
+ private:
+  SyncBatchNormGrad op_;
+  Runs x_, dy_, dx_;
+  std::vector<float> zeros_;
 };
 
 class BatchNormInferenceKernel final : public LaneKernel {
@@ -234,6 +353,30 @@ void expect_one_format(const Op& op, const TensorDesc& a, const TensorDesc& b) {
 
 size_t saved_bytes(const Context&, const BatchNorm& op, Descs inputs) {
   return op.relu ? static_cast<size_t>(inputs[0].shape.c()) * sizeof(float) : 0;
+}
+
+size_t saved_bytes(const Context&, const SyncBatchNorm& op, Descs inputs) {
+  return op.relu ? static_cast<size_t>(inputs[0].shape.c()) * sizeof(float) : 0;
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormSums&, Descs inputs, Descs) {
+  return std::make_unique<SyncBatchNormSumsKernel>(context, inputs);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs) {
+  expect_one_format(op, inputs[0], outputs[0]);
+  return std::make_unique<SyncBatchNormKernel>(context, op, inputs, outputs);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGradSums& op, Descs inputs, Descs) {
+  expect_one_format(op, inputs[0], inputs[1]);
+  return std::make_unique<SyncBatchNormGradSumsKernel>(context, op, inputs);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGrad& op, Descs inputs, Descs outputs) {
+  expect_one_format(op, inputs[0], inputs[1]);
+  expect_one_format(op, inputs[0], outputs[0]);
+  return std::make_unique<SyncBatchNormGradKernel>(context, op, inputs, outputs);
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs) {

@@ -29,25 +29,43 @@ FormatChoice as_it_lies(size_t leading, Descs inputs, Descs outputs) {
   return leading_in(inputs[0].format, leading, inputs, outputs);
 }
 
+// Sums of the channels of these `leading` inputs, which stay as they lie.
+FormatChoice channel_sums(size_t leading, Descs inputs, Descs outputs) {
+  FormatChoice formats = as_it_lies(leading, inputs, outputs);
+  formats.outputs[0] = Format::plain();
+  return formats;
+}
+
 FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Descs outputs) {
   const auto plain = [&] { return all_plain(inputs, outputs); };
   const auto like_first = [&](size_t leading) { return as_it_lies(leading, inputs, outputs); };
-  return std::visit(
-      Overload{[&](const Linear&) { return plain(); }, [&](const LinearGradInput&) { return plain(); },
-               [&](const LinearGradWeights&) { return plain(); }, [&](const SoftmaxCrossEntropy&) { return plain(); },
-               [&](const SoftmaxCrossEntropyGrad&) { return plain(); }, [&](const BatchMoments&) { return plain(); },
-               [&](const Reshape&) { return plain(); },
-               [&](const Reorder&) {
-                 return FormatChoice{{inputs[0].format}, {outputs[0].format}};
-               },
-               [&](const Cast& cast) -> FormatChoice { refuse(cast); }, [&](const BatchNorm&) { return like_first(1); },
-               [&](const BatchNormGrad&) { return like_first(2); },
-               [&](const BatchNormInference&) { return like_first(1); }, [&](const Relu&) { return like_first(1); },
-               [&](const ReluGrad&) { return like_first(2); }, [&](const Add&) { return like_first(inputs.size()); },
-               [&](const Dropout&) { return like_first(1); }, [&](const LocalResponseNorm&) { return like_first(1); },
-               [&](const LocalResponseNormGrad&) { return like_first(2); },
-               [&](const auto& o) { return choose_formats(context, o, inputs, outputs); }},
-      op);
+  return std::visit(Overload{[&](const Linear&) { return plain(); },
+                             [&](const LinearGradInput&) { return plain(); },
+                             [&](const LinearGradWeights&) { return plain(); },
+                             [&](const SoftmaxCrossEntropy&) { return plain(); },
+                             [&](const SoftmaxCrossEntropyGrad&) { return plain(); },
+                             [&](const BatchMoments&) { return plain(); },
+                             [&](const Reshape&) { return plain(); },
+                             [&](const Reorder&) {
+                               return FormatChoice{{inputs[0].format}, {outputs[0].format}};
+                             },
+                             [&](const Cast& cast) -> FormatChoice { refuse(cast); },
+                             [&](const SyncBatchNormSums&) { return channel_sums(1, inputs, outputs); },
+                             [&](const SyncBatchNorm&) { return like_first(1); },
+                             [&](const SyncBatchNormGradSums&) { return channel_sums(2, inputs, outputs); },
+                             [&](const SyncBatchNormGrad&) { return like_first(2); },
+                             [&](const SumOverRanks&) { return plain(); },
+                             [&](const BatchNorm&) { return like_first(1); },
+                             [&](const BatchNormGrad&) { return like_first(2); },
+                             [&](const BatchNormInference&) { return like_first(1); },
+                             [&](const Relu&) { return like_first(1); },
+                             [&](const ReluGrad&) { return like_first(2); },
+                             [&](const Add&) { return like_first(inputs.size()); },
+                             [&](const Dropout&) { return like_first(1); },
+                             [&](const LocalResponseNorm&) { return like_first(1); },
+                             [&](const LocalResponseNormGrad&) { return like_first(2); },
+                             [&](const auto& o) { return choose_formats(context, o, inputs, outputs); }},
+                    op);
 }
 
 class CpuBackend final : public HostBackend {
@@ -84,6 +102,7 @@ class CpuBackend final : public HostBackend {
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);
     return std::visit(Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
+                               [&](const SyncBatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
                                [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
                                [](const auto&) { return size_t{0}; }},
                       op);

@@ -29,9 +29,14 @@ std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights&
 
 // batch_norm.cc
 size_t saved_bytes(const Context& context, const BatchNorm& op, Descs inputs);
+size_t saved_bytes(const Context& context, const SyncBatchNorm& op, Descs inputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormSums& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGradSums& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGrad& op, Descs inputs, Descs outputs);
 
 // max_pool.cc and average_pool.cc
 FormatChoice choose_formats(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
@@ -51,6 +56,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Concat& op, Descs 
 std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reshape& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SumOverRanks& op, Descs inputs, Descs outputs);
 
 // pointwise.cc
 std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs outputs);

@@ -35,6 +35,13 @@ void copy_piece(const Piece& piece, int64_t n, const void* from, void* to) {
               static_cast<const char*>(from) + piece.from + sample * piece.from_stride, piece.bytes);
 }
 
+// Nothing where the output is the input's memory.
+std::unique_ptr<Kernel> make_copy(const TensorDesc& desc) {
+  return make_loop_kernel([bytes = packed_bytes(desc)](const KernelArgs& args) {
+    if (args.outputs[0] != args.inputs[0]) std::memcpy(args.outputs[0], args.inputs[0], bytes);
+  });
+}
+
 }  // namespace
 
 FormatChoice choose_formats(const Context& context, const Concat&, Descs inputs, Descs outputs) {
@@ -93,10 +100,10 @@ std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs i
   });
 }
 
-std::unique_ptr<Kernel> compile(const Context&, const Reshape&, Descs inputs, Descs) {
-  return make_loop_kernel([bytes = packed_bytes(inputs[0])](const KernelArgs& args) {
-    if (args.outputs[0] != args.inputs[0]) std::memcpy(args.outputs[0], args.inputs[0], bytes);
-  });
+std::unique_ptr<Kernel> compile(const Context&, const Reshape&, Descs inputs, Descs) { return make_copy(inputs[0]); }
+
+std::unique_ptr<Kernel> compile(const Context&, const SumOverRanks&, Descs inputs, Descs) {
+  return make_copy(inputs[0]);
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const Reorder&, Descs inputs, Descs outputs) {

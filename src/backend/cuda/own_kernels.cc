@@ -67,6 +67,11 @@ LossShape loss_shape(const Shape& logits, double label_smoothing) {
   return {logits[0], logits[1], static_cast<float>(label_smoothing)};
 }
 
+[[noreturn]] void refuse_sync(const Op& op) {
+  fail(ExitCode::config, "the CUDA backend has no {}: set train.sync_batch_norm = false, or device.kind = \"cpu\"",
+       op_name(op));
+}
+
 }  // namespace
 
 // BatchNorm: slope and shift of each channel, from which backward computes the ReLU's mask again. MaxPool: for each
@@ -150,6 +155,12 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs in
   };
   return make_launch_kernel("moments", body);
 }
+
+std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormSums& op, Descs, Descs) { refuse_sync(op); }
+std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNorm& op, Descs, Descs) { refuse_sync(op); }
+std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGradSums& op, Descs, Descs) { refuse_sync(op); }
+std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGrad& op, Descs, Descs) { refuse_sync(op); }
+std::unique_ptr<Kernel> compile(const Context&, const SumOverRanks& op, Descs, Descs) { refuse_sync(op); }
 
 std::unique_ptr<Kernel> compile(const Context&, const Relu& op, Descs inputs, Descs) {
   expect_alike(op, inputs);

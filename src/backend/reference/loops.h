@@ -61,6 +61,16 @@ void loops(const BatchNormInference& op, const Call<T>& call);
 template <class T>
 void loops(const BatchMoments& op, const Call<T>& call);
 template <class T>
+void loops(const SyncBatchNormSums& op, const Call<T>& call);
+template <class T>
+void loops(const SyncBatchNorm& op, const Call<T>& call);
+template <class T>
+void loops(const SyncBatchNormGradSums& op, const Call<T>& call);
+template <class T>
+void loops(const SyncBatchNormGrad& op, const Call<T>& call);
+template <class T>
+void loops(const SumOverRanks& op, const Call<T>& call);
+template <class T>
 void loops(const Relu& op, const Call<T>& call);
 template <class T>
 void loops(const ReluGrad& op, const Call<T>& call);

@@ -1,4 +1,5 @@
 // Batch normalization (Ioffe and Szegedy 2015): training, gradient, inference, and the moments that ranks sum.
+#include <algorithm>
 #include <cmath>
 
 #include "backend/reference/loops.h"
@@ -106,9 +107,97 @@ void loops(const BatchMoments& op, const Call<T>& call) {
   }
 }
 
+template <class T>
+void loops(const SyncBatchNormSums&, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *running_mean = call.input(1);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    double sum = 0, squares = 0;
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double d = double{x[i]} - running_mean[c];
+      sum += d;
+      squares += d * d;
+    });
+    call.output(0)[c] = static_cast<T>(sum);
+    call.output(0)[shape.c() + c] = static_cast<T>(squares);
+  }
+}
+
+template <class T>
+void loops(const SyncBatchNorm& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2), *sums = call.input(4);
+  T* y = call.output(0);
+  uint8_t* saved = call.template output<uint8_t>(3);
+  const auto values = static_cast<double>(op.values);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const double distance = sums[c] / values, mean = call.input(3)[c] + distance;
+    const double var = rectified(sums[shape.c() + c] / values - distance * distance);
+    const double factor = scale[c] / std::sqrt(var + op.epsilon);
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double value = (x[i] - mean) * factor + shift[c];
+      y[i] = static_cast<T>(op.relu ? rectified(value) : value);
+      if (op.relu) saved[i] = value > 0;
+    });
+    call.output(1)[c] = static_cast<T>(mean);
+    call.output(2)[c] = static_cast<T>(var);
+  }
+}
+
+template <class T>
+void loops(const SyncBatchNormGradSums& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *dy = call.input(1);
+  const uint8_t* saved = call.template input<uint8_t>(5);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const double mean = call.input(3)[c], inverse_deviation = 1 / std::sqrt(call.input(4)[c] + op.epsilon);
+    double dscale = 0, dshift = 0;
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double gradient = op.relu && !saved[i] ? 0.0 : double{dy[i]};
+      dshift += gradient;
+      dscale += gradient * (x[i] - mean) * inverse_deviation;
+    });
+    call.output(0)[c] = call.output(2)[c] = static_cast<T>(dscale);
+    call.output(1)[c] = call.output(2)[shape.c() + c] = static_cast<T>(dshift);
+  }
+}
+
+// dx may be the memory of dy.
+template <class T>
+void loops(const SyncBatchNormGrad& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2), *sums = call.input(6);
+  const uint8_t* saved = call.template input<uint8_t>(5);
+  const auto values = static_cast<double>(op.values);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const double mean = call.input(3)[c], inverse_deviation = 1 / std::sqrt(call.input(4)[c] + op.epsilon);
+    const double dscale = sums[c], dshift = sums[shape.c() + c], factor = scale[c] * inverse_deviation;
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double gradient = op.relu && !saved[i] ? 0.0 : double{dy[i]};
+      const double normalized = (x[i] - mean) * inverse_deviation;
+      call.output(0)[i] = static_cast<T>(factor * (gradient - (dshift + normalized * dscale) / values));
+    });
+  }
+}
+
+// The sum itself is the executable's. The output may be the memory of the input.
+template <class T>
+void loops(const SumOverRanks&, const Call<T>& call) {
+  if (call.input(0) != call.output(0)) std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
+}
+
 LOCKSTEP_REFERENCE_LOOPS(BatchNorm);
 LOCKSTEP_REFERENCE_LOOPS(BatchNormGrad);
 LOCKSTEP_REFERENCE_LOOPS(BatchNormInference);
 LOCKSTEP_REFERENCE_LOOPS(BatchMoments);
+LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormSums);
+LOCKSTEP_REFERENCE_LOOPS(SyncBatchNorm);
+LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormGradSums);
+LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormGrad);
+LOCKSTEP_REFERENCE_LOOPS(SumOverRanks);
 
 }  // namespace lockstep::reference

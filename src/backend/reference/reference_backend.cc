@@ -110,6 +110,9 @@ size_t reference::saved_bytes(const Op& op, Descs inputs) {
                              [&](const BatchNorm& norm) {
                                return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
                              },
+                             [&](const SyncBatchNorm& norm) {
+                               return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
+                             },
                              [](const auto&) { return size_t{0}; }},
                     op);
 }
