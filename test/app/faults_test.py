@@ -116,6 +116,8 @@ class Throws(Case):
         self.assertIn("a fault made by the test", result.output, name)
         self.assertTrue(any(f"rank {rank}@" in line and told in line for line in result.errors()), f"{name}: {result}")
         self.assert_newest_is_whole(self.path(name))
+        if (rank, call) == (0, "fsync:/step-"):
+            self.assertFalse(os.path.exists(self.path(name, "run.lock")), "rank 0 released its folder")
 
     def cases(self, ranks, victims):
         for rank in victims:
@@ -204,6 +206,7 @@ class Disks(Case):
         self.assertTrue(any("step-00000012.h5" in line and os.strerror(error) in line for line in result.errors()),
                         f"{folder}: {result}")
         self.assertEqual(glob.glob(self.path(folder, "step-*")), [], folder)
+        self.assertIn("failed saves so far: ", result.output, folder)
 
     def test_disks_that_fail_are_told_and_leave_no_stump(self):
         self.at_once(self.fails, [("write:/step-", errno.ENOSPC), ("write:/step-", errno.EDQUOT),
