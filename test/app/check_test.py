@@ -94,8 +94,7 @@ class Check(kit.TestCase):
         self.assert_one_error(result, kit.CHECKPOINT, "file/run")
 
     def test_a_clock_that_is_ahead_is_a_warning_that_names_the_rank(self):
-        env = {"LD_PRELOAD": os.environ["LOCKSTEP_FAULT_SHIM"], "FAULT_RANK": "1", "FAULT_CLOCK": "3600"}
-        result = self.check(2, env=env)
+        result = self.check(2, env=self.faulty(1, clock="3600"))
         self.assertTrue(any("the clock of rank 1@" in line and "3600" in line for line in result.warnings()),
                         str(result))
         self.assert_once(result, "check passed, with warnings")
@@ -110,9 +109,8 @@ class Check(kit.TestCase):
 
     # Its limit is that of the start: the others name the rank that is missing.
     def test_a_rank_that_stands_still_ends_the_check(self):
-        env = {"LD_PRELOAD": os.environ["LOCKSTEP_FAULT_SHIM"], "FAULT_RANK": "1", "FAULT_CALL": "open:train.tfrecord",
-               "FAULT_ACTION": "hold"}
-        result = self.check(2, kit.STALLED, {"watchdog.warn_seconds": 1, "watchdog.abort_seconds": 3}, env=env)
+        result = self.check(2, kit.STALLED, {"watchdog.warn_seconds": 1, "watchdog.abort_seconds": 3},
+                            env=self.faulty(1, "open:train.tfrecord", "hold"))
         self.assertTrue(any("rank 1@" in line for line in result.errors()), str(result))
         self.assertLess(result.seconds, 20)
 

@@ -54,17 +54,11 @@ import h5py
 
 import kit
 
-SHIM = os.environ["LOCKSTEP_FAULT_SHIM"]
 GRACE = 10  # seconds beyond a limit
 LIMIT = 5
 
 
 class Case(kit.TestCase):
-    def faulty(self, rank, call, action, *, trigger=None, mark=None, clock=None):
-        """Environment in which this rank suffers."""
-        return {"LD_PRELOAD": SHIM, "FAULT_RANK": str(rank), "FAULT_CALL": call, "FAULT_ACTION": action,
-                "FAULT_TRIGGER": trigger, "FAULT_MARK": mark, "FAULT_CLOCK": clock}
-
     def gone(self, job, what):
         """The job has ended by itself: none of its ranks may be left, not for long."""
         end = time.monotonic() + 5
@@ -313,7 +307,7 @@ class Starts(Case):
     def test_a_wall_clock_that_is_set_back_changes_nothing_but_times(self):
         self.records(30)
         self.train(2, self.config({"train.steps": 20, "checkpoint.every_steps": 5, "checkpoint.every_seconds": 1}),
-                   env=self.faulty(0, "none", "none", clock="-86400"))
+                   env=self.faulty(0, clock="-86400"))
         self.assertEqual(kit.checkpoints(self.path("run"))[-1], "step-00000020.h5")
         self.assert_once(self.train(2, self.config({"train.steps": 22})), "resuming at step 20")
 
