@@ -1,0 +1,163 @@
+// Batch norm: moments, normalization, gradient. Part of lane_body.h: compiled once per instruction set, in a namespace
+// of its own.
+#pragma once
+
+#include "backend/cpu/lanes/lanes.h"
+
+namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
+
+using kernels::Normalization;
+using kernels::NormalizationGradient;
+
+constexpr int64_t kPiece = 384;  // vectors that stay in the first cache for a second look
+
+// The moments of every lane; all lanes have seen the same number of values.
+template <class V>
+struct LaneMoments {
+  double count = 0;
+  double mean[kWidth<V>] = {}, squares[kWidth<V>] = {};
+
+  void add(int64_t piece, V piece_mean, V piece_squares) {
+    alignas(64) float means[kWidth<V>], sums[kWidth<V>];
+    store(piece_mean, means);
+    store(piece_squares, sums);
+    const kernels::MomentShare<double> share(count, static_cast<double>(piece));
+    for (int i = 0; i < kWidth<V>; ++i) {
+      share.add(static_cast<double>(means[i]), static_cast<double>(sums[i]), mean[i], squares[i]);
+    }
+    count += static_cast<double>(piece);
+  }
+};
+
+template <int kBlock>
+void moments(const Run& run, const float* x, MomentSums& sums) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  LaneMoments<V> lanes;
+  for (int64_t first = 0; first < shape.vectors; first += kPiece) {
+    const int64_t end = first + kPiece < shape.vectors ? first + kPiece : shape.vectors;
+    const V mean = sum_over<V>(first, end, [&](int64_t i) { return load<V>(x + i * kStep); }) *
+                   V(1 / static_cast<float>(end - first));
+    const V squares = sum_over<V>(first, end, [&](int64_t i) {
+      const V distance = load<V>(x + i * kStep) - mean;
+      return distance * distance;
+    });
+    // The mean of floats is off by its last digit, and so are the distances: of no account beside the values' own.
+    lanes.add(end - first, mean, squares);
+  }
+  if constexpr (kBlock == 1) {
+    kernels::Moments<double> all;
+    for (int i = 0; i < kWidth<V>; ++i) all.add({lanes.count, lanes.mean[i], lanes.squares[i]});
+    for (int64_t i = 0; i < shape.rest; ++i) all.add({1, static_cast<double>(x[shape.vectors * kStep + i]), 0});
+    sums.mean.at[0] = all.mean;
+    sums.squares.at[0] = all.squares;
+  } else {
+    for (int i = 0; i < kBlock; ++i) {
+      sums.mean.at[i] = lanes.mean[i];
+      sums.squares.at[i] = lanes.squares[i];
+    }
+  }
+}
+
+template <class V, int kBlock>
+LOCKSTEP_FORMULA Normalization<V> normalization(const NormChannels& channels) {
+  return {channels_in<V, kBlock>(channels.mean), channels_in<V, kBlock>(channels.factor),
+          channels_in<V, kBlock>(channels.shift)};
+}
+
+template <class V, bool kRelu>
+LOCKSTEP_FORMULA V output_of(V x, const Normalization<V>& norm) {
+  const V y = kernels::normalized(x, norm);
+  return kRelu ? kernels::rectified(y) : y;
+}
+
+// The gradient of the normalized value: that of the output, behind the ReLU whose mask is the sign of its input.
+template <class V, bool kRelu>
+LOCKSTEP_FORMULA V gradient_of(V x, V dy, const Normalization<V>& norm) {
+  return kRelu ? kernels::rectified_gradient(kernels::normalized(x, norm), dy) : dy;
+}
+
+template <int kBlock, bool kRelu>
+void normalize(const NormRun& n, float* y) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(n.run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  const auto norm = normalization<V, kBlock>(n.channels);
+  for (int64_t i = 0; i < shape.vectors; ++i) {
+    store(output_of<V, kRelu>(load<V>(n.x + i * kStep), norm), y + i * kStep);
+  }
+  const auto single = normalization<float, 1>(n.channels);
+  for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
+    y[i] = output_of<float, kRelu>(n.x[i], single);
+  }
+}
+
+template <int kBlock, bool kRelu>
+void gradient_sums(const NormRun& n, GradientSums& sums) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(n.run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  constexpr int kLanes = static_cast<int>(kStep);
+  const auto norm = normalization<V, kBlock>(n.channels);
+  double gradients[kLanes] = {}, products[kLanes] = {};
+  for (int64_t first = 0; first < shape.vectors; first += kPiece) {
+    const int64_t end = first + kPiece < shape.vectors ? first + kPiece : shape.vectors;
+    V product(0);
+    const V gradient = sum_over<V>(first, end, [&](int64_t i) {
+      const V x = load<V>(n.x + i * kStep);
+      const V g = gradient_of<V, kRelu>(x, load<V>(n.dy + i * kStep), norm);
+      product += g * (x - norm.mean);
+      return g;
+    });
+    alignas(64) float piece[2][kLanes];
+    store(gradient, piece[0]);
+    store(product, piece[1]);
+    for (int i = 0; i < kLanes; ++i) {
+      gradients[i] += static_cast<double>(piece[0][i]);
+      products[i] += static_cast<double>(piece[1][i]);
+    }
+  }
+  if constexpr (kBlock == 1) {
+    const auto single = normalization<float, 1>(n.channels);
+    double gradient = 0, product = 0;
+    for (int i = 0; i < kLanes; ++i) {
+      gradient += gradients[i];
+      product += products[i];
+    }
+    for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
+      const auto g = static_cast<double>(gradient_of<float, kRelu>(n.x[i], n.dy[i], single));
+      gradient += g;
+      product += g * static_cast<double>(n.x[i] - single.mean);
+    }
+    sums.gradient.at[0] = gradient;
+    sums.product.at[0] = product;
+  } else {
+    for (int i = 0; i < kBlock; ++i) {
+      sums.gradient.at[i] = gradients[i];
+      sums.product.at[i] = products[i];
+    }
+  }
+}
+
+template <int kBlock, bool kRelu>
+void gradient(const NormRun& n, const NormGradientChannels& channels, float* dx) {
+  using V = typename Shape<kBlock>::V;
+  const Shape<kBlock> shape(n.run);
+  constexpr int64_t kStep = Shape<kBlock>::kStep;
+  const auto norm = normalization<V, kBlock>(n.channels);
+  const NormalizationGradient<V> slope{channels_in<V, kBlock>(channels.slope), channels_in<V, kBlock>(channels.offset)};
+  for (int64_t i = 0; i < shape.vectors; ++i) {
+    const V x = load<V>(n.x + i * kStep);
+    const V g = gradient_of<V, kRelu>(x, load<V>(n.dy + i * kStep), norm);
+    store(kernels::normalized_gradient(x, g, norm, slope), dx + i * kStep);
+  }
+  const auto single = normalization<float, 1>(n.channels);
+  const NormalizationGradient<float> single_slope{channels.slope.at[0], channels.offset.at[0]};
+  for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
+    const float g = gradient_of<float, kRelu>(n.x[i], n.dy[i], single);
+    dx[i] = kernels::normalized_gradient(n.x[i], g, single, single_slope);
+  }
+}
+
+}  // namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE
