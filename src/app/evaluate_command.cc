@@ -15,12 +15,10 @@
 namespace lockstep {
 
 int evaluate_command(const CommandParts& parts) {
-  const auto& [command, group, watchdog, last_words] = parts;
-  const Config config = load_config_on_all(command, group);
+  ProcessGroup& group = parts.group;
+  Watchdog& watchdog = parts.watchdog;
+  const Config config = configure(parts);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
-  watchdog.set_limits(watchdog_limits(config));
-  last_words.report_folder = config.checkpoint.directory;
-  watchdog.progress(RunPhase::start, 0);
   const ThreadBudget threads = plan_threads(config, group);
   if (config.data.validation.empty() && config.data.format != "synthetic") {
     throw AgreedError(ExitCode::config, "data.validation names no data to evaluate on");
@@ -31,7 +29,7 @@ int evaluate_command(const CommandParts& parts) {
   const auto [backend, stream, program, batches] = compile_model(config, Purpose::evaluate, threads, group);
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::start)});
   const LoadedWeights loaded = run_or_end_job([&] {
-    return load_for_evaluation({config, group, communicator, *stream, *program}, command.checkpoint);
+    return load_for_evaluation({config, group, communicator, *stream, *program}, parts.command.checkpoint);
   });
 
   Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),

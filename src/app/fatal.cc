@@ -19,7 +19,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kOthersSpeak{2};  // what a rank that speaks for the others needs to end the job
+constexpr std::chrono::seconds kOthersReport{1};  // for the other ranks to write theirs before all end
+constexpr std::chrono::seconds kOthersSpeak{3};   // what a rank that speaks for the others needs to end the job
 constexpr std::chrono::seconds kReportSeconds{2};
 
 std::atomic<const FatalContext*> the_context{nullptr};
@@ -40,11 +41,12 @@ Error current_error() {
 
 // The path, or nothing when the folder does not take it in time: it may lie on the very disk that does not answer.
 std::string write_report(const FatalContext& context) {
-  if (context.report_folder.empty()) return {};
-  const std::string path = fmt::format("{}/stall-report.rank{}.txt", context.report_folder, log_rank());
+  const std::string folder = context.report_folder();
+  if (folder.empty()) return {};
+  const std::string path = fmt::format("{}/stall-report.rank{}.txt", folder, log_rank());
   std::promise<bool> written;
   std::future<bool> result = written.get_future();
-  std::thread([path, text = context.board.report(), done = std::move(written)]() mutable {
+  std::thread([path, text = context.board().report(), done = std::move(written)]() mutable {
     try {
       write_text_atomically(path, text, ExitCode::stalled);
       done.set_value(true);
@@ -66,9 +68,9 @@ void speak(const Error& error) {
   if (error.code() == ExitCode::stalled) {
     report = write_report(*context);
     if (!report.empty()) report = "; report: " + report;
-    if (!context->board.speaks()) std::this_thread::sleep_for(kOthersSpeak);
+    std::this_thread::sleep_for(context->board().speaks() ? kOthersReport : kOthersSpeak);
   }
-  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board.place(), report));
+  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().place(), report));
 }
 
 [[noreturn]] void on_terminate() {
@@ -87,7 +89,7 @@ void on_crash(int signal, siginfo_t*, void*) {
                        : signal == SIGABRT ? "SIGABRT (a library gave up)"
                                            : "SIGILL (an instruction this processor lacks)";
     std::array<char, 64> place{};
-    if (const FatalContext* context = the_context.load()) context->board.write_place(place);
+    if (const FatalContext* context = the_context.load()) context->board().write_place(place);
     log_from_signal_handler({what, " [", place.data(), "]; where it was:"});
     std::array<void*, 32> frames{};
     ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);

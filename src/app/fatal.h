@@ -1,8 +1,10 @@
 // The end of a job for something that this rank alone may have met, from any thread: the one fatal path.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/dist/agreement.h"
@@ -10,10 +12,22 @@
 
 namespace lockstep {
 
-// Where the last words find out where this rank is. Owned by main. `report_folder` is set once it is known.
-struct FatalContext {
-  const ProgressBoard& board;
-  std::string report_folder;
+// Where the last words find out where this rank is. Owned by main. The folder for reports is given once, when it is
+// known.
+class FatalContext {
+ public:
+  explicit FatalContext(const ProgressBoard& board) : board_(board) {}
+  void set_report_folder(std::string folder) {
+    report_folder_ = std::move(folder);
+    folder_known_ = true;
+  }
+  const ProgressBoard& board() const { return board_; }
+  std::string report_folder() const { return folder_known_ ? report_folder_ : std::string(); }
+
+ private:
+  const ProgressBoard& board_;
+  std::string report_folder_;
+  std::atomic<bool> folder_known_{false};
 };
 
 // Main calls it with its context before other threads start, and with null before that dies. From then on an exception

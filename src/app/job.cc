@@ -91,6 +91,14 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   return config_from_toml(text, "the configuration of rank 0");
 }
 
+Config configure(const CommandParts& parts) {
+  Config config = load_config_on_all(parts.command, parts.group);
+  parts.watchdog.set_limits(watchdog_limits(config));
+  parts.watchdog.progress(RunPhase::start, 0);
+  parts.last_words.set_report_folder(config.checkpoint.directory);
+  return config;
+}
+
 RankThreads count_threads(const Config& config, ProcessGroup& group) {
   const CpuCores cores = cpu_cores();
   const int usable = usable_cores(cores, core_sharing(cores, group, wait_seconds(config, RunPhase::start)));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "app/commands.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/data/data_source.h"
@@ -19,6 +20,9 @@ namespace lockstep {
 
 // Rank 0 reads file, environment and command line; every rank gets the result. Collective; throws AgreedError.
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
+
+// The same, for a subcommand; from here on its limits count, and reports go to the checkpoint folder.
+Config configure(const CommandParts& parts);
 
 // Threads of this rank, from its cores and what the other ranks of the host use. Collective.
 struct RankThreads {

@@ -49,7 +49,7 @@ void agree_on_command(ProcessGroup& group, const CommandLine& line, const std::o
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
 int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& misunderstood) {
   Watchdog watchdog(watchdog_options(limits_before_configuration(line.overrides, process_environment())));
-  FatalContext last_words{watchdog.board(), {}};
+  FatalContext last_words(watchdog.board());
   set_fatal_context(&last_words);
   int code = 0;
   try {

@@ -11,8 +11,10 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/dist/launcher.h"
 #include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/job_end.h"
 #include "lockstep/train/start_state.h"
 #include "lockstep/train/trainer.h"
 
@@ -57,20 +59,19 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
 }  // namespace
 
 int train_command(const CommandParts& parts) {
-  const auto& [command, group, watchdog, last_words] = parts;
+  ProcessGroup& group = parts.group;
+  Watchdog& watchdog = parts.watchdog;
   install_stop_signals();
-  const Config config = load_config_on_all(command, group);
+  const Config config = configure(parts);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
-  watchdog.set_limits(watchdog_limits(config));
-  watchdog.progress(RunPhase::start, 0);
-
   // Everything the run is made of, each thing after those it needs; destroyed in reverse.
   std::optional<RunLock> lock;
+  JobEnd job_end;
   on_root(group, wait, [&] {
+    job_end = JobEnd(process_environment());
     lock.emplace(config.checkpoint.directory);
     return std::string();
   });
-  last_words.report_folder = config.checkpoint.directory;
   compare_programs(config, group);
   const ThreadBudget threads = plan_threads(config, group);
   watchdog.progress(RunPhase::scan, 0);
@@ -96,6 +97,7 @@ int train_command(const CommandParts& parts) {
                              .samples_per_epoch = data->size(),
                              .config_text = to_toml(config),
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
+                             .job_end = job_end,
                              .lock = lock ? &*lock : nullptr};
   std::optional<Checkpointer> checkpointer;
   on_every_rank(group, wait, [&] { checkpointer.emplace(config, *program, std::move(saving)); });

@@ -28,15 +28,28 @@ inline DecideRule rule_of(const DecideUpdate& op) {
   return {op.clip_norm, op.beta1, op.beta2, op.average_decay, op.halt, op.scale_loss};
 }
 
+// A count in its two elements (StepHeader).
+template <class T>
+LOCKSTEP_HOST_DEVICE inline void put_count(T* header, HeaderElement rest_at, HeaderElement units_at, double count) {
+  const double units = std::floor(count / static_cast<double>(kCountUnit));
+  header[units_at] = static_cast<T>(units);
+  header[rest_at] = static_cast<T>(count - units * static_cast<double>(kCountUnit));
+}
+
+template <class T>
+LOCKSTEP_HOST_DEVICE inline double count_in(const T* header, HeaderElement rest_at, HeaderElement units_at) {
+  return static_cast<double>(header[units_at]) * static_cast<double>(kCountUnit) + static_cast<double>(header[rest_at]);
+}
+
 // `loss`: of all heads, weighted.
 template <class T>
 LOCKSTEP_HOST_DEVICE inline void fill_step_header(const StepControl& control, const int32_t* correct, T loss, T* header,
                                                   StepOutcome* outcome) {
   for (int64_t i = 0; i < kStepHeaderElements; ++i) header[i] = 0;
-  header[kHeaderSamples] = static_cast<T>(control.samples);
+  put_count(header, kHeaderSamples, kHeaderSamplesUnits, control.samples);
   header[kHeaderLoss] = loss;
-  header[kHeaderCorrect1] = static_cast<T>(correct[0]);
-  header[kHeaderCorrect5] = static_cast<T>(correct[1]);
+  put_count(header, kHeaderCorrect1, kHeaderCorrect1Units, correct[0]);
+  put_count(header, kHeaderCorrect5, kHeaderCorrect5Units, correct[1]);
   header[kHeaderStop] = static_cast<T>(control.stop);
   header[kHeaderSave] = static_cast<T>(control.save);
   header[kHeaderNotFinite] = static_cast<T>(std::isfinite(loss) ? 0 : 1);
@@ -67,7 +80,8 @@ template <class T>
 LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const DecideArgs<T>& args) {
   const T* header = args.header;
   UpdateState& state = *args.state;
-  const double scale = 1.0 / (static_cast<double>(header[kHeaderSamples]) * state.loss_scale);
+  const double samples = count_in(header, kHeaderSamples, kHeaderSamplesUnits);
+  const double scale = 1.0 / (samples * state.loss_scale);
   const double norm = std::sqrt(args.squares) * scale;
   const bool finite = header[kHeaderNotFinite] == 0 && std::isfinite(norm);
   const bool overflowed = rule.scale_loss && header[kHeaderNotFinite] == 0 && !finite && state.loss_scale > 1;
@@ -85,15 +99,15 @@ LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const Dec
   scalars[kBias2] = static_cast<T>(1 - std::pow(rule.beta2, n));
   const double young = (1 + n) / (10 + n);
   scalars[kAverageDecay] = static_cast<T>(young < rule.average_decay ? young : rule.average_decay);
-  scalars[kSampleCount] = header[kHeaderSamples];
+  scalars[kSampleCount] = static_cast<T>(samples);
   scalars[kSkip] = static_cast<T>(applied ? 0 : 1);
   scalars[kLossScale] = static_cast<T>(state.loss_scale);
 
   StepOutcome& outcome = *args.outcome;
-  outcome.samples = static_cast<double>(header[kHeaderSamples]);
+  outcome.samples = samples;
   outcome.loss = static_cast<double>(header[kHeaderLoss]);
-  outcome.correct1 = static_cast<double>(header[kHeaderCorrect1]);
-  outcome.correct5 = static_cast<double>(header[kHeaderCorrect5]);
+  outcome.correct1 = count_in(header, kHeaderCorrect1, kHeaderCorrect1Units);
+  outcome.correct5 = count_in(header, kHeaderCorrect5, kHeaderCorrect5Units);
   outcome.stop = static_cast<double>(header[kHeaderStop]);
   outcome.save = static_cast<double>(header[kHeaderSave]);
   outcome.not_finite = static_cast<double>(header[kHeaderNotFinite]);

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kEventsKept = 64;
+constexpr size_t kEventsKept = 64, kStepsKept = 16;
 constexpr size_t kRanksNamed = 8;
 constexpr double kSilentSeconds = 3;  // several heartbeats: whoever was not heard for so long does not count as alive
 
@@ -68,13 +68,17 @@ void ProgressBoard::set_hosts(std::vector<std::string> hosts) {
 void ProgressBoard::progress(RunPhase phase, int64_t step) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
-  const bool news = mine.phase != phase || mine.step != step;
+  if (mine.phase != phase) {
+    note_locked(fmt::format("{}, step {}", run_phase_name(phase), step));
+    steps_.clear();
+  }
   mine.phase = phase;
   mine.step = step;
   phase_now_ = phase;
   step_now_ = step;
   since_ = monotonic_seconds();
-  if (news) note_locked(fmt::format("{}, step {}", run_phase_name(phase), step));
+  if (steps_.size() == kStepsKept) steps_.pop_front();
+  steps_.push_back({since_, step});
 }
 
 void ProgressBoard::note(std::string_view event) {
@@ -215,7 +219,7 @@ bool ProgressBoard::speaks() const {
   for (int r = 0; r < rank_; ++r) {
     const RankPosition& other = ranks_[static_cast<size_t>(r)];
     const bool alive = other.beat > 0 && now - heard_[static_cast<size_t>(r)] <= kSilentSeconds;
-    if (alive && other.waiting && !is_late(r)) return false;
+    if (alive && other.waiting) return false;
   }
   return true;
 }
@@ -240,8 +244,10 @@ std::string ProgressBoard::report() const {
                         p.beat == 0 && !own ? "never heard of" : run_phase_name(p.phase), p.waiting ? "waits for " : "",
                         p.at.data());
   }
-  text += "\nlast events of this rank, seconds ago:\n";
+  text += "\nphases and events of this rank, seconds ago:\n";
   for (const Event& event : events_) text += fmt::format("{:>10.3f}  {}\n", now - event.at, event.text);
+  text += "\nlast steps of this phase, seconds ago:\n";
+  for (const Step& step : steps_) text += fmt::format("{:>10.3f}  step {}\n", now - step.at, step.step);
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "dist/local_ranks.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep {
@@ -60,9 +61,9 @@ void Watchdog::look() {
   warned_ = quiet_enough;
   if (!abort && !warn) return;
   const std::string wait = board_.describe_wait();
-  const std::string text =
-      fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(here.phase), here.step,
-                  wait.empty() ? "" : "; waits for " + wait);
+  std::string text = fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(here.phase),
+                                 here.step, wait.empty() ? "" : "; waits for " + wait);
+  if (here.phase == RunPhase::mpi) text += "; " + describe_local_ranks(process_environment());
   if (abort) {
     options_.abort(text);
   } else if (board_.speaks()) {

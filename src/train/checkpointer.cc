@@ -11,20 +11,49 @@
 #include "lockstep/train/optimizer.h"
 
 namespace lockstep {
+namespace {
+
+// Of a save, before one has been measured.
+constexpr double kGuessedSeconds = 1, kGuessedBytesPerSecond = 50e6;
+
+}  // namespace
 
 Checkpointer::Checkpointer(const Config& config, const Program& program, CheckpointerOptions options)
-    : config_(config), program_(program), options_(std::move(options)), last_save_(monotonic_seconds()) {
+    : config_(config),
+      program_(program),
+      options_(std::move(options)),
+      last_save_(monotonic_seconds()),
+      longest_save_(0) {
   if (!options_.root) return;
   writer_.emplace(WriterOptions{.directory = config.checkpoint.directory,
                                 .keep = static_cast<int>(config.checkpoint.keep),
                                 .slow_seconds = phase_limits(config, RunPhase::save).warn_seconds,
                                 .last_saved_step = options_.resumed_step});
-  warn_if_space_is_short(config.checkpoint.directory, estimate_checkpoint_bytes(contents({})));
+  saved_step_ = options_.resumed_step;
+  const int64_t bytes = estimate_checkpoint_bytes(contents({}));
+  longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
+  warn_if_space_is_short(config.checkpoint.directory, bytes);
 }
 
 bool Checkpointer::due_by_clock() const {
   const double every = config_.checkpoint.every_seconds;
   return writer_ && every > 0 && monotonic_seconds() - last_save_ >= every;
+}
+
+bool Checkpointer::must_stop(double step_seconds) const {
+  return writer_ && options_.job_end.known() &&
+         lockstep::must_stop(options_.job_end.seconds_left(), {.step = step_seconds, .save = longest_save_});
+}
+
+// A save that the end of the job cuts off would only leave a temporary file.
+void Checkpointer::require_time(const Progress& progress) const {
+  const double left = options_.job_end.seconds_left();
+  if (left >= longest_save_) return;
+  fail(
+      ExitCode::checkpoint,
+      "step {} is not saved: the job ends in {:.0f} s and a save takes {:.0f} s; the checkpoints before are whole. Ask "
+      "the batch system for an earlier signal or more time",
+      progress.step, std::max(left, 0.0), longest_save_);
 }
 
 CheckpointContents Checkpointer::contents(const Progress& progress) const {
@@ -62,13 +91,17 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, bool best)
 void Checkpointer::save(const Progress& progress) {
   if (!writer_) return;
   last_save_ = monotonic_seconds();
+  if (options_.job_end.seconds_left() < longest_save_) {
+    log_warning("the checkpoint of step {} is skipped: the job ends before it would be written", progress.step);
+    return;
+  }
   if (start(progress) == CheckpointWriter::Start::busy) {
     log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
   }
 }
 
 void Checkpointer::save_best(const Progress& progress) {
-  if (!writer_) return;
+  if (!writer_ || options_.job_end.seconds_left() < longest_save_) return;
   writer_->wait_idle(wait_seconds(config_, RunPhase::save));
   last_save_ = monotonic_seconds();
   if (start(progress, true) == CheckpointWriter::Start::busy) {
@@ -78,7 +111,7 @@ void Checkpointer::save_best(const Progress& progress) {
 }
 
 void Checkpointer::save_last(const Progress& progress) {
-  if (writer_) start(progress);
+  if (writer_ && options_.job_end.seconds_left() >= longest_save_) start(progress);
 }
 
 double Checkpointer::wait_copied() {
@@ -91,7 +124,13 @@ double Checkpointer::wait_copied() {
 // A failure that ends the run is thrown, and shown by whoever ends it.
 SaveResult Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
-  if (!result.error) return result;
+  const double seconds = result.snapshot_seconds + result.write_seconds;
+  if (!result.error) {
+    longest_save_ = measured_ ? std::max(longest_save_, seconds) : seconds;
+    measured_ = true;
+    saved_step_ = result.step;
+    return result;
+  }
   const bool numerics = result.error->code() == ExitCode::numerics;
   if (numerics || config_.checkpoint.on_error == "fail" || result.step == last_step) throw *result.error;
   log_error("{} (failed saves so far: {})", result.error->what(), ++failures_);
@@ -126,6 +165,7 @@ std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
   };
   wait();  // for a save in flight: the last state must not be skipped
   std::vector<SaveResult> results = poll(progress.step);
+  if (saved_step_ != progress.step) require_time(progress);
   start(progress);
   wait();
   for (SaveResult& r : poll(progress.step)) results.push_back(std::move(r));

@@ -121,10 +121,11 @@ std::vector<ConfigKey> make_keys() {
                   "there are no others."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Stop and save after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
-      {LOCKSTEP_KEY(train, not_finite), .allowed = {"stop", "skip"},
+      {LOCKSTEP_KEY(train, not_finite), .allowed = {"stop", "skip", "rollback"},
        .meaning =
-           "When a loss or gradient is not finite: end the run with exit code 4, or leave the weights as they are "
-           "and go on (at most ten times in a row)."},
+           "When a loss or gradient is not finite: end the run with exit code 4; or leave the weights as they are "
+           "and go on (at most ten times in a row); or the same, and after three times in a row go back to the newest "
+           "checkpoint (at most three times)."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
 
@@ -245,6 +246,9 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(comm, gradient_dtype), .allowed = {"float32"},
        .meaning = "Number format of gradients on the wire."},
 
+      {LOCKSTEP_KEY(watchdog, enabled),
+       .meaning = "Whether ranks that make no progress are noticed. false: nothing of this section applies and waits "
+                  "between ranks never end, for work with a debugger."},
       {LOCKSTEP_KEY(watchdog, warn_seconds), .unit = "seconds", .range = at_least(0),
        .meaning =
            "A rank that makes no progress for so long says so, with phase and step; a save that takes so long is "

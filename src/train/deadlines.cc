@@ -35,6 +35,7 @@ PhaseLimits own_limits(const Config::Watchdog& w, RunPhase phase) {
 
 PhaseLimits phase_limits(const Config& config, RunPhase phase) {
   const Config::Watchdog& w = config.watchdog;
+  if (!w.enabled) return {};
   PhaseLimits limits = own_limits(w, phase);
   if (limits.warn_seconds == 0) limits.warn_seconds = w.warn_seconds;
   if (limits.abort_seconds == 0) limits.abort_seconds = w.abort_seconds;
@@ -58,7 +59,7 @@ WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides
                                                   {"watchdog.abort_seconds", &w.abort_seconds},
                                                   {"watchdog.start_warn_seconds", &w.start_warn_seconds},
                                                   {"watchdog.start_abort_seconds", &w.start_abort_seconds}};
-  // What is no number is told later, when the whole configuration is read.
+  // What is wrong is told later, when the whole configuration is read.
   const auto take = [](const std::string& text, double& to) {
     double value = 0;
     const char* end = text.data() + text.size();
@@ -71,6 +72,11 @@ WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides
     for (const Assignment& given : overrides) {
       if (given.name == name) take(given.value, *value);
     }
+  }
+  const char* const switch_name = "watchdog.enabled";
+  w.enabled = environment(find_config_key(switch_name)->environment_variable().c_str()) != "false";
+  for (const Assignment& given : overrides) {
+    if (given.name == switch_name) w.enabled = given.value != "false";
   }
   return watchdog_limits(config);
 }

@@ -4,8 +4,12 @@
 #include <array>
 #include <cmath>
 
+#include "lockstep/base/clock.h"
+
 namespace lockstep {
 namespace {
+
+constexpr int64_t kMostBatchesUnasked = 1000;
 
 LoaderOptions evaluation_options(const EvaluatorParts& parts, LoaderOptions options) {
   options.training = false;
@@ -59,10 +63,28 @@ Evaluator::Evaluator(const EvaluatorParts& parts, LoaderOptions options, double 
       steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.program.batches().evaluation)),
       wait_seconds_(wait_seconds) {}
 
-std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights) {
+// Asked about once a second, before the same batches on all ranks: the slowest rank's time for a batch decides how many
+// come before the next question.
+bool Evaluator::all_go_on(int64_t step, const std::function<bool()>& stop) {
+  constexpr double kQuestionSeconds = 1;
+  if (!stop || step < next_question_) return true;
+  const double now = monotonic_seconds();
+  const auto batches = static_cast<double>(std::max<int64_t>(step - last_question_, 1));
+  std::array<double, 2> answer = {stop() ? 1.0 : 0.0, step == 0 ? kQuestionSeconds : (now - asked_at_) / batches};
+  parts_.group.max(answer, {"the evaluation", wait_seconds_});
+  last_question_ = step;
+  next_question_ = step + std::clamp<int64_t>(static_cast<int64_t>(kQuestionSeconds / std::max(answer[1], 1e-6)), 1,
+                                              kMostBatchesUnasked);
+  asked_at_ = monotonic_seconds();
+  return answer[0] == 0;
+}
+
+std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, const std::function<bool()>& stop) {
   std::vector<Sums> sums(weights.size());
+  next_question_ = last_question_ = 0;
   for (int64_t step = 0; step < steps_; ++step) {
     parts_.watchdog.progress(RunPhase::evaluate, step);
+    if (!all_go_on(step, stop)) return {};
     const Batch batch = loader_.next();
     for (size_t i = 0; i < weights.size(); ++i) add_batch(parts_, batch, weights[i], sums[i]);
   }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -46,15 +47,24 @@ void mend(const std::string& path, int64_t last_step) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move(path)) {
+MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move(path)) { open(resumed_step); }
+
+MetricsLog::~MetricsLog() { close(); }
+
+void MetricsLog::go_back(int64_t step) {
+  close();
+  open(step);
+}
+
+void MetricsLog::open(int64_t resumed_step) {
   if (path_.empty()) return;
   mend(path_, resumed_step);
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) log_warning("{}: metrics cannot be written ({})", path_, errno_text(errno));
 }
 
-MetricsLog::~MetricsLog() {
-  if (file_ >= 0) ::close(file_);
+void MetricsLog::close() {
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
 void MetricsLog::write(std::string_view row) {

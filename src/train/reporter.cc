@@ -131,6 +131,11 @@ void Reporter::bad_records(int64_t step, const std::string& data, std::span<cons
       {{"kind", "event"}, {"step", step}, {"event", "bad_records"}, {"text", text}, {"records", std::move(list)}}));
 }
 
+void Reporter::back_to(int64_t step, const std::string& text) {
+  metrics_.go_back(step);
+  event(step, "rolled back", text);
+}
+
 void Reporter::close() { log_status({}); }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -201,7 +202,29 @@ Progress load_all(const Config& config, const Program& program, const Checkpoint
           .best_top1 = best_top1_of(training)};
 }
 
-// Rank 0's part; the result travels as text.
+// The result of rank 0's part travels as text.
+std::string encode(const StartState& start) {
+  return nlohmann::json{start.progress.step,
+                        start.progress.position,
+                        start.progress.updates,
+                        start.resumed_from,
+                        start.in_run_folder,
+                        start.progress.loss_scale.value,
+                        start.progress.loss_scale.steady_steps,
+                        start.progress.best_top1}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The state of rank 0, loaded by `work`, on all ranks.
+StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
+  const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
+  const auto text = nlohmann::json::parse(on_root(parts.group, wait, work));
+  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4]};
+  broadcast_state(parts);
+  audit_parameters(parts.group, parts.program, wait.seconds);
+  return start;
+}
+
 std::string start_on_root(const StartParts& parts) {
   StartState start;
   if (auto file = choose_checkpoint(parts.config.checkpoint)) {
@@ -216,26 +239,22 @@ std::string start_on_root(const StartParts& parts) {
     copy_weights_to_averages(parts.program.state());
     log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
   }
-  return nlohmann::json{start.progress.step,
-                        start.progress.position,
-                        start.progress.updates,
-                        start.resumed_from,
-                        start.in_run_folder,
-                        start.progress.loss_scale.value,
-                        start.progress.loss_scale.steady_steps,
-                        start.progress.best_top1}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return encode(start);
 }
 
 }  // namespace
 
 StartState prepare_start(const StartParts& parts) {
-  const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
-  const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] { return start_on_root(parts); }));
-  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4]};
-  broadcast_state(parts);
-  audit_parameters(parts.group, parts.program, wait_seconds(parts.config, RunPhase::start));
-  return start;
+  return start_all(parts, [&] { return start_on_root(parts); });
+}
+
+StartState return_to_checkpoint(const StartParts& parts) {
+  return start_all(parts, [&] {
+    const std::string& folder = parts.config.checkpoint.directory;
+    const auto file = open_newest_whole(folder, warn);
+    if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", folder);
+    return encode({load_all(parts.config, parts.program, *file), file->path(), true});
+  });
 }
 
 LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint) {

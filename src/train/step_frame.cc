@@ -28,7 +28,7 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
                                                               .beta1 = config.optimizer.beta1,
                                                               .beta2 = config.optimizer.beta2,
                                                               .average_decay = config.ema.decay,
-                                                              .halt = config.train.not_finite != "skip",
+                                                              .halt = config.train.not_finite == "stop",
                                                               .scale_loss = compute_type(config) == DType::f16}});
   control_ = backend.allocate(sizeof(StepControl));
   dropout_ = backend.allocate(sizeof(decltype(StepInput::dropout)::value_type));

@@ -1,5 +1,6 @@
 #include "lockstep/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/clock.h"
@@ -10,11 +11,14 @@
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/run_plan.h"
+#include "lockstep/train/start_state.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int kMostSkipsInARow = 10;
+constexpr int kSkipsBeforeRollback = 3;
+constexpr int kMostRollbacks = 3;
 
 LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options, int64_t position) {
   options.training = true;
@@ -61,7 +65,8 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
                  if (accumulator_.active()) accumulator_.complete(stream, bucket);
                }),
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
-      loader_(parts.data, training_options(parts, std::move(loader), start.position)),
+      loader_options_(std::move(loader)),
+      loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
       arenas_(parts.program.training_arenas()),
       next_evaluation_(evaluation_after(start.position)) {
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
@@ -77,21 +82,27 @@ RunEnd Trainer::run() {
   while (progress_.step + steps_in_flight_ < total_steps_) {
     step();
     settle(boundary_is_due());
+    if (wishes_.roll_back) {
+      roll_back();
+      continue;
+    }
     audit_if_due();
+    // Evaluating first lets a save of the same step say that it is the best; otherwise it is written meanwhile. An
+    // evaluation may be left, to stop.
+    const bool evaluate_first = config_.checkpoint.keep_best;
+    if (evaluate_first && !wishes_.stop) evaluate_if_due();
+    if (!wishes_.stop) save_if_due();
+    if (!evaluate_first && !wishes_.stop) evaluate_if_due();
     if (wishes_.stop) {
       settle(true);
       parts_.checkpointer.save_last(progress_);
       return end(RunEnd::stopped);
     }
-    // Evaluating first lets a save of the same step say that it is the best; otherwise it is written meanwhile.
-    if (config_.checkpoint.keep_best) evaluate_if_due();
-    save_if_due();
-    if (!config_.checkpoint.keep_best) evaluate_if_due();
   }
   settle(true);
   if (!config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
-  if (evaluated_at_ != progress_.step) evaluate();
-  return end(RunEnd::finished);
+  const bool evaluated = evaluated_at_ == progress_.step || evaluate();
+  return end(evaluated ? RunEnd::finished : RunEnd::stopped);
 }
 
 RunEnd Trainer::end(RunEnd how) {
@@ -105,9 +116,10 @@ RunEnd Trainer::end(RunEnd how) {
 void Trainer::step() {
   const bool first = progress_.step + steps_in_flight_ == first_step_;
   parts_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
+  step_began_ = monotonic_seconds();
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
     timer_.enter(StepPart::data);
-    const Batch batch = loader_.next();
+    const Batch batch = loader_->next();
     timer_.enter(StepPart::compute);
     if (micro == 0) frame_.begin(parts_.stream, step_input(batch));
     frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
@@ -121,6 +133,7 @@ void Trainer::step() {
   update();
   frame_.end(parts_.stream);
   ++steps_in_flight_;
+  longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
 }
 
 // `batch`: the step's first micro-batch, which the others follow in the sample stream.
@@ -135,11 +148,17 @@ StepInput Trainer::step_input(const Batch& batch) const {
   StepControl& control = input.control;
   control.learning_rate = schedule_.rate(schedule_step(progress_.position + steps_in_flight_ * global_batch_));
   for (int64_t i = 0; i < batch.size; ++i) control.samples += static_cast<double>(batch.weights[i]);
-  const double limit = config_.train.max_seconds;
-  const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
-  control.stop = parts_.stop_requested.load() || (parts_.group.is_root() && time_over) ? 1 : 0;
+  control.stop = must_stop() ? 1 : 0;
   control.save = parts_.checkpointer.due_by_clock() ? 1 : 0;
   return input;
+}
+
+// Whether this rank wants the run to stop: on request, and on rank 0 when its time, or the job's, is over.
+bool Trainer::must_stop() const {
+  if (parts_.stop_requested.load()) return true;
+  const double limit = config_.train.max_seconds;
+  const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
+  return parts_.group.is_root() && (time_over || parts_.checkpointer.must_stop(longest_step_));
 }
 
 void Trainer::forward(const Batch& batch) {
@@ -213,7 +232,7 @@ void Trainer::settle(const StepOutcome& outcome) {
 }
 
 // Every rank is here at the same step: the sums that say so are equal on all of them.
-void Trainer::handle_not_finite(const StepOutcome& outcome) {
+std::string Trainer::describe_not_finite(const StepOutcome& outcome) {
   const int64_t mine = !std::isfinite(outcome.own_loss);
   const auto flags = parts_.group.allgather(
       std::span(&mine, 1), {"the report of not-finite values", wait_seconds(config_, RunPhase::train)});
@@ -222,18 +241,54 @@ void Trainer::handle_not_finite(const StepOutcome& outcome) {
     if (flags[static_cast<size_t>(rank)])
       where += fmt::format("{}{}", where.empty() ? "" : ", ", parts_.group.describe(rank));
   }
-  const std::string what =
-      fmt::format("step {}: {}", progress_.step + 1,
-                  where.empty() ? fmt::format("the gradient of {} is not finite", first_bad_gradient(parts_.program))
-                                : fmt::format("the loss is not finite on {}", where));
-  if (config_.train.not_finite != "skip" || ++skipped_in_a_row_ > kMostSkipsInARow) {
+  return fmt::format("step {}: {}", progress_.step + 1,
+                     where.empty() ? fmt::format("the gradient of {} is not finite", first_bad_gradient(parts_.program))
+                                   : fmt::format("the loss is not finite on {}", where));
+}
+
+void Trainer::handle_not_finite(const StepOutcome& outcome) {
+  if (wishes_.roll_back) return;  // a step that was enqueued before this was known
+  not_finite_ = describe_not_finite(outcome);
+  ++skipped_in_a_row_;
+  const std::string& rule = config_.train.not_finite;
+  const bool back = rule == "rollback" && skipped_in_a_row_ >= kSkipsBeforeRollback;
+  if (rule == "stop" || (rule == "skip" && skipped_in_a_row_ > kMostSkipsInARow) ||
+      (back && rollbacks_ == kMostRollbacks)) {
+    const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
     throw AgreedError(ExitCode::numerics,
-                      what +
-                          "; the weights are those of the step before. Lower optimizer.lr, add warm-up or clipping "
-                          "(train.clip_norm), or set train.not_finite = \"skip\"");
+                      fmt::format("{}{}; the weights are those of the step before. Lower optimizer.lr, add warm-up or "
+                                  "clipping (train.clip_norm), or set train.not_finite = \"skip\" or \"rollback\"",
+                                  not_finite_, tried));
   }
-  if (parts_.group.is_root()) log_warning("{}: the step is skipped", what);
-  parts_.reporter.event(progress_.step + 1, "skipped", what);
+  wishes_.roll_back = back;
+  if (parts_.group.is_root()) log_warning("{}: the step is skipped", not_finite_);
+  parts_.reporter.event(progress_.step + 1, "skipped", not_finite_);
+}
+
+// Weights that lead nowhere are given up for those of the newest checkpoint, with the samples that followed it.
+void Trainer::roll_back() {
+  settle(true);
+  timer_.pause();
+  const int64_t from = progress_.step;
+  parts_.watchdog.progress(RunPhase::start, from);
+  parts_.checkpointer.wait_for_save_in_flight();
+  for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
+  const StartState state =
+      return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
+  ++rollbacks_;
+  progress_ = state.progress;
+  frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
+  loader_.emplace(parts_.data, training_options(parts_, loader_options_, progress_.position));
+  next_evaluation_ = evaluation_after(progress_.position);
+  evaluated_at_ = -1;
+  skipped_in_a_row_ = 0;
+  wishes_ = {};
+  window_loss_ = window_samples_ = 0;
+  const std::string text = fmt::format("{}; back from step {} to {} ({} of {} times)", not_finite_, from,
+                                       state.resumed_from, rollbacks_, kMostRollbacks);
+  if (parts_.group.is_root()) log_warning("{}", text);
+  parts_.reporter.back_to(progress_.step, text);
+  timer_.restart();
 }
 
 void Trainer::report_if_due() {
@@ -284,16 +339,23 @@ void Trainer::evaluate_if_due() {
   if (by_steps || by_epochs) evaluate();
 }
 
-void Trainer::evaluate() {
+// False: the ranks agreed to stop in the middle of it.
+bool Trainer::evaluate() {
   timer_.pause();
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = progress_.step;
-  if (!parts_.evaluator) return;
+  if (!parts_.evaluator) return true;
   std::vector<Weights> weights = {Weights::raw};
   if (config_.ema.decay > 0) weights.push_back(Weights::average);
-  const std::vector<EvaluationResult> results = parts_.evaluator->run(weights);
+  const auto results = parts_.evaluator->run(weights, [&] { return must_stop(); });
+  if (results.empty()) {
+    if (parts_.group.is_root()) log_info("the evaluation at step {} is left, to stop", progress_.step);
+    wishes_.stop = true;
+    return false;
+  }
   parts_.reporter.evaluation(progress_.step, epoch(), results);
   keep_if_best(results.back());
+  return true;
 }
 
 void Trainer::keep_if_best(const EvaluationResult& result) {
@@ -310,7 +372,7 @@ void Trainer::audit_if_due() {
 
 void Trainer::report_bad_records() {
   if (config_.data.bad_records != "skip") return;
-  parts_.reporter.bad_records(progress_.step, "data.train", loader_.bad_records());
+  parts_.reporter.bad_records(progress_.step, "data.train", loader_->bad_records());
   if (parts_.evaluator) parts_.reporter.bad_records(progress_.step, "data.validation", parts_.evaluator->bad_records());
 }
 

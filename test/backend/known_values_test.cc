@@ -149,6 +149,9 @@ TEST_CASE("a NaN passes through every activation, so that a diverged run is noti
     const auto norm = r.run(BatchNorm{.relu = true}, {x, one, one});
     for (double value : norm[0].values) CHECK(std::isnan(value));
     CHECK(std::isnan(r.run(BatchNormInference{.relu = true}, {x, one, one, one, one})[0].values[1]));
+    const auto maxima = r.run(MaxPool{Window{1, 2, 1, 2, 0, 0}}, {x})[0].values;
+    CHECK(std::isnan(maxima[0]));
+    CHECK(maxima[1] == 3);
   });
 }
 

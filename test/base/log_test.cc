@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -76,6 +78,40 @@ TEST_CASE("a warning that comes again is counted, and told once more at the end"
     log_warning("another");
   });
   CHECK(output.err == "warning: no space\nwarning: another\nwarning: 1000 times: no space\n");
+}
+
+TEST_CASE("urgent words come out while another thread's line is stuck, and are given up where nobody reads") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  const ScratchFolder folder;
+  const int out = ::dup(STDOUT_FILENO);
+  ::dup2(pipe[1], STDOUT_FILENO);
+  std::thread stuck([] { log_info("{}", std::string(200'000, 'x')); });  // more than a pipe holds
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  {
+    const Redirected err(STDERR_FILENO, folder / "err");
+    log_urgent(LogLevel::error, "stalled");
+  }
+  CHECK(read_file(folder / "err") == "error: stalled\n");
+  const int err = ::dup(STDERR_FILENO);
+  ::dup2(pipe[1], STDERR_FILENO);
+  log_urgent(LogLevel::error, "nobody reads this");  // returns
+  ::dup2(err, STDERR_FILENO);
+  std::array<char, 4096> bytes{};
+  for (ssize_t left = 200'001; left > 0;) left -= ::read(pipe[0], bytes.data(), bytes.size());
+  stuck.join();
+  ::dup2(out, STDOUT_FILENO);
+  for (const int descriptor : {out, err, pipe[0], pipe[1]}) ::close(descriptor);
+}
+
+TEST_CASE("the words of a signal handler have the rank's prefix and are cut to what fits") {
+  const Output output = printed_by(2, 3, [] {
+    const std::string place(1000, 'y');
+    log_from_signal_handler({"SIGSEGV", " [", place.c_str(), "]"});
+  });
+  CHECK_THAT(output.err, ContainsSubstring("rank 2@node7: error: SIGSEGV [yyy"));
+  CHECK(output.err.back() == '\n');
+  CHECK(output.err.size() <= 512);
 }
 
 TEST_CASE("lines of several threads do not mix") {

@@ -1,5 +1,6 @@
 #include "lockstep/train/checkpointer.h"
 
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <thread>
@@ -46,6 +47,30 @@ struct Saving {
 };
 
 }  // namespace
+
+TEST_CASE("no save is started that the end of the job would cut off") {
+  const JobEnd soon([](const char*) { return std::to_string(std::time(nullptr) + 1); });
+  Saving s({}, {.job_end = soon});
+  CHECK(s.checkpointer->must_stop(0));
+  const LogCapture log;
+  s.checkpointer->save({.step = 10});
+  CHECK_THAT(log.text(), ContainsSubstring("the checkpoint of step 10 is skipped: the job ends before"));
+  s.checkpointer->save_last({.step = 20});
+  const auto error = error_of([&] { s.checkpointer->finish({.step = 20}); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring("step 20 is not saved: the job ends in "));
+  CHECK(std::filesystem::is_empty(s.scratch / "run"));
+}
+
+TEST_CASE("a run has time while the job has, and without an end for ever") {
+  CHECK_FALSE(Saving().checkpointer->must_stop(1e6));
+  const JobEnd later([](const char*) { return std::to_string(std::time(nullptr) + 3600); });
+  Saving s({}, {.job_end = later});
+  CHECK_FALSE(s.checkpointer->must_stop(1));
+  CHECK(s.checkpointer->must_stop(3600));
+  CHECK(s.checkpointer->finish({.step = 1}).size() == 1);
+}
 
 TEST_CASE("a checkpoint holds the state, the position, and what made it") {
   Saving s;

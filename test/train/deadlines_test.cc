@@ -44,6 +44,31 @@ TEST_CASE("a phase's own limits count for it alone") {
   CHECK(limits(RunPhase::save) == std::pair(9.0, 10.0));
 }
 
+TEST_CASE("before the configuration is read, command line and environment of the process count") {
+  const auto none = [](const char*) { return std::optional<std::string>(); };
+  const auto mpi = static_cast<size_t>(RunPhase::mpi);
+  CHECK(limits_before_configuration({}, none)[mpi].warn_seconds == Config{}.watchdog.warn_seconds);
+  const std::vector<Assignment> overrides = {{"watchdog.start_warn_seconds", "3"}, {"watchdog.abort_seconds", "x"}};
+  const auto environment = [](const char* name) {
+    return std::string_view(name) == "LOCKSTEP_WATCHDOG_WARN_SECONDS" ? std::optional<std::string>("4") : std::nullopt;
+  };
+  CHECK(limits_before_configuration({}, environment)[mpi].warn_seconds == 4);
+  CHECK(limits_before_configuration(overrides, environment)[mpi].warn_seconds == 3);
+  CHECK(limits_before_configuration(overrides, environment)[mpi].abort_seconds > 600);
+  const std::vector<Assignment> off = {{"watchdog.enabled", "false"}};
+  CHECK(limits_before_configuration(off, none)[mpi].abort_seconds == 0);
+}
+
+TEST_CASE("with the watchdog off nothing is limited") {
+  Config config;
+  config.watchdog.enabled = false;
+  for (const PhaseLimits& limits : watchdog_limits(config)) {
+    CHECK(limits.warn_seconds == 0);
+    CHECK(limits.abort_seconds == 0);
+  }
+  CHECK(wait_seconds(config, RunPhase::train) > 1e7);
+}
+
 TEST_CASE("warning and end are chosen one by one") {
   Config config;
   config.watchdog = {.warn_seconds = 1, .abort_seconds = 2, .save_abort_seconds = 30};

@@ -77,6 +77,17 @@ TEST_CASE("evaluating changes no byte of the state, and twice gives the same") {
   CHECK(first[0].loss != first[1].loss);  // raw and average weights differ here
 }
 
+TEST_CASE("when one rank wants to stop, all leave the evaluation at the same batch") {
+  const PlainSource data(2000);
+  Evaluation e(data, 1);
+  int questions = 0;
+  const bool last = world().rank() == world().size() - 1;
+  CHECK(e.evaluator.run(kRaw, [&] { return ++questions == 2 && last; }).empty());
+  CHECK(questions == 2);
+  Evaluation other(data, 50);
+  CHECK(other.evaluator.run(kRaw, [] { return false; })[0].examples == 2000);
+}
+
 TEST_CASE("bad records are left out and counted, on the rank that met them") {
   const PlainSource data(21, {5, 20});
   Evaluation e(data, 4);

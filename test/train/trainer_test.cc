@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include "lockstep/checkpoint/folder.h"
@@ -18,6 +19,30 @@ using namespace lockstep;
 using testing::world;
 
 namespace {
+
+// Ranks that a test can hinder: it sees, and may spoil, what this rank adds to each sum.
+class HinderedCommunicator final : public Communicator {
+ public:
+  std::function<void(std::string_view label, std::span<float> values)> before_sum;
+
+  int rank() const override { return real_.rank(); }
+  int size() const override { return real_.size(); }
+  void sum(Stream& stream, std::span<float> values, std::string_view label) override {
+    if (before_sum) before_sum(label, values);
+    real_.sum(stream, values, label);
+  }
+  void sum(Stream& stream, std::span<double> values, std::string_view label) override {
+    real_.sum(stream, values, label);
+  }
+  void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override {
+    real_.broadcast(stream, bytes, root, label);
+  }
+  double join(Stream& stream) override { return real_.join(stream); }
+  CommStatistics statistics() const override { return real_.statistics(); }
+
+ private:
+  MpiCommunicator real_{world()};
+};
 
 // Everything a run is made of, on every rank.
 struct Job {
@@ -37,7 +62,7 @@ struct Job {
   int64_t global_batch() const { return run.config.train.batch_size * world().size() * run.config.train.accumulate; }
 
   SmallRun run;
-  MpiCommunicator communicator{world()};
+  HinderedCommunicator communicator;
   StartState start = prepare_start({run.config, world(), communicator, *run.stream, run.program});
   Checkpointer checkpointer{run.config,
                             run.program,
@@ -358,6 +383,70 @@ TEST_CASE("steps that are not finite are skipped ten times in a row at most, and
   }
   if (!world().is_root()) return;
   CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
+}
+
+// A run of twelve steps with a checkpoint every four. On the last rank a gradient of steps 6, 7 and 8 is NaN, the first
+// `times` times they are made.
+Config config_with_rollback(const SharedFolder& folder) {
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 12;
+  config.train.not_finite = "rollback";
+  config.checkpoint.every_steps = 4;
+  config.optimizer.momentum = 0.9;
+  return config;
+}
+
+void spoil_steps_6_to_8(Job& job, int times) {
+  if (world().rank() != world().size() - 1) return;
+  job.communicator.before_sum = [times, seen = 0](std::string_view label, std::span<float> values) mutable {
+    for (const char* step : {"step 6 bucket 1 ", "step 7 bucket 1 ", "step 8 bucket 1 "}) {
+      if (label.starts_with(step) && seen++ < 3 * times) values[0] = std::numeric_limits<float>::quiet_NaN();
+    }
+  };
+}
+
+TEST_CASE(
+    "after three steps in a row that are not finite a run goes back to its checkpoint, and ends as if nothing was") {
+  const SharedFolder folder, undisturbed;
+  const PlainSource data(64);
+  Job healthy(config_with_rollback(undisturbed), data);
+  healthy.trainer->run();
+  Job job(config_with_rollback(folder), data);
+  spoil_steps_6_to_8(job, 1);
+  const LogCapture log;
+  CHECK(job.trainer->run() == RunEnd::finished);
+  CHECK(job.trainer->progress().step == 12);
+  CHECK(job.trainer->progress().updates == 12);
+  CHECK(job.run.values() == healthy.run.values());
+  if (!world().is_root()) return;
+  CHECK_THAT(log.text(), ContainsSubstring("back from step 8 to " + (folder / "run/" + checkpoint_name(4))));
+  CHECK(field<int64_t>(folder, "train", "step") == field<int64_t>(undisturbed, "train", "step"));
+  CHECK(field<double>(folder, "train", "loss") == field<double>(undisturbed, "train", "loss"));
+  CHECK(field<int64_t>(folder, "event", "step") == std::vector<int64_t>{4});
+}
+
+TEST_CASE("a run goes back three times at most") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_with_rollback(folder), data);
+  spoil_steps_6_to_8(job, 100);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("step 8: the gradient of ") &&
+                                ContainsSubstring("again after 3 returns to a checkpoint"));
+}
+
+TEST_CASE("without a checkpoint to go back to the run ends") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_with_rollback(folder), data);
+  put_nan(job.run);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("there is no checkpoint in "));
 }
 
 TEST_CASE("ranks whose weights have drifted apart are found at the next audit") {

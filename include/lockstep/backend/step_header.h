@@ -11,8 +11,10 @@ namespace lockstep {
 // the reduction carries all three.
 inline constexpr int64_t kStepHeaderElements = 16;
 
-// Counts stay exact in float32 up to 2^24 samples a global batch. Flags: how many ranks raised them; every rank sees
-// the same sum and so takes the same decision at the same step.
+// Counts travel in two elements each, multiples of kCountUnit and the rest: so their sums stay exact in float32 for any
+// batch, up to 4096 ranks. Flags: how many ranks raised them; every rank sees the same sum and so takes the same
+// decision at the same step.
+inline constexpr int64_t kCountUnit = 4096;
 struct StepHeader {
   float samples = 0;  // weight of this rank's samples
   float loss = 0;     // summed over samples, auxiliary heads weighted
@@ -20,7 +22,8 @@ struct StepHeader {
   float stop = 0;        // a signal asked this rank to save and stop, or its time is over
   float save = 0;        // rank 0: a checkpoint is due by the clock
   float not_finite = 0;  // this rank's loss is NaN or infinite
-  std::array<float, kStepHeaderElements - 7> reserved{};
+  float samples_units = 0, correct1_units = 0, correct5_units = 0;
+  std::array<float, kStepHeaderElements - 10> reserved{};
 };
 static_assert(sizeof(StepHeader) == kStepHeaderElements * sizeof(float));
 
@@ -33,6 +36,9 @@ enum HeaderElement : int {
   kHeaderStop = 4,
   kHeaderSave = 5,
   kHeaderNotFinite = 6,
+  kHeaderSamplesUnits = 7,
+  kHeaderCorrect1Units = 8,
+  kHeaderCorrect5Units = 9,
 };
 
 // What the host decides about a step before it starts. A device reads it from memory, so that a captured step can be

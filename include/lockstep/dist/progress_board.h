@@ -82,6 +82,10 @@ class ProgressBoard {
     double at;
     std::string text;
   };
+  struct Step {
+    double at;
+    int64_t step;
+  };
   void note_locked(std::string_view event);
   std::string name(int rank) const;
   std::string describe(int rank, double now) const;
@@ -97,7 +101,8 @@ class ProgressBoard {
   Together waiting_for_ = Together::reduction;
   int64_t waiting_number_ = 0;
   std::string waiting_label_;
-  std::deque<Event> events_;
+  std::deque<Event> events_;                        // phases and notes
+  std::deque<Step> steps_;                          // of the phase
   std::atomic<RunPhase> phase_now_{RunPhase::mpi};  // the own position once more, readable without the lock
   std::atomic<int64_t> step_now_{0};
 };

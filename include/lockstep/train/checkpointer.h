@@ -9,6 +9,7 @@
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/train/config.h"
+#include "lockstep/train/job_end.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/progress_state.h"
 
@@ -21,6 +22,7 @@ struct CheckpointerOptions {
   int64_t samples_per_epoch = 1;
   std::string config_text;        // stored in every checkpoint
   int64_t resumed_step = -1;      // already on disk in this run's folder; -1: none
+  JobEnd job_end;                 // no save is started that would not end before
   const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
 };
 
@@ -31,6 +33,9 @@ class Checkpointer {
 
   // Whether checkpoint.every_seconds have passed since the last call of save().
   bool due_by_clock() const;
+
+  // Rank 0: whether the run must stop for the last save to end before the job does, when a step takes so long.
+  bool must_stop(double step_seconds) const;
 
   // Starts a save of the state as it is now. When the one before is still being written, it is skipped with a warning.
   // Throws Error(checkpoint) when another run has taken the folder over.
@@ -55,11 +60,13 @@ class Checkpointer {
   // still being written.
   bool wait_for_save_in_flight();
 
-  // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved.
+  // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved,
+  // or when the job ends before it could be.
   std::vector<SaveResult> finish(const Progress& progress);
 
  private:
   CheckpointContents contents(const Progress& progress) const;
+  void require_time(const Progress& progress) const;
   CheckpointWriter::Start start(const Progress& progress, bool best = false);
   SaveResult take(SaveResult result, int64_t last_step);
 
@@ -69,6 +76,9 @@ class Checkpointer {
   std::optional<CheckpointWriter> writer_;  // rank 0
   double last_save_;                        // monotonic seconds
   double last_wait_ = 0;                    // seconds waited for the copy of the save in flight
+  double longest_save_;                     // seconds, as measured; a guess before the first
+  bool measured_ = false;
+  int64_t saved_step_ = -1;  // the last one published
   int64_t failures_ = 0;
   bool gave_up_ = false;  // the last save has been waited for as long as its limit allows
 };

@@ -137,6 +137,7 @@ struct Config {
 
   // 0 in a phase's own key means: as warn_seconds or abort_seconds.
   struct Watchdog {
+    bool enabled = true;
     double warn_seconds = 60;
     double abort_seconds = 600;
     double start_warn_seconds = 0;

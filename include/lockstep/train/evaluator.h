@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -38,17 +39,23 @@ class Evaluator {
   // `options`: as for training; rank, batch size and mode are set here.
   Evaluator(const EvaluatorParts& parts, LoaderOptions options, double wait_seconds);
 
-  // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank.
-  std::vector<EvaluationResult> run(std::span<const Weights> weights);
+  // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank. When
+  // `stop` says so on any rank, all leave at the same batch, within about a second, and there are no results.
+  std::vector<EvaluationResult> run(std::span<const Weights> weights, const std::function<bool()>& stop = {});
 
   // What this rank has skipped so far, by record.
   std::vector<BadRecordNote> bad_records() const { return loader_.bad_records(); }
 
  private:
+  bool all_go_on(int64_t step, const std::function<bool()>& stop);
+
   EvaluatorParts parts_;
   Loader loader_;
   int64_t steps_;
   double wait_seconds_;
+  int64_t next_question_ = 0;  // the batch before which the ranks agree again whether to go on
+  int64_t last_question_ = 0;
+  double asked_at_ = 0;
 };
 
 }  // namespace lockstep

@@ -18,10 +18,16 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
+  // The run goes back to `step`: rows of later steps are dropped.
+  void go_back(int64_t step);
+
   // `row`: one JSON object, without a line break.
   void write(std::string_view row);
 
  private:
+  void open(int64_t resumed_step);
+  void close();
+
   std::string path_;
   int file_ = -1;
   bool torn_ = false;  // the last line could not be written whole

@@ -39,6 +39,8 @@ class Reporter {
   // Collective. What data.bad_records = "skip" has skipped of `data` ("data.train"): each record by name, of all ranks
   // together, with a total. Batches prepared ahead count, whether or not the run got to them.
   void bad_records(int64_t step, const std::string& data, std::span<const BadRecordNote> notes);
+  // The run goes back to `step`, for a reason.
+  void back_to(int64_t step, const std::string& text);
   // Removes the bar.
   void close();
 

@@ -30,6 +30,10 @@ struct StartState {
 // there are files but none is whole.
 StartState prepare_start(const StartParts& parts);
 
+// Collective. Takes the run back to the newest whole checkpoint of its folder: weights, slots, statistics and averages
+// on all ranks. Throws AgreedError(numerics) when there is none.
+StartState return_to_checkpoint(const StartParts& parts);
+
 struct LoadedWeights {
   int64_t step = 0;
   double epoch = 0;

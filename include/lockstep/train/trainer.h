@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/data/loader.h"
@@ -49,7 +51,8 @@ class Trainer {
   Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start);
 
   // Trains to the end of the configuration, or until a stop is requested on any rank; saves and evaluates on the way
-  // and at the end. Throws AgreedError(numerics) when loss or gradients are not finite.
+  // and at the end. Throws AgreedError(numerics) when loss or gradients are not finite and train.not_finite allows no
+  // more of it.
   RunEnd run();
 
   // Where the run stands as far as the host knows: a step counts once its outcome is there.
@@ -62,6 +65,7 @@ class Trainer {
   struct Wishes {
     bool stop = false;
     bool save = false;
+    bool roll_back = false;
   };
   bool finished() const { return progress_.step >= total_steps_; }
   int64_t schedule_step(int64_t position) const;
@@ -74,13 +78,16 @@ class Trainer {
   void settle(bool all);
   void settle(const StepOutcome& outcome);
   void handle_not_finite(const StepOutcome& outcome);
+  std::string describe_not_finite(const StepOutcome& outcome);
+  void roll_back();
+  bool must_stop() const;
   void report_if_due();
   bool boundary_is_due() const;
   void save_if_due();
   RunEnd end(RunEnd how);
   void finish_saves();
   void evaluate_if_due();
-  void evaluate();
+  bool evaluate();
   void keep_if_best(const EvaluationResult& result);
   void audit_if_due();
   void report_bad_records();
@@ -100,7 +107,8 @@ class Trainer {
   GradientAccumulator accumulator_;
   GradientReducer reducer_;
   StepFrame frame_;
-  Loader loader_;
+  LoaderOptions loader_options_;
+  std::optional<Loader> loader_;  // made anew when the run goes back
   Arenas arenas_;
   const RankSum sum_over_ranks_ = sum_over_ranks();
   Wishes wishes_;
@@ -110,6 +118,9 @@ class Trainer {
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   int skipped_in_a_row_ = 0;
+  int rollbacks_ = 0;
+  std::string not_finite_;                    // where, at the last step that was skipped
+  double step_began_ = 0, longest_step_ = 0;  // seconds
 };
 
 }  // namespace lockstep

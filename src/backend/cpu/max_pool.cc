@@ -1,6 +1,10 @@
 // Maximum pooling, by oneDNN. The places of the maxima are stored in the order of the format, so forward and gradient
 // choose the format by the same rule, which asks the shapes alone.
+#include <algorithm>
+#include <limits>
+
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/loops.h"
 #include "backend/cpu/primitive_kernel.h"
 #include "lockstep/base/error.h"
 
@@ -27,6 +31,41 @@ PoolingForward::primitive_desc describe_forward(const Context& context, const Ma
   return d;
 }
 
+LOCKSTEP_VECTORIZED bool holds_nan(const float* x, int64_t count) {
+  int found = 0;
+#pragma omp simd reduction(| : found)
+  for (int64_t i = 0; i < count; ++i) found |= x[i] != x[i];
+  return found != 0;
+}
+
+// oneDNN's maximum passes over a NaN, which would hide a diverged run: a sample with one gets nothing but NaN.
+class MaxPoolKernel final : public Kernel {
+ public:
+  MaxPoolKernel(const Context& context, std::unique_ptr<Kernel> pool, const TensorDesc& x, const TensorDesc& y)
+      : pool_(std::move(pool)),
+        threads_(context.threads),
+        samples_(x.shape.n()),
+        read_(ChannelLayout(x).sample_elements),
+        written_(ChannelLayout(y).sample_elements) {}
+
+  void run(const KernelArgs& args) const override {
+    pool_->run(args);
+    parallel_ranges(threads_, samples_, 1, [&](Range range, int) {
+      for (int64_t n = range.begin; n < range.end; ++n) {
+        if (!holds_nan(input(args, 0) + n * read_, read_)) continue;
+        std::fill_n(output(args, 0) + n * written_, written_, std::numeric_limits<float>::quiet_NaN());
+      }
+    });
+  }
+  size_t workspace_bytes() const override { return pool_->workspace_bytes(); }
+  std::string implementation() const override { return pool_->implementation(); }
+
+ private:
+  std::unique_ptr<Kernel> pool_;
+  int threads_;
+  int64_t samples_, read_, written_;  // elements of a sample
+};
+
 }  // namespace
 
 FormatChoice choose_formats(const Context& context, const MaxPool& op, Descs inputs, Descs outputs) {
@@ -44,10 +83,11 @@ size_t saved_bytes(const Context& context, const MaxPool& op, Descs inputs) {
 
 std::unique_ptr<Kernel> compile(const Context& context, const MaxPool& op, Descs inputs, Descs outputs) {
   const auto d = describe_forward(context, op, inputs[0], outputs[0]);
-  return make_primitive_kernel<PoolingForward>(
+  auto pool = make_primitive_kernel<PoolingForward>(
       context, d,
       {.inputs = {{DNNL_ARG_SRC, d.src_desc()}},
        .outputs = {{DNNL_ARG_DST, d.dst_desc()}, {DNNL_ARG_WORKSPACE, d.workspace_desc()}}});
+  return std::make_unique<MaxPoolKernel>(context, std::move(pool), inputs[0], outputs[0]);
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs) {

@@ -1,0 +1,46 @@
+#include "lockstep/train/job_end.h"
+
+#include <ctime>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "test/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+EnvironmentLookup lookup(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+std::string in_seconds(int seconds) { return std::to_string(std::time(nullptr) + seconds); }
+
+}  // namespace
+
+TEST_CASE("the end of the job is Lockstep's own variable, or else Slurm's, or never") {
+  CHECK_FALSE(JobEnd(lookup({})).known());
+  CHECK(JobEnd(lookup({})).seconds_left() > 1e9);
+  CHECK_FALSE(JobEnd(lookup({{"LOCKSTEP_JOB_END", ""}})).known());
+  const double slurm = JobEnd(lookup({{"SLURM_JOB_END_TIME", in_seconds(100)}})).seconds_left();
+  CHECK((slurm > 90 && slurm <= 101));
+  const auto both = lookup({{"SLURM_JOB_END_TIME", in_seconds(100)}, {"LOCKSTEP_JOB_END", in_seconds(1000)}});
+  CHECK(JobEnd(both).seconds_left() > 900);
+}
+
+TEST_CASE("an end that is no time is refused") {
+  for (const char* text : {"soon", "12:00", "17e9x", "-5", "0", "nan"}) {
+    INFO(text);
+    CHECK_THROWS_AS(JobEnd(lookup({{"LOCKSTEP_JOB_END", text}})), Error);
+  }
+}
+
+TEST_CASE("a run stops when the step that begins and two saves may no longer fit") {
+  CHECK_FALSE(must_stop(1e9, {.step = 10, .save = 100}));
+  CHECK_FALSE(must_stop(336, {.step = 10, .save = 100}));
+  CHECK(must_stop(334, {.step = 10, .save = 100}));
+  CHECK(must_stop(4, {}));
+}
