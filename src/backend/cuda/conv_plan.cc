@@ -98,7 +98,9 @@ class FrontendPlan final : public ConvPlan {
   }
 
   void run(cudnnHandle_t handle, std::span<void* const, 3> tensors, void* workspace) const override {
-    pointers_ = {{kX, tensors[0]}, {kWeights, tensors[1]}, {kY, tensors[2]}};
+    pointers_[kX] = tensors[0];
+    pointers_[kWeights] = tensors[1];
+    pointers_[kY] = tensors[2];
     fe::error_t status = graph_->execute(handle, pointers_, workspace);
     if (status.is_bad()) fail(ExitCode::internal, "cuDNN {}: {}", name_, status.get_message());
   }
@@ -107,7 +109,7 @@ class FrontendPlan final : public ConvPlan {
 
  private:
   std::unique_ptr<fe::graph::Graph> graph_;
-  mutable std::unordered_map<int64_t, void*> pointers_;  // what execute() wants to be given; kept for its memory
+  mutable std::unordered_map<int64_t, void*> pointers_;  // as execute() wants them; after the first run nothing is made
   std::string name_;
   size_t workspace_bytes_ = 0;
 };
