@@ -56,6 +56,16 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
            samples, rate);
 }
 
+// Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
+int leave(const CommandParts& parts, const Config& config, RunEnd end, int64_t step) {
+  const bool stopped = end == RunEnd::stopped;
+  log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished", step,
+           config.checkpoint.directory);
+  parts.watchdog.progress(RunPhase::save, step);
+  parts.group.barrier({"the last checkpoint", wait_seconds(config, RunPhase::save)});
+  return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
+}
+
 }  // namespace
 
 int train_command(const CommandParts& parts) {
@@ -64,6 +74,7 @@ int train_command(const CommandParts& parts) {
   install_stop_signals();
   const Config config = configure(parts);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
+
   // Everything the run is made of, each thing after those it needs; destroyed in reverse.
   std::optional<RunLock> lock;
   JobEnd job_end;
@@ -114,13 +125,7 @@ int train_command(const CommandParts& parts) {
                                       if (checkpointer->wait_for_save_in_flight()) lock.reset();
                                     });
   reporter.close();
-  const bool stopped = end == RunEnd::stopped;
-  log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished",
-           trainer.progress().step, config.checkpoint.directory);
-  watchdog.progress(RunPhase::save, trainer.progress().step);
-  // Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
-  group.barrier({"the last checkpoint", wait_seconds(config, RunPhase::save)});
-  return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
+  return leave(parts, config, end, trainer.progress().step);
 }
 
 }  // namespace lockstep
