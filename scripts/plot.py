@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Draws loss, learning rate and accuracy of runs from their metrics.jsonl, as PNG and SVG.
+
+    plot.py runs/digits [more folders ...] [--to runs/digits/plot]
+
+Needs matplotlib (Debian's python3-matplotlib).
+"""
+
+import argparse
+import json
+import os
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402  (the backend comes first)
+
+
+def rows_of(folder):
+    """The rows of a run, by kind."""
+    rows = {}
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            rows.setdefault(row["kind"], []).append(row)
+    return rows
+
+
+def draw_run(axes, folder, label):
+    loss_axis, rate_axis, accuracy_axis = axes
+    rows = rows_of(folder)
+    train = rows.get("train", [])
+    steps = [row["step"] for row in train]
+    loss_axis.plot(steps, [row["loss"] for row in train], label=f"{label}training", linewidth=1)
+    rate_axis.plot(steps, [row["lr"] for row in train], label=f"{label}learning rate", linewidth=1)
+    for weights in ("raw", "ema"):
+        found = [row for row in rows.get("eval", []) if row["weights"] == weights]
+        if not found:
+            continue
+        at = [row["step"] for row in found]
+        loss_axis.plot(at, [row["loss"] for row in found], ".-", label=f"{label}validation ({weights})")
+        for field in ("top1", "top5"):
+            accuracy_axis.plot(at, [100 * row[field] for row in found], ".-", label=f"{label}{field} ({weights})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", help="checkpoint folders of runs")
+    parser.add_argument("--to", help="where to write, without ending [default: plot in the first folder]")
+    arguments = parser.parse_args()
+
+    figure, axes = pyplot.subplots(3, 1, figsize=(9, 9), sharex=True, constrained_layout=True)
+    for axis, title in zip(axes, ("loss", "learning rate", "accuracy, %")):
+        axis.set_ylabel(title)
+        axis.grid(alpha=0.3)
+    axes[-1].set_xlabel("step")
+    for folder in arguments.folders:
+        name = os.path.basename(os.path.normpath(folder))
+        draw_run(axes, folder, f"{name}: " if len(arguments.folders) > 1 else "")
+    for axis in axes:
+        if axis.lines:
+            axis.legend(fontsize="small")
+    to = arguments.to or os.path.join(arguments.folders[0], "plot")
+    for ending in ("png", "svg"):
+        figure.savefig(f"{to}.{ending}", dpi=120)
+        print(f"{to}.{ending}")
+
+
+if __name__ == "__main__":
+    main()
