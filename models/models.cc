@@ -9,6 +9,7 @@ std::span<const Model> models() {
       {"inception_v3", build_inception_v3},
       {"cifar10_cnn", build_cifar10_cnn},
       {"resnet50", build_resnet50},
+      {"wide_mlp", build_wide_mlp},
   };
   return kTable;
 }

@@ -156,6 +156,11 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
                             .labels = {.classes = config.model.classes, .offset = config.data.label_offset},
                             .bad_records = bad_record_rule(config)};
   options.synthetic = {.image_size = config.model.image_size, .split = training ? 0u : 1u};
+  if (config.model.name == "wide_mlp") {
+    options.synthetic.vocabulary = config.model.vocabulary;
+    options.synthetic.max_ids = config.model.max_ids;
+  }
+  options.sparse = {config.data.label_key, config.data.ids_key, config.data.values_key};
   std::unique_ptr<DataSource> source;
   on_every_rank(group, wait, [&] { source = open_data_source(options); });
   require_one_size(source->size(), group, training ? "data.train" : "data.validation", wait);
@@ -172,7 +177,10 @@ LoaderOptions loader_options(const Config& config, const ThreadBudget& threads) 
   const auto augment = parse_augment(config.data.augment);
   const auto normalize = parse_normalize(config.data.normalize);
   require(augment && normalize, "data.augment or data.normalize was not checked");
-  return {.image_size = config.model.image_size,
+  const bool sparse = config.model.name == "wide_mlp";
+  return {.image_size = sparse ? 0 : config.model.image_size,
+          .max_ids = sparse ? config.model.max_ids : 0,
+          .vocabulary = sparse ? config.model.vocabulary : 0,
           .augment = *augment,
           .normalize = *normalize,
           .transform_input = config.model.transform_input,

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/data/data_source.h"
+
 namespace lockstep {
 
 // The two features an image record must have, under the names of the ImageNet converters.
@@ -15,5 +17,10 @@ struct ImageExample {
 
 // Parses one record. Throws BadRecord when it is no Example or lacks a feature (naming those it has).
 ImageExample parse_image_example(std::span<const std::byte> record);
+
+// Parses one record of ids and values into `sample`: its label (a list of one integer, or of one float that is a whole
+// number), ids (integers) and values (floats, as many; a record without that feature has values of 1). Throws
+// BadRecord.
+void parse_sparse_example(std::span<const std::byte> record, const SparseKeys& keys, Sample& sample);
 
 }  // namespace lockstep

@@ -83,8 +83,11 @@ struct DataFormat {
   std::unique_ptr<DataSource> (*open)(const DataSourceOptions& options);
 };
 constexpr std::array kFormats = {
-    DataFormat{"tfrecord", list_files, open_tfrecord},     DataFormat{"folder", list_folders, open_folder},
-    DataFormat{"cifar10", list_files, open_cifar10},       DataFormat{"hdf5", list_files, open_hdf5},
+    DataFormat{"tfrecord", list_files, open_tfrecord},
+    DataFormat{"folder", list_folders, open_folder},
+    DataFormat{"cifar10", list_files, open_cifar10},
+    DataFormat{"hdf5", list_files, open_hdf5},
+    DataFormat{"sparse_tfrecord", list_files, open_sparse_tfrecord},
     DataFormat{"synthetic", list_nothing, open_synthetic},
 };
 

@@ -25,7 +25,9 @@ LoaderOptions checked(LoaderOptions options, int64_t data_size) {
   require(options.rank >= 0 && options.rank < options.world_size, "rank {} of {}", options.rank, options.world_size);
   require(options.batch_size > 0 && options.accumulate > 0, "a batch of {} x {} samples", options.batch_size,
           options.accumulate);
-  require(options.image_size > 0, "an image size of {}", options.image_size);
+  require(options.image_size > 0 || (options.max_ids > 0 && options.vocabulary > 0),
+          "an image size of {}, or samples of {} ids below {}", options.image_size, options.max_ids,
+          options.vocabulary);
   require(options.start_position >= 0, "start position {}", options.start_position);
   require(options.workers >= 1 && options.queue_depth >= 2, "{} workers, {} batch slots", options.workers,
           options.queue_depth);
@@ -68,15 +70,22 @@ void Loader::make_slots() {
   const auto samples = static_cast<size_t>(options_.batch_size);
   const auto side = static_cast<size_t>(options_.image_size);
   const size_t image_bytes = round_up(samples * 3 * side * side * sizeof(float));
+  const size_t bag_bytes = side > 0 ? 0 : round_up(samples * static_cast<size_t>(options_.max_ids) * sizeof(float));
   const size_t label_bytes = round_up(samples * sizeof(int32_t));
   slots_.resize(static_cast<size_t>(options_.queue_depth));
   for (Slot& slot : slots_) {
-    slot.memory = options_.allocate(image_bytes + 2 * label_bytes);
-    std::byte* const memory = slot.memory.get();
+    slot.memory = options_.allocate(image_bytes + 2 * bag_bytes + 2 * label_bytes);
+    std::byte* memory = slot.memory.get();
     require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0, "batch memory that is not 64-byte aligned");
-    slot.images = reinterpret_cast<float*>(memory);
-    slot.labels = reinterpret_cast<int32_t*>(memory + image_bytes);
-    slot.weights = reinterpret_cast<float*>(memory + image_bytes + label_bytes);
+    const auto take = [&]<class T>(T*& array, size_t bytes) {
+      if (bytes > 0) array = reinterpret_cast<T*>(memory);
+      memory += bytes;
+    };
+    take(slot.images, image_bytes);
+    take(slot.ids, bag_bytes);
+    take(slot.values, bag_bytes);
+    take(slot.labels, label_bytes);
+    take(slot.weights, label_bytes);
     slot.indices.resize(samples);
   }
 }
@@ -94,11 +103,17 @@ int64_t Loader::position(int64_t call, int64_t sample) const {
          sample;
 }
 
+// Where the slot holds a sample's input.
+SamplePlace Loader::place_of(const Slot& slot, int64_t sample) const {
+  if (slot.images == nullptr)
+    return {.ids = slot.ids + sample * options_.max_ids, .values = slot.values + sample * options_.max_ids};
+  return {.image = slot.images + sample * 3 * options_.image_size * options_.image_size};
+}
+
 int64_t Loader::steps_of_pass() const { return evaluation_steps(data_size_, options_.world_size, options_.batch_size); }
 
 void Loader::work(const std::stop_token& stop) {
   SamplePipeline::Workspace workspace;
-  const auto image_floats = static_cast<size_t>(3 * options_.image_size * options_.image_size);
   for (Task task; take_task(stop, task);) {
     Slot& slot = *task.slot;
     std::exception_ptr error;
@@ -106,15 +121,15 @@ void Loader::work(const std::stop_token& stop) {
     try {
       for (; sample < task.end && !stop.stop_requested(); ++sample) {
         const auto at = static_cast<size_t>(sample);
-        float* const image = slot.images + at * image_floats;
-        const int64_t place = position(task.call, sample);
+        const SamplePlace to = place_of(slot, sample);
+        const int64_t stream = position(task.call, sample);
         std::optional<SamplePipeline::Filled> filled;
         if (options_.training) {
-          filled = pipeline_->fill(sampler_.at(place), workspace, image);
-        } else if (place < data_size_) {
-          filled = pipeline_->fill({.epoch = 0, .index = place}, workspace, image);
+          filled = pipeline_->fill(sampler_.at(stream), workspace, to);
+        } else if (stream < data_size_) {
+          filled = pipeline_->fill({.epoch = 0, .index = stream}, workspace, to);
         }
-        if (!filled) std::fill_n(image, image_floats, 0.0F);
+        if (!filled) pipeline_->clear(to);
         slot.labels[at] = filled ? filled->label : 0;
         slot.weights[at] = filled ? 1.0F : 0.0F;
         slot.indices[at] = filled ? filled->index : -1;
@@ -178,6 +193,8 @@ Batch Loader::next() {
   const int64_t call = taken_++;
   const int64_t first = position(call, 0);
   return {.images = slot.images,
+          .ids = slot.ids,
+          .values = slot.values,
           .labels = slot.labels,
           .weights = slot.weights,
           .indices = slot.indices.data(),

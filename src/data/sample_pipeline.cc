@@ -10,25 +10,34 @@ namespace {
 constexpr int64_t kMaxBadInARow = 100;  // then it is not the record but the data set that is bad
 constexpr size_t kMaxWarnings = 20;     // the rest is counted, and listed at the end
 
+std::optional<Transform> image_transform(const LoaderOptions& options) {
+  if (options.image_size == 0) return std::nullopt;
+  return Transform({.augment = options.augment,
+                    .normalize = options.normalize,
+                    .transform_input = options.transform_input,
+                    .image_size = options.image_size,
+                    .seed = options.seed,
+                    .training = options.training});
+}
+
 }  // namespace
 
 SamplePipeline::SamplePipeline(const DataSource& source, const LoaderOptions& options)
     : source_(source),
-      transform_({.augment = options.augment,
-                  .normalize = options.normalize,
-                  .transform_input = options.transform_input,
-                  .image_size = options.image_size,
-                  .seed = options.seed,
-                  .training = options.training}),
+      transform_(image_transform(options)),
+      image_floats_(3 * options.image_size * options.image_size),
+      max_ids_(options.max_ids),
+      vocabulary_(options.vocabulary),
       policy_(options.bad_records),
       training_(options.training) {}
 
-std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Workspace& workspace, float* output) {
+std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Workspace& workspace,
+                                                           const SamplePlace& to) {
   const int64_t attempts = std::min(kMaxBadInARow, source_.size());
   for (int64_t attempt = 0; attempt < attempts; ++attempt) {
     const int64_t index = (sample.index + attempt) % source_.size();
     try {
-      const int32_t label = prepare({.epoch = sample.epoch, .index = index}, workspace, output);
+      const int32_t label = prepare({.epoch = sample.epoch, .index = index}, workspace, to);
       return Filled{.index = index, .label = label};
     } catch (const BadRecord& bad) {
       if (policy_ == BadRecords::fail) throw;
@@ -40,10 +49,39 @@ std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Wor
        source_.where(sample.index), attempts - 1);
 }
 
-int32_t SamplePipeline::prepare(SampleRef sample, Workspace& workspace, float* output) const {
+void SamplePipeline::clear(const SamplePlace& to) const {
+  if (to.image != nullptr) std::fill_n(to.image, image_floats_, 0.0F);
+  if (to.ids == nullptr) return;
+  std::fill_n(to.ids, max_ids_, -1);
+  std::fill_n(to.values, max_ids_, 0.0F);
+}
+
+int32_t SamplePipeline::prepare(SampleRef sample, Workspace& workspace, const SamplePlace& to) const {
   source_.read(sample.index, workspace.sample);
-  transform_.apply(view_pixels(sample.index, workspace), sample, workspace.scratch, output);
+  const bool sparse = workspace.sample.kind == Sample::Kind::sparse;
+  require(sparse == !transform_.has_value(), "{}: images and sparse samples are mixed up", source_.where(sample.index));
+  if (sparse) {
+    write_ids(sample.index, workspace.sample, to);
+  } else {
+    transform_->apply(view_pixels(sample.index, workspace), sample, workspace.scratch, to.image);
+  }
   return static_cast<int32_t>(workspace.sample.label);
+}
+
+// Like a label out of range, what does not fit the model says that configuration and data do not belong together.
+void SamplePipeline::write_ids(int64_t index, const Sample& sample, const SamplePlace& to) const {
+  if (std::ssize(sample.ids) > max_ids_) {
+    fail(ExitCode::data, "{}: has {} ids; model.max_ids allows {}", source_.where(index), sample.ids.size(), max_ids_);
+  }
+  clear(to);
+  for (size_t i = 0; i < sample.ids.size(); ++i) {
+    if (sample.ids[i] < 0 || sample.ids[i] >= vocabulary_) {
+      fail(ExitCode::data, "{}: id {} is outside the allowed range 0..{}; set model.vocabulary to fit the data",
+           source_.where(index), sample.ids[i], vocabulary_ - 1);
+    }
+    to.ids[i] = static_cast<int32_t>(sample.ids[i]);
+    to.values[i] = sample.values[i];
+  }
 }
 
 ImageView SamplePipeline::view_pixels(int64_t index, Workspace& workspace) const {

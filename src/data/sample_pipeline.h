@@ -13,6 +13,13 @@
 
 namespace lockstep {
 
+// Where a sample's input goes: an image, or a row of ids and values.
+struct SamplePlace {
+  float* image = nullptr;  // [3,S,S]
+  int32_t* ids = nullptr;  // [max_ids], like values
+  float* values = nullptr;
+};
+
 // Owned by the loader; any of its threads may call fill(), each with a workspace of its own.
 class SamplePipeline {
  public:
@@ -29,20 +36,27 @@ class SamplePipeline {
 
   SamplePipeline(const DataSource& source, const LoaderOptions& options);
 
-  // Writes the model's input [3,S,S] for `sample`. A bad record throws BadRecord, or under BadRecords::skip is noted
+  // Writes the model's input for `sample`. A bad record throws BadRecord, or under BadRecords::skip is noted
   // and, in training, replaced by the next good one of the data set (its own index then keys the augmentation); in
   // evaluation nullopt says that the sample does not count.
-  std::optional<Filled> fill(SampleRef sample, Workspace& workspace, float* output);
+  std::optional<Filled> fill(SampleRef sample, Workspace& workspace, const SamplePlace& to);
+
+  // What a place holds that no sample fills: black, or no ids.
+  void clear(const SamplePlace& to) const;
 
   std::vector<BadRecordNote> bad_records() const;
 
  private:
-  int32_t prepare(SampleRef sample, Workspace& workspace, float* output) const;
+  int32_t prepare(SampleRef sample, Workspace& workspace, const SamplePlace& to) const;
+  void write_ids(int64_t index, const Sample& sample, const SamplePlace& to) const;
   ImageView view_pixels(int64_t index, Workspace& workspace) const;
   void note(int64_t index, const std::string& message);
 
   const DataSource& source_;
-  const Transform transform_;
+  const std::optional<Transform> transform_;  // of images
+  const int64_t image_floats_;
+  const int64_t max_ids_;
+  const int64_t vocabulary_;
   const BadRecords policy_;
   const bool training_;
   mutable std::mutex mutex_;

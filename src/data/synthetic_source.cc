@@ -1,5 +1,7 @@
 #include "data/synthetic_source.h"
 
+#include <algorithm>
+
 #include "lockstep/base/random.h"
 
 namespace lockstep {
@@ -21,6 +23,10 @@ class SyntheticSource final : public DataSource {
   int64_t size() const override { return options_.samples; }
   std::string where(int64_t index) const override { return fmt::format("synthetic sample {}", index); }
   std::string description() const override {
+    if (options_.vocabulary > 0) {
+      return fmt::format("synthetic: {} samples of at most {} ids below {}", options_.samples, options_.max_ids,
+                         options_.vocabulary);
+    }
     return fmt::format("synthetic: {} images of {} x {}", options_.samples, options_.image_size, options_.image_size);
   }
 
@@ -29,6 +35,8 @@ class SyntheticSource final : public DataSource {
     const uint64_t key = random_key(options_.seed, fnv1a64("synthetic"), options_.split, index);
     RandomStream stream(key);
     const auto label = static_cast<int64_t>(stream.below(static_cast<uint64_t>(classes_)));
+    sample.label = label;
+    if (options_.vocabulary > 0) return fetch_sparse(stream, sample);
     const uint64_t pattern = random_key(options_.seed, fnv1a64("synthetic class"), label);
     const int64_t side = options_.image_size;
     sample.buffer.resize(static_cast<size_t>(options_.channels * side * side));
@@ -54,7 +62,21 @@ class SyntheticSource final : public DataSource {
     sample.channels = options_.channels;
     sample.height = side;
     sample.width = side;
-    sample.label = label;
+  }
+
+  // Every other id tells the class: its remainder is the label.
+  void fetch_sparse(RandomStream& stream, Sample& sample) const {
+    const auto vocabulary = static_cast<uint64_t>(options_.vocabulary);
+    const uint64_t count = 1 + stream.below(static_cast<uint64_t>(options_.max_ids));
+    sample.kind = Sample::Kind::sparse;
+    sample.ids.clear();
+    sample.values.clear();
+    for (uint64_t i = 0; i < count; ++i) {
+      auto id = static_cast<int64_t>(stream.below(vocabulary));
+      if (i % 2 == 0) id = std::min(id - id % classes_ + sample.label, options_.vocabulary - 1);
+      sample.ids.push_back(id);
+      sample.values.push_back(static_cast<float>(stream.uniform(0.5, 1.5)));
+    }
   }
 
   const SyntheticOptions options_;

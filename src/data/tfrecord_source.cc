@@ -14,9 +14,10 @@
 namespace lockstep {
 namespace {
 
-class TfrecordSource final : public DataSource {
+// Records of any content; what a record means is told by parse().
+class RecordSource : public DataSource {
  public:
-  explicit TfrecordSource(const DataSourceOptions& options) : DataSource(options.labels) {
+  explicit RecordSource(const DataSourceOptions& options) : DataSource(options.labels), format_(options.format) {
     allow_open_files(options.files.size());
     const std::string cache = options.cache_folder.empty() ? default_cache_folder() : options.cache_folder;
     shards_.reserve(options.files.size());
@@ -36,7 +37,7 @@ class TfrecordSource final : public DataSource {
   }
 
   std::string description() const override {
-    return fmt::format("tfrecord: {} records in {} file{}", size_, shards_.size(), shards_.size() == 1 ? "" : "s");
+    return fmt::format("{}: {} records in {} file{}", format_, size_, shards_.size(), shards_.size() == 1 ? "" : "s");
   }
 
  private:
@@ -74,20 +75,49 @@ class TfrecordSource final : public DataSource {
     uint32_t masked = 0;
     std::memcpy(&masked, record.last<kRecordFooterBytes>().data(), sizeof masked);
     if (mask_crc32c(crc32c(data)) != masked) throw BadRecord("the checksum of its data is wrong");
-    const ImageExample example = parse_image_example(data);
+    parse(data, sample);
+  }
+
+  // `record` lies in sample.buffer.
+  virtual void parse(std::span<const std::byte> record, Sample& sample) const = 0;
+
+  const std::string format_;
+  std::vector<Shard> shards_;
+  int64_t size_ = 0;
+};
+
+class ImageRecords final : public RecordSource {
+ public:
+  using RecordSource::RecordSource;
+
+ private:
+  void parse(std::span<const std::byte> record, Sample& sample) const override {
+    const ImageExample example = parse_image_example(record);
     sample.kind = Sample::Kind::encoded;
     sample.bytes = example.encoded;
     sample.label = example.label;
   }
+};
 
-  std::vector<Shard> shards_;
-  int64_t size_ = 0;
+class SparseRecords final : public RecordSource {
+ public:
+  explicit SparseRecords(const DataSourceOptions& options) : RecordSource(options), keys_(options.sparse) {}
+
+ private:
+  void parse(std::span<const std::byte> record, Sample& sample) const override {
+    parse_sparse_example(record, keys_, sample);
+  }
+  const SparseKeys keys_;
 };
 
 }  // namespace
 
 std::unique_ptr<DataSource> open_tfrecord(const DataSourceOptions& options) {
-  return std::make_unique<TfrecordSource>(options);
+  return std::make_unique<ImageRecords>(options);
+}
+
+std::unique_ptr<DataSource> open_sparse_tfrecord(const DataSourceOptions& options) {
+  return std::make_unique<SparseRecords>(options);
 }
 
 }  // namespace lockstep

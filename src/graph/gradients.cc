@@ -96,6 +96,11 @@ class Differentiator {
     give(2, weights[1]);
     if (wants_input(0)) give(0, emit("grad_input", LinearGradInput{}, {d, in(1)}).front());
   }
+  void rule(const EmbeddingBag&) {
+    const auto d = emit("grad", EmbeddingBagGrad{shape_in(0)[0]}, {dy(), in(1), in(2)});
+    give(0, d[0]);
+    give(3, d[1]);
+  }
   void rule(const BatchNorm& op) {
     const auto d = emit("grad", BatchNormGrad{op.epsilon, op.relu}, {in(0), dy(), in(1), out(1), out(2), out(3)});
     give(0, d[0]);

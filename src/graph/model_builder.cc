@@ -18,11 +18,16 @@ Initializer normal(double deviation) { return {.kind = Initializer::Kind::trunca
 }  // namespace
 
 ModelBuilder::ModelBuilder(const ModelOptions& options) : options_(options) {
-  const int64_t n = options.batch_size, s = options.image_size;
-  images_ = add_external(graph_, "images", ExternalInput::images, {n, 3, s, s}, options.dtype);
+  const int64_t n = options.batch_size;
   labels_ = add_external(graph_, "labels", ExternalInput::labels, {n}, DType::i32);
   weights_ = add_external(graph_, "weights", ExternalInput::weights, {n}, options.dtype);
   step_ = add_external(graph_, "step", ExternalInput::step, {4}, DType::i32);
+}
+
+ValueId ModelBuilder::images() {
+  const int64_t n = options_.batch_size, s = options_.image_size;
+  if (images_ < 0) images_ = add_external(graph_, "images", ExternalInput::images, {n, 3, s, s}, options_.dtype);
+  return images_;
 }
 
 ValueId ModelBuilder::parameter(const std::string& name, Shape shape, ParameterKind kind, Initializer init) {
@@ -104,6 +109,16 @@ ValueId ModelBuilder::linear(ValueId x, const std::string& name, const Dense& de
       parameter(name + ".weight", {dense.outputs, shape(x)[1]}, ParameterKind::weight, normal(dense.deviation));
   const ValueId bias = parameter(name + ".bias", {dense.outputs}, ParameterKind::bias, constant(dense.bias));
   return one(name, Linear{}, {x, weight, bias});
+}
+
+ValueId ModelBuilder::embedding_sum(const std::string& name, const Embedding& e) {
+  const Shape bags{options_.batch_size, options_.max_ids};
+  const ValueId ids = add_external(graph_, "ids", ExternalInput::ids, bags, DType::i32);
+  const ValueId values = add_external(graph_, "values", ExternalInput::values, bags, options_.dtype);
+  const ValueId table =
+      parameter(name + ".weight", {e.vocabulary, e.width}, ParameterKind::weight, normal(e.deviation));
+  const ValueId bias = parameter(name + ".bias", {e.width}, ParameterKind::bias, constant(0));
+  return one(name, EmbeddingBag{}, {table, ids, values, bias});
 }
 
 void ModelBuilder::loss(ValueId logits, const std::string& name, double weight) {

@@ -83,6 +83,25 @@ Result infer_op(const LinearGradWeights&, Descs in) {
   expect_shape(in[1], {in[0].shape[0], in[1].shape[1]}, "output gradient");
   return {like(in[0], {in[1].shape[1], in[0].shape[1]}), like(in[0], {in[1].shape[1]})};
 }
+void expect_bags(const TensorDesc& ids, const TensorDesc& values, int64_t samples) {
+  expect_rank(ids, 2, "ids");
+  expect_shape(ids, {samples, ids.shape[1]}, "ids");
+  expect_shape(values, ids.shape, "values");
+}
+Result infer_op(const EmbeddingBag&, Descs in) {
+  expect_inputs(in, 4);
+  expect_rank(in[0], 2, "table");
+  expect_rank(in[1], 2, "ids");
+  expect_bags(in[1], in[2], in[1].shape[0]);
+  expect_shape(in[3], {in[0].shape[1]}, "bias");
+  return {like(in[0], {in[1].shape[0], in[0].shape[1]})};
+}
+Result infer_op(const EmbeddingBagGrad& op, Descs in) {
+  expect_inputs(in, 3);
+  expect_rank(in[0], 2, "output gradient");
+  expect_bags(in[1], in[2], in[0].shape[0]);
+  return {like(in[0], {op.vocabulary, in[0].shape[1]}), like(in[0], {in[0].shape[1]})};
+}
 Result infer_op(const BatchNorm&, Descs in) {
   expect_inputs(in, 3);
   expect_rank(in[0], 4, "input");
@@ -245,6 +264,8 @@ constexpr std::string_view kNames[] = {"Conv2d",
                                        "Linear",
                                        "LinearGradInput",
                                        "LinearGradWeights",
+                                       "EmbeddingBag",
+                                       "EmbeddingBagGrad",
                                        "BatchNorm",
                                        "BatchNormGrad",
                                        "BatchNormInference",

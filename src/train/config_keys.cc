@@ -26,8 +26,8 @@ ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}
 
 std::vector<ConfigKey> make_keys() {
   return {
-      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50"}, .meaning = "The network.",
-       .also = {"model", "arch", "architecture"}},
+      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50", "wide_mlp"},
+       .meaning = "The network.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, classes), .range = between(2, 1e6),
        .meaning = "Number of classes; labels are 0 to classes - 1.", .also = {"num_classes", "n_classes"}},
       {LOCKSTEP_KEY(model, image_size), .unit = "pixels", .range = between(1, 8192),
@@ -62,8 +62,10 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Widths of the hidden layers of wide_mlp; other models ignore it."},
       {LOCKSTEP_KEY(model, vocabulary), .range = between(1, 2147483647),
        .meaning = "Ids of wide_mlp are below this; other models ignore it."},
+      {LOCKSTEP_KEY(model, max_ids), .unit = "ids", .range = between(1, 1e6),
+       .meaning = "The most ids that a sample of wide_mlp has; other models ignore it."},
 
-      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "cifar10", "hdf5", "synthetic"},
+      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "cifar10", "hdf5", "sparse_tfrecord", "synthetic"},
        .meaning = "How the data are stored; docs/data.md has each. synthetic makes images up and reads nothing."},
       {LOCKSTEP_KEY(data, train), .path = PathRole::input,
        .meaning = "Training data: a path, a glob or a list of them.",
@@ -73,6 +75,10 @@ std::vector<ConfigKey> make_keys() {
        .also = {"val", "valid", "eval", "test"}},
       {LOCKSTEP_KEY(data, label_offset), .range = between(-1000000, 1000000),
        .meaning = "Added to every stored label; ImageNet TFRecords hold 1 to 1000, so -1 gives 0 to 999."},
+      {LOCKSTEP_KEY(data, label_key), .meaning = "sparse_tfrecord: the feature that holds the label."},
+      {LOCKSTEP_KEY(data, ids_key), .meaning = "sparse_tfrecord: the feature that holds the ids."},
+      {LOCKSTEP_KEY(data, values_key),
+       .meaning = "sparse_tfrecord: the feature that holds the ids' values; without it every value is 1."},
       {LOCKSTEP_KEY(data, augment), .allowed = {"inception", "torchvision", "crop_flip", "none"},
        .meaning = "Random changes of training images. Evaluation uses the crop that belongs to it."},
       {LOCKSTEP_KEY(data, normalize), .allowed = {"inception", "torchvision", "none"},

@@ -33,6 +33,12 @@ void validate_model(const Config& config) {
 }
 
 void validate_data(const Config& config) {
+  const bool sparse = config.data.format == "sparse_tfrecord";
+  if (config.model.name == "wide_mlp" ? !sparse && config.data.format != "synthetic" : sparse) {
+    fail(ExitCode::config,
+         "model.name = \"{}\" with data.format = \"{}\": wide_mlp, and it alone, takes sparse_tfrecord",
+         config.model.name, config.data.format);
+  }
   if (config.data.format != "synthetic" && config.data.train.empty()) {
     fail(ExitCode::config,
          "data.train is empty: name the training data in the file, by --data.train PATH, or set data.format = "

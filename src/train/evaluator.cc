@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <string>
+
+#include "lockstep/train/auc.h"
 
 #include "lockstep/base/clock.h"
 
@@ -24,6 +28,7 @@ LoaderOptions evaluation_options(const EvaluatorParts& parts, LoaderOptions opti
 struct Sums {
   double loss = 0;
   std::array<int64_t, 3> counts{};  // examples, top1, top5
+  Scores scores;                    // with two classes: by how much class 1 is the likelier one
 };
 
 double cross_entropy(std::span<const float> logits, int32_t label) {
@@ -33,11 +38,28 @@ double cross_entropy(std::span<const float> logits, int32_t label) {
   return std::log(sum) + largest - logits[static_cast<size_t>(label)];
 }
 
+bool has_two_classes(const Program& program) {
+  const Graph& graph = program.evaluation().graph();
+  return graph.value(graph.losses.front().logits).desc.shape[1] == 2;
+}
+
+// Everyone's scores, on every rank.
+std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, const WaitFor& wait) {
+  std::vector<float> all;
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(float));
+  for (const std::string& part : group.allgather(bytes, wait)) {
+    std::vector<float> values(part.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), part.data(), part.size());
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
 void add_batch(const EvaluatorParts& parts, const Batch& batch, Weights weights, Sums& sums) {
   const Executable& e = parts.program.evaluation();
   Arenas arenas = parts.program.evaluation_arenas(weights);
   constexpr std::array<int32_t, 4> kNoStep{};
-  arenas.external = {batch.images, batch.labels, batch.weights, kNoStep.data()};
+  arenas.external = {batch.images, batch.labels, batch.weights, kNoStep.data(), nullptr, batch.ids, batch.values};
   e.forward(parts.stream, arenas);
   const LossHead& head = e.graph().losses.front();
   const auto classes = static_cast<size_t>(e.graph().value(head.logits).desc.shape[1]);
@@ -49,7 +71,10 @@ void add_batch(const EvaluatorParts& parts, const Batch& batch, Weights weights,
   for (int64_t i = 0; i < batch.size; ++i) {
     if (batch.weights[i] == 0) continue;
     ++sums.counts[0];
-    sums.loss += cross_entropy(std::span(logits).subspan(static_cast<size_t>(i) * classes, classes), batch.labels[i]);
+    const auto of_sample = std::span<const float>(logits).subspan(static_cast<size_t>(i) * classes, classes);
+    sums.loss += cross_entropy(of_sample, batch.labels[i]);
+    if (classes != 2) continue;
+    (batch.labels[i] == 1 ? sums.scores.positive : sums.scores.negative).push_back(of_sample[1] - of_sample[0]);
   }
   sums.counts[1] += correct[0];
   sums.counts[2] += correct[1];
@@ -88,13 +113,20 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     const Batch batch = loader_.next();
     for (size_t i = 0; i < weights.size(); ++i) add_batch(parts_, batch, weights[i], sums[i]);
   }
+  const WaitFor wait{"the evaluation", wait_seconds_};
   std::vector<EvaluationResult> results;
   for (size_t i = 0; i < weights.size(); ++i) {
-    parts_.group.sum(sums[i].counts, {"the evaluation", wait_seconds_});
-    parts_.group.sum(std::span(&sums[i].loss, 1), {"the evaluation", wait_seconds_});
-    const auto& [examples, top1, top5] = sums[i].counts;
-    const double loss = examples ? sums[i].loss / static_cast<double>(examples) : 0;
-    results.push_back({weights[i], examples, top1, top5, std::round(loss * 1e4) / 1e4});
+    auto& [loss_sum, counts, scores] = sums[i];
+    parts_.group.sum(counts, wait);
+    parts_.group.sum(std::span(&loss_sum, 1), wait);
+    const auto& [examples, top1, top5] = counts;
+    const double loss = examples ? loss_sum / static_cast<double>(examples) : 0;
+    EvaluationResult& result =
+        results.emplace_back(EvaluationResult{weights[i], examples, top1, top5, std::round(loss * 1e4) / 1e4});
+    if (!has_two_classes(parts_.program)) continue;
+    const double auc =
+        area_under_curve({gather(scores.positive, parts_.group, wait), gather(scores.negative, parts_.group, wait)});
+    result.auc = std::round(auc * 1e5) / 1e5;
   }
   return results;
 }

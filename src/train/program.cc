@@ -17,7 +17,10 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
           .label_smoothing = training ? config.train.label_smoothing : 0,
           .bn_epsilon = config.model.bn_epsilon,
           .bn_scale = config.model.bn_scale,
-          .mixed_7c_max_pool = config.model.mixed_7c_pool == "max"};
+          .mixed_7c_max_pool = config.model.mixed_7c_pool == "max",
+          .hidden = config.model.hidden,
+          .vocabulary = config.model.vocabulary,
+          .max_ids = config.model.max_ids};
 }
 
 DType compute_type(const Config& config) {

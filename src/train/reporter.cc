@@ -83,16 +83,19 @@ void Reporter::evaluation(int64_t step, double epoch, std::span<const Evaluation
   if (!group_.is_root()) return;
   for (const EvaluationResult& r : results) {
     const char* weights = r.weights == Weights::raw ? "raw" : "ema";
-    log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}", step, weights,
-             percent(r.top1, r.examples), percent(r.top5, r.examples), r.loss);
-    metrics_.write(json_line({{"kind", "eval"},
-                              {"step", step},
-                              {"epoch", epoch},
-                              {"weights", weights},
-                              {"top1", r.top1_fraction()},
-                              {"top5", r.top5_fraction()},
-                              {"loss", r.loss},
-                              {"examples", r.examples}}));
+    log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}{}", step, weights,
+             percent(r.top1, r.examples), percent(r.top5, r.examples), r.loss,
+             r.auc ? fmt::format(", AUC {:.5f}", *r.auc) : "");
+    Json json = {{"kind", "eval"},
+                 {"step", step},
+                 {"epoch", epoch},
+                 {"weights", weights},
+                 {"top1", r.top1_fraction()},
+                 {"top5", r.top5_fraction()},
+                 {"loss", r.loss},
+                 {"examples", r.examples}};
+    if (r.auc) json["auc"] = *r.auc;
+    metrics_.write(json_line(json));
   }
 }
 

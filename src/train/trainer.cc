@@ -162,7 +162,8 @@ bool Trainer::must_stop() const {
 }
 
 void Trainer::forward(const Batch& batch) {
-  arenas_.external = {batch.images, batch.labels, batch.weights, frame_.dropout(), frame_.loss_scale()};
+  arenas_.external = {batch.images,        batch.labels, batch.weights, frame_.dropout(),
+                      frame_.loss_scale(), batch.ids,    batch.values};
   parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
   frame_.fill_header(parts_.stream, arenas_);
 }

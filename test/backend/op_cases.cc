@@ -52,6 +52,18 @@ OpCase linear_case(int64_t batch, int64_t in, int64_t out) {
           .adjoints = {{0, 5}, {1, 6}, {2, 7}}};
 }
 
+OpCase embedding_case(int64_t batch, int64_t most, int64_t vocabulary, int64_t width) {
+  return {.name = fmt::format("embedding of {} ids of {} to [{},{}]", most, vocabulary, batch, width),
+          .inputs = {{{vocabulary, width}},
+                     {{batch, most}, Fill::ids, vocabulary},
+                     {{batch, most}},
+                     {{width}, Fill::small},
+                     {{batch, width}}},
+          .steps = {{EmbeddingBag{}, {0, 1, 2, 3}}, {EmbeddingBagGrad{vocabulary}, {4, 1, 2}}},
+          .dy = 4,
+          .adjoints = {{0, 6}, {3, 7}}};
+}
+
 OpCase norm_case(const Shape& x, bool relu) {
   const Shape c{x.c()};
   return {.name = fmt::format("batch norm{} {}", relu ? " relu" : "", x.to_string()),
@@ -230,6 +242,9 @@ void add_others(std::vector<OpCase>& cases) {
   cases.push_back(linear_case(3, 192, 48));
   cases.push_back(linear_case(2, 2048, 10));
   cases.push_back(linear_case(1, 5, 3));
+  cases.push_back(embedding_case(40, 14, 124, 10));
+  cases.push_back(embedding_case(5, 9, 3, 17));
+  cases.push_back(embedding_case(1, 1, 1, 1));
   cases.push_back(relu_case({2, 48, 5, 5}));
   cases.push_back(relu_case({3, 7, 3, 5}));
   cases.push_back(relu_case({3, 37}));
@@ -265,6 +280,11 @@ double fill_value(const CaseInput& input, uint64_t key, int64_t i) {
       return random.normal() / 10;
     case Fill::label:
       return static_cast<double>(random.below(static_cast<uint64_t>(input.classes)));
+    case Fill::ids: {
+      const int64_t most = input.shape[1];
+      const bool ends = i % most == (i / most * 2 + 1) % (most + 1);
+      return ends ? -1 : static_cast<double>(random.below(static_cast<uint64_t>(input.classes)));
+    }
     case Fill::sample_weight:
       return 1 - 0.5 * static_cast<double>(i % 3);
     case Fill::step:
@@ -288,7 +308,7 @@ std::vector<HostTensor> case_inputs(const OpCase& op_case, DType dtype) {
   std::vector<HostTensor> result;
   for (size_t k = 0; k < op_case.inputs.size(); ++k) {
     const CaseInput& input = op_case.inputs[k];
-    const bool whole = input.fill == Fill::label || input.fill == Fill::step;
+    const bool whole = input.fill == Fill::label || input.fill == Fill::ids || input.fill == Fill::step;
     HostTensor tensor{input.shape, whole ? DType::i32 : dtype, {}};
     const uint64_t key = random_key(fnv1a64(op_case.name), k);
     for (int64_t i = 0; i < input.shape.elements(); ++i) {

@@ -16,6 +16,7 @@ enum class Fill {
   positive,       // uniform in [0.5, 1.5): scales and variances
   small,          // normal / 10: shifts and means
   label,          // i32 below CaseInput::classes
+  ids,            // i32 below CaseInput::classes, in each row ended by -1 at another place, what follows not to be read
   sample_weight,  // 1, 0.5 and 0 in turn
   step,           // Dropout's i32[4]
 };

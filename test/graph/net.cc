@@ -10,9 +10,9 @@ namespace {
 
 DType element_type(const Graph& graph) {
   for (const Value& v : graph.values) {
-    if (v.role == ValueRole::external && v.external == ExternalInput::images) return v.desc.dtype;
+    if (v.role == ValueRole::external && v.external == ExternalInput::weights) return v.desc.dtype;
   }
-  fail(ExitCode::internal, "a graph without images");
+  fail(ExitCode::internal, "a graph without sample weights");
 }
 
 Executable compile_adopted(const Net& trained, const Backend& backend, Graph graph, DType compute) {
@@ -105,12 +105,20 @@ void Net::fill_at_random(uint64_t seed) {
     if (p.kind != ParameterKind::weight) return 0.2 * u;
     return u * std::sqrt(6.0 / static_cast<double>(p.shape.elements() / p.shape[0]));
   });
+  const auto vocabulary = [&]() -> uint64_t {
+    for (const Node& node : graph().nodes) {
+      if (std::holds_alternative<EmbeddingBag>(node.op))
+        return static_cast<uint64_t>(graph().value(node.inputs[0]).desc.shape[0]);
+    }
+    return 1;
+  }();
   for (const Value& v : graph().values) {
     if (v.role != ValueRole::external) continue;
     std::vector<double> values(static_cast<size_t>(v.desc.shape.elements()), 1.0);
     RandomStream random(random_key(seed, fnv1a64(v.name)));
     for (double& x : values) {
       if (v.external == ExternalInput::images) x = random.uniform(-1, 1);
+      if (v.external == ExternalInput::ids) x = static_cast<double>(random.below(vocabulary));
       if (v.external == ExternalInput::labels) {
         x = static_cast<double>(
             random.below(static_cast<uint64_t>(graph().value(graph().losses[0].logits).desc.shape[1])));

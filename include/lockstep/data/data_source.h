@@ -30,6 +30,7 @@ struct Sample {
     encoded,  // a whole JPEG or PNG file
     u8,       // pixels [C,H,W], 0..255
     f32,      // pixels [C,H,W], 0..1
+    sparse,   // ids and values, no bytes
   };
 
   Sample() = default;
@@ -42,6 +43,8 @@ struct Sample {
   int64_t height = 0;
   int64_t width = 0;
   int64_t label = 0;
+  std::vector<int64_t> ids;   // sparse only, like the next
+  std::vector<float> values;  // one for each id
   std::vector<std::byte> buffer;
 };
 
@@ -97,8 +100,15 @@ struct SyntheticOptions {
   int64_t samples = 10'000;
   int64_t image_size = 299;
   int64_t channels = 3;
-  uint64_t seed = 1;   // the classes' patterns
-  uint64_t split = 0;  // 0: training; 1: validation (other samples of the same classes)
+  uint64_t seed = 1;       // the classes' patterns
+  uint64_t split = 0;      // 0: training; 1: validation (other samples of the same classes)
+  int64_t vocabulary = 0;  // above 0: sparse samples of ids below this instead of images
+  int64_t max_ids = 16;
+};
+
+// The features of a sparse record.
+struct SparseKeys {
+  std::string label = "label", ids = "ids", values = "values";
 };
 
 struct DataSourceOptions {
@@ -108,6 +118,7 @@ struct DataSourceOptions {
   BadRecords bad_records = BadRecords::fail;  // skip: a damaged record header ends its file instead of the run
   std::string cache_folder;                   // for record indexes; empty: default_cache_folder()
   SyntheticOptions synthetic;
+  SparseKeys sparse;
 };
 
 }  // namespace lockstep

@@ -29,7 +29,9 @@ struct LoaderOptions {
   int world_size = 1;
   int64_t batch_size = 1;  // samples of one call on this rank
   int64_t accumulate = 1;  // calls of one training step
-  int64_t image_size = 0;
+  int64_t image_size = 0;  // 0: samples are sparse
+  int64_t max_ids = 0;     // sparse: the most that a sample may have
+  int64_t vocabulary = 0;  // sparse: ids are below this
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
   bool transform_input = false;
@@ -45,7 +47,9 @@ struct LoaderOptions {
 
 // A view of one batch. N = size. Valid until Loader::release() or the next Loader::next().
 struct Batch {
-  const float* images = nullptr;     // [N,3,S,S]
+  const float* images = nullptr;     // [N,3,S,S]; null where samples are sparse
+  const int32_t* ids = nullptr;      // [N,max_ids], sparse only, like the next: -1 after the last of a sample
+  const float* values = nullptr;     // [N,max_ids]
   const int32_t* labels = nullptr;   // [N]
   const float* weights = nullptr;    // [N]: 1, or 0 for padding
   const int64_t* indices = nullptr;  // [N], in the data set; -1 for padding
@@ -63,6 +67,7 @@ struct BadRecordNote {
 };
 
 class SamplePipeline;
+struct SamplePlace;
 
 // Training: with B = world_size * batch_size * accumulate, call k = (step, micro) delivers the stream's positions from
 // start_position + step * B + rank * B / world_size + micro * batch_size on; there is no end. A bad record that is to
@@ -96,6 +101,8 @@ class Loader {
   struct Slot {
     HostMemory memory;
     float* images = nullptr;
+    int32_t* ids = nullptr;
+    float* values = nullptr;
     int32_t* labels = nullptr;
     float* weights = nullptr;
     std::vector<int64_t> indices;
@@ -116,6 +123,7 @@ class Loader {
   bool take_task(const std::stop_token& stop, Task& task);
   void finish_task(const Task& task, std::exception_ptr error, int64_t error_sample);
   int64_t position(int64_t call, int64_t sample) const;
+  SamplePlace place_of(const Slot& slot, int64_t sample) const;
   bool ready(int64_t call) const;
   int64_t steps_of_pass() const;
 

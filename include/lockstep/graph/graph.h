@@ -21,8 +21,10 @@ enum class ExternalInput : uint8_t {
   weights,     // [N]: 1, or 0 for padding
   step,        // i32[4]: see Dropout
   loss_scale,  // f32[]: multiplies all gradients (graphs with f16 values only)
+  ids,         // i32[N,L]: see EmbeddingBag
+  values,      // [N,L]
 };
-inline constexpr int kExternalInputs = 5;
+inline constexpr int kExternalInputs = 7;
 
 enum class ValueRole : uint8_t {
   computed,   // made by a node

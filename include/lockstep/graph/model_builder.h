@@ -20,6 +20,9 @@ struct ModelOptions {
   double bn_epsilon = 1e-3;
   bool bn_scale = true;
   bool mixed_7c_max_pool = false;  // inception_v3, see build_inception_v3()
+  std::vector<int64_t> hidden;     // wide_mlp: widths
+  int64_t vocabulary = 1;          // wide_mlp: ids are below this
+  int64_t max_ids = 1;             // wide_mlp: most ids of a sample
   DType dtype = DType::f32;
 };
 
@@ -29,7 +32,7 @@ class ModelBuilder {
   explicit ModelBuilder(const ModelOptions& options);
 
   const ModelOptions& options() const { return options_; }
-  ValueId images() const { return images_; }
+  ValueId images();
   const Shape& shape(ValueId value) const { return graph_.value(value).desc.shape; }
 
   struct Conv {
@@ -60,6 +63,13 @@ class ModelBuilder {
   };
   // Parameters <name>.weight, <name>.bias.
   ValueId linear(ValueId x, const std::string& name, const Dense& dense);
+  struct Embedding {
+    int64_t vocabulary = 0;
+    int64_t width = 0;
+    double deviation = 0.1;
+  };
+  // [N,width] from the ids and values of sparse samples. Parameters <name>.weight [vocabulary,width], <name>.bias.
+  ValueId embedding_sum(const std::string& name, const Embedding& embedding);
   // Adds softmax cross-entropy of these logits, with the given weight, to what is trained. Heads in order of
   // importance: the first is the one that evaluation reports.
   void loss(ValueId logits, const std::string& name, double weight);
@@ -72,7 +82,8 @@ class ModelBuilder {
 
   ModelOptions options_;
   Graph graph_;
-  ValueId images_, labels_, weights_, step_;
+  ValueId images_ = -1;  // drawn when first asked for
+  ValueId labels_, weights_, step_;
 };
 
 }  // namespace lockstep

@@ -23,5 +23,6 @@ Graph build_model(std::string_view name, const ModelOptions& options);
 void build_inception_v3(ModelBuilder& b);
 void build_cifar10_cnn(ModelBuilder& b);
 void build_resnet50(ModelBuilder& b);
+void build_wide_mlp(ModelBuilder& b);
 
 }  // namespace lockstep

@@ -40,6 +40,13 @@ struct Linear {};             // x, weights, bias -> y
 struct LinearGradInput {};    // dy, weights -> dx
 struct LinearGradWeights {};  // x, dy -> dweights, dbias
 
+// ---- embedding sum: table [V,D], ids i32[N,L] below V, values [N,L], bias [D], y [N,D]. A sample has at most L ids;
+// the first one below 0 ends it. y[n] = bias + sum over l of values[n,l] * table[ids[n,l]]
+struct EmbeddingBag {};    // table, ids, values, bias -> y
+struct EmbeddingBagGrad {  // dy, ids, values -> dtable, dbias
+  int64_t vocabulary = 0;  // V
+};
+
 // ---- batch norm over N, H, W (Ioffe and Szegedy 2015); mean, var, scale, shift [C]; var is the biased variance.
 // All of [C] are of the element type of the scale, which need not be that of the images.
 // `saved` is a byte blob whose size the backend names (the mask of the fused ReLU; empty otherwise).
@@ -152,11 +159,12 @@ struct SoftmaxCrossEntropyGrad {  // probabilities, labels, weights (, loss_scal
   double scale = 1;
 };
 
-using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
-                        BatchNorm, BatchNormGrad, BatchNormInference, BatchMoments, SyncBatchNormSums, SyncBatchNorm,
-                        SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool,
-                        MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice,
-                        Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+using Op =
+    std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights, EmbeddingBag,
+                 EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference, BatchMoments, SyncBatchNormSums,
+                 SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout,
+                 MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice,
+                 Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
 
 std::string_view op_name(const Op& op);
 

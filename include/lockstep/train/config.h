@@ -25,6 +25,7 @@ struct Config {
     std::string mixed_7c_pool = "avg";
     std::vector<int64_t> hidden = {10, 10, 10, 10};
     int64_t vocabulary = 124;
+    int64_t max_ids = 64;
     bool operator==(const Model&) const = default;
   } model;
 
@@ -33,6 +34,9 @@ struct Config {
     std::vector<std::string> train;
     std::vector<std::string> validation;
     int64_t label_offset = 0;
+    std::string label_key = "label";
+    std::string ids_key = "ids";
+    std::string values_key = "values";
     std::string augment = "inception";
     std::string normalize = "inception";
     bool shuffle = true;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct EvaluationResult {
   // Mean cross-entropy, without label smoothing, to four decimals: digits beyond depend on the batch size, by which
   // libraries choose how they round.
   double loss = 0;
+  std::optional<double> auc;  // with two classes: area_under_curve(), to five decimals for the same reason
   double top1_fraction() const { return examples ? static_cast<double>(top1) / static_cast<double>(examples) : 0; }
   double top5_fraction() const { return examples ? static_cast<double>(top5) / static_cast<double>(examples) : 0; }
 };

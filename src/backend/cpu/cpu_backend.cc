@@ -41,6 +41,8 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
   const auto like_first = [&](size_t leading) { return as_it_lies(leading, inputs, outputs); };
   return std::visit(Overload{[&](const Linear&) { return plain(); },
                              [&](const LinearGradInput&) { return plain(); },
+                             [&](const EmbeddingBag&) { return plain(); },
+                             [&](const EmbeddingBagGrad&) { return plain(); },
                              [&](const LinearGradWeights&) { return plain(); },
                              [&](const SoftmaxCrossEntropy&) { return plain(); },
                              [&](const SoftmaxCrossEntropyGrad&) { return plain(); },

@@ -27,6 +27,10 @@ std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs 
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights& op, Descs inputs, Descs outputs);
 
+// embedding.cc
+std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBag& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBagGrad& op, Descs inputs, Descs outputs);
+
 // batch_norm.cc
 size_t saved_bytes(const Context& context, const BatchNorm& op, Descs inputs);
 size_t saved_bytes(const Context& context, const SyncBatchNorm& op, Descs inputs);

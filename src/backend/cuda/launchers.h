@@ -31,6 +31,15 @@ struct DropoutLaunch {
 void launch_dropout(cudaStream_t stream, DType dtype, const DropoutLaunch& what, const int32_t* step, const void* x,
                     void* y);
 
+// ---- embedding.cu: f32
+struct EmbeddingLaunch {
+  const int32_t* ids;   // [samples,most]
+  const float* values;  // [samples,most]
+  int64_t samples = 0, most = 0, vocabulary = 0, width = 0;
+};
+void launch_embedding(cudaStream_t stream, const EmbeddingLaunch& bags, const float* const (&table_bias)[2], float* y);
+void launch_embedding_grad(cudaStream_t stream, const EmbeddingLaunch& bags, const float* dy, float* dtable);
+
 // ---- norm.cu
 // Batch statistics and what the output is made of: saved = slope [C], then shift [C].
 struct NormForward {

@@ -63,6 +63,15 @@ Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
           .to_channels_last = last(to)};
 }
 
+EmbeddingLaunch bags_of(const KernelArgs& args, const Shape& ids, const Shape& table) {
+  return {.ids = input<int32_t>(args, 1),
+          .values = input<float>(args, 2),
+          .samples = ids[0],
+          .most = ids[1],
+          .vocabulary = table[0],
+          .width = table[1]};
+}
+
 LossShape loss_shape(const Shape& logits, double label_smoothing) {
   return {logits[0], logits[1], static_cast<float>(label_smoothing)};
 }
@@ -315,6 +324,26 @@ std::unique_ptr<Kernel> compile(const Context&, const Cast& op, Descs inputs, De
                             [what = conversion_of(inputs[0], outputs[0])](const KernelArgs& args, cudaStream_t stream) {
                               launch_convert(stream, what, input(args, 0), output(args, 0));
                             });
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const EmbeddingBag&, Descs inputs, Descs) {
+  require(inputs[0].dtype == DType::f32, "embeddings of {}", inputs[0].to_string());
+  return make_launch_kernel(
+      "embedding", [table = inputs[0].shape, ids = inputs[1].shape](const KernelArgs& args, cudaStream_t stream) {
+        launch_embedding(stream, bags_of(args, ids, table), {input<float>(args, 0), input<float>(args, 3)},
+                         output<float>(args, 0));
+      });
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const EmbeddingBagGrad&, Descs inputs, Descs outputs) {
+  require(inputs[0].dtype == DType::f32, "embeddings of {}", inputs[0].to_string());
+  const Rows rows{inputs[0].shape[0], inputs[0].shape[1]};
+  const auto body = [rows, table = outputs[0].shape, ids = inputs[1].shape](const KernelArgs& args,
+                                                                            cudaStream_t stream) {
+    launch_embedding_grad(stream, bags_of(args, ids, table), input<float>(args, 0), output<float>(args, 0));
+    launch_channel_sums(stream, DType::f32, rows, args.inputs[0], args.outputs[1], args.workspace);
+  };
+  return make_launch_kernel("embedding", body, channel_sums_bytes(rows));
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const SoftmaxCrossEntropy& op, Descs inputs, Descs) {

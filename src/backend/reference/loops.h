@@ -53,6 +53,10 @@ void loops(const LinearGradInput& op, const Call<T>& call);
 template <class T>
 void loops(const LinearGradWeights& op, const Call<T>& call);
 template <class T>
+void loops(const EmbeddingBag& op, const Call<T>& call);
+template <class T>
+void loops(const EmbeddingBagGrad& op, const Call<T>& call);
+template <class T>
 void loops(const BatchNorm& op, const Call<T>& call);
 template <class T>
 void loops(const BatchNormGrad& op, const Call<T>& call);
