@@ -91,10 +91,20 @@ def example(encoded, label):
     return _field(1, _field(1, image) + _field(1, klass))
 
 
+def sparse_example(label, ids, values, keys=("label", "ids", "values")):
+    """A serialized tf.train.Example of a label, ids and values under these names."""
+    lists = (_field(3, _field(1, _varint(label))), _field(3, _field(1, b"".join(map(_varint, ids)))),
+             _field(2, _field(1, struct.pack(f"<{len(values)}f", *values))))
+    return _field(1, b"".join(_field(1, _field(1, key.encode()) + _field(2, body)) for key, body in zip(keys, lists)))
+
+
 def tfrecord(samples):
+    return frame(example(encoded, label) for encoded, label in samples)
+
+
+def frame(records):
     out = b""
-    for encoded, label in samples:
-        body = example(encoded, label)
+    for body in records:
         head = struct.pack("<Q", len(body))
         out += head + struct.pack("<I", masked_crc32c(head)) + body + struct.pack("<I", masked_crc32c(body))
     return out

@@ -1,5 +1,7 @@
 #include "data/example.h"
 
+#include <limits>
+
 #include "lockstep/base/random.h"
 #include "lockstep/data/data_source.h"
 #include "test/catch.h"
@@ -15,7 +17,67 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+Sample parse_sparse(const std::string& record, const SparseKeys& keys = {}) {
+  Sample sample;
+  parse_sparse_example(std::as_bytes(std::span(record)), keys, sample);
+  return sample;
+}
+
+std::string features(const std::vector<std::string>& entries) {
+  std::string all;
+  for (const std::string& entry : entries) all += entry;
+  return wire_field(1, all);
+}
+
 }  // namespace
+
+TEST_CASE("sparse samples have a label, ids and values of any length") {
+  const Sample sample = parse_sparse(sparse_example(1, {3, 300, 0}, {1.0F, -0.5F, 2.25F}));
+  CHECK(sample.kind == Sample::Kind::sparse);
+  CHECK(sample.label == 1);
+  CHECK(sample.ids == std::vector<int64_t>{3, 300, 0});
+  CHECK(sample.values == std::vector<float>{1.0F, -0.5F, 2.25F});
+  CHECK(parse_sparse(sparse_example(0, {}, {})).ids.empty());
+  CHECK(parse_sparse(sparse_example(0, std::vector<int64_t>(5000, 7), std::vector<float>(5000, 1))).ids.size() == 5000);
+}
+
+TEST_CASE("lists of sparse samples may stand unpacked") {
+  const std::string ids =
+      wire_field(3, varint_bytes(1 << 3) + varint_bytes(9) + varint_bytes(1 << 3) + varint_bytes(200));
+  const std::string values = wire_field(2, varint_bytes(1 << 3 | 5) + little_endian(0x3f800000, 4) +
+                                               varint_bytes(1 << 3 | 5) + little_endian(0xbf000000, 4));
+  const Sample sample = parse_sparse(
+      features({wire_feature("ids", ids), wire_feature("values", values), wire_feature("label", int64_feature(2))}));
+  CHECK(sample.ids == std::vector<int64_t>{9, 200});
+  CHECK(sample.values == std::vector<float>{1.0F, -0.5F});
+}
+
+TEST_CASE("a label may be a float that is a whole number") {
+  const auto record = [](float label) {
+    return features({wire_feature("label", floats_feature({label})), wire_feature("ids", int64s_feature({1}))});
+  };
+  CHECK(parse_sparse(record(1.0F)).label == 1);
+  CHECK(parse_sparse(record(-1.0F)).label == -1);
+  CHECK_THROWS_WITH(parse_sparse(record(0.5F)), ContainsSubstring("label 0.5 is no whole number"));
+  CHECK_THROWS_WITH(parse_sparse(record(std::numeric_limits<float>::quiet_NaN())),
+                    ContainsSubstring("no whole number"));
+}
+
+TEST_CASE("the features of a sparse sample may have other names; without values they are 1") {
+  const std::string record =
+      features({wire_feature("click", int64_feature(1)), wire_feature("f", int64s_feature({4, 5}))});
+  const Sample sample = parse_sparse(record, {.label = "click", .ids = "f", .values = "v"});
+  CHECK(sample.label == 1);
+  CHECK(sample.values == std::vector<float>{1, 1});
+  CHECK_THROWS_WITH(parse_sparse(record),
+                    ContainsSubstring("no number feature label") && ContainsSubstring("click, f"));
+}
+
+TEST_CASE("ids and values of different number are a bad record") {
+  CHECK_THROWS_AS(parse_sparse(sparse_example(1, {3, 4}, {1.0F})), BadRecord);
+  CHECK_THROWS_WITH(parse_sparse(sparse_example(1, {3, 4}, {1.0F})), ContainsSubstring("2 ids and 1 values"));
+  CHECK_THROWS_AS(parse_sparse(image_example("x", 1)), BadRecord);
+}
 
 TEST_CASE("image and label are found among other features, in any order") {
   const std::string record = image_example("the image", 812);

@@ -282,3 +282,60 @@ TEST_CASE("batches lie in the memory that the caller's allocator gave") {
     CHECK(given[0].second >= 2 * 12 * sizeof(float));
   }
 }
+
+namespace {
+
+// Sparse samples of 0, 1, 2, ... ids: sample i has ids i, i - 1, ..., 1 with values of id / 2.
+std::unique_ptr<DataSource> sparse(const ScratchFolder& folder, int64_t count) {
+  std::vector<std::string> records;
+  for (int64_t i = 0; i < count; ++i) {
+    std::vector<int64_t> ids;
+    std::vector<float> values;
+    for (int64_t id = i; id > 0; --id) {
+      ids.push_back(id);
+      values.push_back(static_cast<float>(id) / 2);
+    }
+    records.push_back(sparse_example(i % 2, ids, values));
+  }
+  write_file(folder / "sparse", frame_records(records));
+  return open_data_source({.format = "sparse_tfrecord", .files = {folder / "sparse"}, .labels = {.classes = 2}});
+}
+
+std::string first_error(const DataSource& source, const LoaderOptions& options) {
+  try {
+    Loader(source, options).next();
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::data);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("sparse samples come as rows of ids and values that -1 ends") {
+  const ScratchFolder folder;
+  const auto source = sparse(folder, 4);
+  Loader loader(*source,
+                {.training = false, .batch_size = 5, .max_ids = 4, .vocabulary = 4, .shuffle = false, .workers = 2});
+  const Batch batch = loader.next();
+  CHECK(batch.images == nullptr);
+  const std::vector<int32_t> ids(batch.ids, batch.ids + 20);
+  CHECK(ids == std::vector<int32_t>{-1, -1, -1, -1, 1, -1, -1, -1, 2, 1, -1, -1, 3, 2, 1, -1, -1, -1, -1, -1});
+  CHECK(std::vector<float>(batch.values + 12, batch.values + 16) == std::vector<float>{1.5F, 1.0F, 0.5F, 0.0F});
+  CHECK(std::vector<int32_t>(batch.labels, batch.labels + 5) == std::vector<int32_t>{0, 1, 0, 1, 0});
+  CHECK(std::vector<float>(batch.weights, batch.weights + 5) == std::vector<float>{1, 1, 1, 1, 0});
+}
+
+TEST_CASE("an id outside the vocabulary and too many ids end the run, with the record's name") {
+  const ScratchFolder folder;
+  const auto source = sparse(folder, 4);
+  LoaderOptions options = {.batch_size = 4, .max_ids = 4, .vocabulary = 3, .shuffle = false, .workers = 1};
+  options.bad_records = BadRecords::skip;  // does not cover it
+  CHECK_THAT(first_error(*source, options),
+             ContainsSubstring("sparse record 3") && ContainsSubstring("id 3 is outside the allowed range 0..2"));
+  options.vocabulary = 4;
+  options.max_ids = 2;
+  CHECK_THAT(first_error(*source, options),
+             ContainsSubstring("record 3") && ContainsSubstring("has 3 ids; model.max_ids allows 2"));
+}

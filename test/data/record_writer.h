@@ -31,6 +31,22 @@ inline std::string int64_feature(int64_t value) {
   return wire_field(3, wire_field(1, varint_bytes(static_cast<uint64_t>(value))));
 }
 
+// Lists of numbers, packed as protocol buffers pack them.
+inline std::string int64s_feature(const std::vector<int64_t>& values) {
+  std::string packed;
+  for (const int64_t value : values) packed += varint_bytes(static_cast<uint64_t>(value));
+  return wire_field(3, wire_field(1, packed));
+}
+inline std::string floats_feature(const std::vector<float>& values) {
+  const std::string packed(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  return wire_field(2, wire_field(1, packed));
+}
+
+inline std::string sparse_example(int64_t label, const std::vector<int64_t>& ids, const std::vector<float>& values) {
+  return wire_field(1, wire_feature("values", floats_feature(values)) + wire_feature("label", int64_feature(label)) +
+                           wire_feature("ids", int64s_feature(ids)));
+}
+
 inline std::string image_example(std::string_view encoded, int64_t label) {
   return wire_field(1, wire_feature("image/class/label", int64_feature(label)) +
                            wire_feature("image/format", bytes_feature("whatever")) +

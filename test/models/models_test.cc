@@ -151,6 +151,26 @@ TEST_CASE("resnet50 takes images from one pixel on") {
   }
 }
 
+TEST_CASE("wide_mlp has the layers of its list, on a table of the vocabulary") {
+  const Graph graph =
+      build_model("wide_mlp", {.batch_size = 3, .classes = 2, .hidden = {10, 20, 5}, .vocabulary = 124, .max_ids = 14});
+  std::vector<std::string> names;
+  for (const Parameter& p : graph.parameters.all()) names.push_back(p.name + " " + p.shape.to_string());
+  CHECK(names == std::vector<std::string>{"hidden.0.weight [124,10]", "hidden.0.bias [10]", "hidden.1.weight [20,10]",
+                                          "hidden.1.bias [20]", "hidden.2.weight [5,20]", "hidden.2.bias [5]",
+                                          "output.weight [2,5]", "output.bias [2]"});
+  CHECK(graph.value(graph.losses[0].logits).desc.shape == Shape{3, 2});
+  for (const Value& v : graph.values) CHECK(!(v.role == ValueRole::external && v.external == ExternalInput::images));
+  CHECK(build_model("wide_mlp", {.classes = 5, .hidden = {1}}).parameters.size() == 4);
+  try {
+    build_model("wide_mlp", {});
+    FAIL("no hidden layer was taken");
+  } catch (const Error& e) {
+    CHECK(e.code() == ExitCode::config);
+    CHECK_THAT(e.what(), ContainsSubstring("model.hidden is empty"));
+  }
+}
+
 TEST_CASE("an unknown model is refused with the names that there are") {
   try {
     build_model("inception_v4", {});
@@ -165,8 +185,12 @@ TEST_CASE("no model falls to a slow path of the cpu backend") {
   const auto backend = make_backend("cpu", {.threads = 1});
   for (const Model& model : models()) {
     for (const bool training : {true, false}) {
-      check_kernels(model, {.batch_size = 8, .training = training, .aux_weight = 0.4, .dropout = 0.2}, *backend);
-      check_kernels(model, {.batch_size = 8, .image_size = 107, .training = training, .dropout = 0.2}, *backend);
+      ModelOptions options{
+          .batch_size = 8, .training = training, .aux_weight = 0.4, .dropout = 0.2, .hidden = {10, 64}};
+      check_kernels(model, options, *backend);
+      options.image_size = 107;
+      options.aux_weight = 0;
+      check_kernels(model, options, *backend);
     }
   }
 }

@@ -54,6 +54,17 @@ TEST_CASE("transform_input is refused where nothing is to be transformed") {
   CHECK_NOTHROW(validate(config));
 }
 
+TEST_CASE("sparse data and wide_mlp belong together") {
+  CHECK_THAT(error_after([](Config& c) { c.data.format = "sparse_tfrecord"; }),
+             ContainsSubstring("wide_mlp, and it alone, takes sparse_tfrecord"));
+  CHECK_THAT(error_after([](Config& c) { c.model.name = "wide_mlp"; }),
+             ContainsSubstring("data.format = \"tfrecord\""));
+  Config config = good_config();
+  config.model.name = "wide_mlp";
+  config.data.format = "sparse_tfrecord";
+  CHECK_NOTHROW(validate(config));
+}
+
 TEST_CASE("training needs data unless they are synthetic") {
   CHECK_THAT(error_after([](Config& c) { c.data.train.clear(); }), ContainsSubstring("data.train is empty"));
   Config config;
