@@ -161,7 +161,8 @@ TEST_CASE("a parameter that two nodes read is refused") {
   const ValueId weight = find_value(graph, "conv.weight");
   const ValueId again = graph.add_node("again", Conv2d{}, {x, weight}).front();
   const ValueId flat = graph.add_node("again.flatten", Reshape{{2, 48}}, {again}).front();
-  const auto out = graph.add_node("again.loss", SoftmaxCrossEntropy{}, {flat, 1, 2});
+  const auto out = graph.add_node("again.loss", SoftmaxCrossEntropy{},
+                                  {flat, find_value(graph, "labels"), find_value(graph, "weights")});
   graph.losses.push_back({.name = "again", .logits = flat, .loss = out[1], .correct = out[2], .probabilities = out[0]});
   CHECK_THROWS_WITH(add_gradients(graph), ContainsSubstring("\"conv.weight\" is used by 2 nodes"));
 }
@@ -189,4 +190,13 @@ TEST_CASE("gradients of random nets are the slopes of the loss") {
         {});
     check_slopes(net, seed);
   }
+}
+
+TEST_CASE("gradients of embedding sums are the slopes of the loss") {
+  const auto backend = make_backend("reference", {.threads = 1});
+  ModelBuilder b({.batch_size = 4, .classes = 3, .max_ids = 5, .dtype = DType::f64});
+  const ValueId x = b.embedding_sum("embedding", {.vocabulary = 7, .width = 4});
+  b.loss(b.linear(b.relu(x, "relu"), "fc", {.outputs = 3}), "loss", 1.0);
+  Net net(*backend, std::move(b).finish(), {});
+  check_slopes(net, 5);
 }
