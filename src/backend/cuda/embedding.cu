@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kThreads)
 // order of the samples.
 __global__ void __launch_bounds__(kThreads)
     scatter_bags(EmbeddingLaunch bags, int64_t rows, const float* dy, float* dtable) {
-  const int64_t begin = blockIdx.x * rows, end = min(begin + rows, bags.vocabulary);
+  const int64_t begin = blockIdx.x * rows;
+  const int64_t end = begin + rows < bags.vocabulary ? begin + rows : bags.vocabulary;
   for (int64_t d = threadIdx.x; d < bags.width; d += kThreads) {
     for (int64_t row = begin; row < end; ++row) dtable[row * bags.width + d] = 0;
     for (int64_t n = 0; n < bags.samples; ++n) {
