@@ -23,7 +23,8 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& b
 
 bool computes_in_float32(const OpCase& op_case) {
   return std::ranges::any_of(op_case.steps, [](const Step& step) {
-    return std::holds_alternative<SoftmaxCrossEntropy>(step.op) || std::holds_alternative<BatchMoments>(step.op);
+    return std::holds_alternative<SoftmaxCrossEntropy>(step.op) || std::holds_alternative<BatchMoments>(step.op) ||
+           std::holds_alternative<EmbeddingBag>(step.op);
   });
 }
 
