@@ -244,7 +244,7 @@ void Check::check_data(const WaitFor& wait) {
   };
   const std::string advice = "give every rank the same files under the same paths";
   compare(wait, std::vector{Fact{"training data", digest(Split::training), ExitCode::data, advice}});
-  if (config_.data.validation.empty()) return;
+  if (!has_validation(config_)) return;
   compare(wait, std::vector{Fact{"validation data", digest(Split::validation), ExitCode::data, advice}});
 }
 

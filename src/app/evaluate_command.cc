@@ -20,8 +20,9 @@ int evaluate_command(const CommandParts& parts) {
   const Config config = configure(parts);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
   const ThreadBudget threads = plan_threads(config, group);
-  if (config.data.validation.empty() && config.data.format != "synthetic") {
-    throw AgreedError(ExitCode::config, "data.validation names no data to evaluate on");
+  if (!has_validation(config) && config.data.format != "synthetic") {
+    throw AgreedError(ExitCode::config,
+                      "data.validation names no data to evaluate on, and data.validation_fraction is 0");
   }
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/formats.h"
+#include "lockstep/data/split_source.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/config_sources.h"
@@ -146,8 +147,10 @@ CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadB
 
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group) {
   const bool training = split == Split::training;
-  const auto& patterns = training ? config.data.train : config.data.validation;
-  const WaitFor wait{training ? "the scan of data.train" : "the scan of data.validation",
+  const double held_out = config.data.validation_fraction;
+  const bool from_train = training || held_out > 0;
+  const auto& patterns = from_train ? config.data.train : config.data.validation;
+  const WaitFor wait{from_train ? "the scan of data.train" : "the scan of data.validation",
                      wait_seconds(config, RunPhase::scan)};
   const std::string listed =
       on_root(group, wait, [&] { return join_paths(list_inputs(config.data.format, patterns)); });
@@ -162,8 +165,15 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   }
   options.sparse = {config.data.label_key, config.data.ids_key, config.data.values_key};
   std::unique_ptr<DataSource> source;
-  on_every_rank(group, wait, [&] { source = open_data_source(options); });
-  require_one_size(source->size(), group, training ? "data.train" : "data.validation", wait);
+  on_every_rank(group, wait, [&] {
+    source = open_data_source(options);
+    if (held_out > 0) {
+      source = split_source(
+          std::move(source),
+          {.validation_fraction = held_out, .seed = static_cast<uint64_t>(config.train.seed), .validation = !training});
+    }
+  });
+  require_one_size(source->size(), group, from_train ? "data.train" : "data.validation", wait);
   on_root(group, wait, [&] {
     const LabelRange labels = probe_labels(*source, kProbedLabels);
     log_info("{}: {}, labels {} to {}", training ? "training data" : "validation data", source->description(),

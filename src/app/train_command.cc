@@ -88,7 +88,7 @@ int train_command(const CommandParts& parts) {
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   const std::unique_ptr<DataSource> validation =
-      config.data.validation.empty() ? nullptr : open_data(config, Split::validation, group);
+      has_validation(config) ? open_data(config, Split::validation, group) : nullptr;
   watchdog.progress(RunPhase::compile, 0);
   const auto [backend, stream, program, batches] = compile_model(config, Purpose::train, threads, group);
   MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::train)});

@@ -11,20 +11,29 @@ namespace {
 
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixelBytes = 3 * kSide * kSide;
-constexpr int64_t kRecordBytes = 1 + kPixelBytes;
 
-class Cifar10Source final : public DataSource {
+// CIFAR-10 has one label byte; CIFAR-100 that of the superclass, then that of the class.
+struct Layout {
+  int64_t label_bytes;
+  const char* name;
+  int64_t record_bytes() const { return label_bytes + kPixelBytes; }
+};
+constexpr Layout kCifar10 = {1, "CIFAR-10"};
+constexpr Layout kCifar100 = {2, "CIFAR-100"};
+
+class CifarSource final : public DataSource {
  public:
-  explicit Cifar10Source(const DataSourceOptions& options) : DataSource(options.labels) {
+  CifarSource(const DataSourceOptions& options, const Layout& layout)
+      : DataSource(options.labels), layout_(layout), record_bytes_(layout.record_bytes()) {
     for (const std::string& path : options.files) {
       const InputFile& file = files_.emplace_back(path);
-      const int64_t rest = file.size_bytes() % kRecordBytes;
+      const int64_t rest = file.size_bytes() % record_bytes_;
       if (rest != 0 && options.bad_records == BadRecords::fail) {
-        fail(ExitCode::data, "{}: ends {} bytes after its last whole record of {} bytes: cut off, or no CIFAR-10 file",
-             path, rest, kRecordBytes);
+        fail(ExitCode::data, "{}: ends {} bytes after its last whole record of {} bytes: cut off, or no {} file", path,
+             rest, record_bytes_, layout_.name);
       }
       if (rest != 0 && log_rank() == 0) log_warning("{}: the last {} bytes are no whole record; left out", path, rest);
-      ends_.push_back(size() + file.size_bytes() / kRecordBytes);
+      ends_.push_back(size() + file.size_bytes() / record_bytes_);
     }
   }
 
@@ -32,14 +41,16 @@ class Cifar10Source final : public DataSource {
 
   std::string where(int64_t index) const override {
     const Place place = find(index);
-    return fmt::format("{} record {} (offset {})", place.file->name(), place.record, place.record * kRecordBytes);
+    return fmt::format("{} record {} (offset {})", place.file->name(), place.record, place.record * record_bytes_);
   }
 
   std::string description() const override {
-    return fmt::format("cifar10: {} images in {} file{}", size(), files_.size(), files_.size() == 1 ? "" : "s");
+    return fmt::format("{}: {} images in {} file{}", layout_.name, size(), files_.size(),
+                       files_.size() == 1 ? "" : "s");
   }
 
   std::vector<std::string> class_names() const override {
+    if (layout_.label_bytes != 1) return {};
     return {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
   }
 
@@ -57,16 +68,18 @@ class Cifar10Source final : public DataSource {
 
   void fetch(int64_t index, Sample& sample) const override {
     const Place place = find(index);
-    sample.buffer.resize(kRecordBytes);
-    place.file->read(place.record * kRecordBytes, sample.buffer);
+    sample.buffer.resize(static_cast<size_t>(record_bytes_));
+    place.file->read(place.record * record_bytes_, sample.buffer);
     sample.kind = Sample::Kind::u8;
-    sample.bytes = std::span<const std::byte>(sample.buffer).subspan(1);
+    sample.bytes = std::span<const std::byte>(sample.buffer).subspan(static_cast<size_t>(layout_.label_bytes));
     sample.channels = 3;
     sample.height = kSide;
     sample.width = kSide;
-    sample.label = std::to_integer<int64_t>(sample.buffer[0]);
+    sample.label = std::to_integer<int64_t>(sample.buffer[static_cast<size_t>(layout_.label_bytes - 1)]);
   }
 
+  const Layout layout_;
+  const int64_t record_bytes_;
   std::vector<InputFile> files_;
   std::vector<int64_t> ends_;  // records in this and all earlier files
 };
@@ -74,7 +87,11 @@ class Cifar10Source final : public DataSource {
 }  // namespace
 
 std::unique_ptr<DataSource> open_cifar10(const DataSourceOptions& options) {
-  return std::make_unique<Cifar10Source>(options);
+  return std::make_unique<CifarSource>(options, kCifar10);
+}
+
+std::unique_ptr<DataSource> open_cifar100(const DataSourceOptions& options) {
+  return std::make_unique<CifarSource>(options, kCifar100);
 }
 
 }  // namespace lockstep

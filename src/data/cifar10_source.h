@@ -1,4 +1,4 @@
-// The binary version of CIFAR-10: records of one label byte and 3 x 32 x 32 pixel bytes.
+// The binary versions of CIFAR-10 and CIFAR-100: records of one or two label bytes and 3 x 32 x 32 pixel bytes.
 #pragma once
 
 #include <memory>
@@ -10,5 +10,8 @@ namespace lockstep {
 // A file whose length is no multiple of a record is an error; under BadRecords::skip its tail is left out with a
 // warning.
 std::unique_ptr<DataSource> open_cifar10(const DataSourceOptions& options);
+
+// The label is the class ("fine"), not the superclass.
+std::unique_ptr<DataSource> open_cifar100(const DataSourceOptions& options);
 
 }  // namespace lockstep

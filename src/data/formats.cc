@@ -86,6 +86,7 @@ constexpr std::array kFormats = {
     DataFormat{"tfrecord", list_files, open_tfrecord},
     DataFormat{"folder", list_folders, open_folder},
     DataFormat{"cifar10", list_files, open_cifar10},
+    DataFormat{"cifar100", list_files, open_cifar100},
     DataFormat{"hdf5", list_files, open_hdf5},
     DataFormat{"sparse_tfrecord", list_files, open_sparse_tfrecord},
     DataFormat{"synthetic", list_nothing, open_synthetic},

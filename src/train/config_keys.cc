@@ -65,7 +65,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, max_ids), .unit = "ids", .range = between(1, 1e6),
        .meaning = "The most ids that a sample of wide_mlp has; other models ignore it."},
 
-      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "cifar10", "hdf5", "sparse_tfrecord", "synthetic"},
+      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "cifar10", "cifar100", "hdf5", "sparse_tfrecord", "synthetic"},
        .meaning = "How the data are stored; docs/data.md has each. synthetic makes images up and reads nothing."},
       {LOCKSTEP_KEY(data, train), .path = PathRole::input,
        .meaning = "Training data: a path, a glob or a list of them.",
@@ -73,6 +73,11 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(data, validation), .path = PathRole::input,
        .meaning = "Validation data, likewise (synthetic: any word). Empty: no evaluation.",
        .also = {"val", "valid", "eval", "test"}},
+      {LOCKSTEP_KEY(data, validation_fraction), .range = zero_to_below_one(),
+       .meaning =
+           "Where data.validation is empty: the share of data.train that is kept for evaluation and not trained on; "
+           "which samples depends on train.seed and their place in the data alone. 0: none.",
+       .also = {"val_split", "validation_split"}},
       {LOCKSTEP_KEY(data, label_offset), .range = between(-1000000, 1000000),
        .meaning = "Added to every stored label; ImageNet TFRecords hold 1 to 1000, so -1 gives 0 to 999."},
       {LOCKSTEP_KEY(data, label_key), .meaning = "sparse_tfrecord: the feature that holds the label."},

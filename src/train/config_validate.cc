@@ -44,8 +44,15 @@ void validate_data(const Config& config) {
          "data.train is empty: name the training data in the file, by --data.train PATH, or set data.format = "
          "\"synthetic\"");
   }
-  if (config.checkpoint.keep_best && config.data.validation.empty()) {
-    fail(ExitCode::config, "checkpoint.keep_best = true needs data.validation: the best is chosen by evaluation");
+  if (config.data.validation_fraction > 0 && !config.data.validation.empty()) {
+    fail(ExitCode::config,
+         "data.validation and data.validation_fraction = {} are both given: which of them shall evaluation use?",
+         config.data.validation_fraction);
+  }
+  if (config.checkpoint.keep_best && !has_validation(config)) {
+    fail(ExitCode::config,
+         "checkpoint.keep_best = true needs data.validation or data.validation_fraction: the best is chosen by "
+         "evaluation");
   }
 }
 

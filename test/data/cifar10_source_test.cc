@@ -45,6 +45,26 @@ TEST_CASE("CIFAR-10 records are planar pixels after a label byte, numbered throu
   CHECK(sample.bytes[3071] == std::byte{201});
 }
 
+TEST_CASE("CIFAR-100 records have the superclass before the class, which is the label") {
+  const ScratchFolder folder;
+  std::string file;
+  for (int i = 0; i < 3; ++i) {
+    file += std::string(1, static_cast<char>(7)) + std::string(1, static_cast<char>(90 + i)) +
+            std::string(3072, static_cast<char>(i));
+  }
+  write_file(folder / "train.bin", file);
+  const auto source =
+      open_data_source({.format = "cifar100", .files = {folder / "train.bin"}, .labels = {.classes = 100}});
+  REQUIRE(source->size() == 3);
+  Sample sample;
+  source->read(2, sample);
+  CHECK(sample.label == 92);
+  REQUIRE(sample.bytes.size() == 3072);
+  CHECK(sample.bytes[0] == std::byte{2});
+  CHECK(source->where(2) == "train.bin record 2 (offset 6148)");
+  CHECK(source->description() == "CIFAR-100: 3 images in 1 file");
+}
+
 TEST_CASE("a CIFAR-10 file with a torn record is an error, or loses its tail when bad records are skipped") {
   const ScratchFolder folder;
   write_file(folder / "data_batch_1.bin", records(3).substr(0, 3 * 3073 - 10));

@@ -41,7 +41,8 @@ TEST_CASE("a pattern that matches nothing, and one that names a folder, are erro
 TEST_CASE("an unknown format is an error of the configuration that lists the known ones") {
   const auto [code, text] = listing_error("lmdb", {"x"});
   CHECK(code == ExitCode::config);
-  CHECK_THAT(text, ContainsSubstring("'lmdb'") && ContainsSubstring("tfrecord, folder, cifar10, hdf5, synthetic"));
+  CHECK_THAT(text, ContainsSubstring("'lmdb'") &&
+                       ContainsSubstring("tfrecord, folder, cifar10, cifar100, hdf5, sparse_tfrecord, synthetic"));
 }
 
 TEST_CASE("the cache folder comes from LOCKSTEP_CACHE, XDG_CACHE_HOME, HOME, in this order") {

@@ -84,6 +84,7 @@ class DataSource {
   virtual void fetch(int64_t index, Sample& sample) const = 0;
 
  private:
+  friend class SplitSource;  // hands fetch() on
   const LabelRule labels_;
 };
 

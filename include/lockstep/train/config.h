@@ -33,6 +33,7 @@ struct Config {
     std::string format = "tfrecord";
     std::vector<std::string> train;
     std::vector<std::string> validation;
+    double validation_fraction = 0;
     int64_t label_offset = 0;
     std::string label_key = "label";
     std::string ids_key = "ids";
@@ -166,5 +167,10 @@ struct Config {
 
   bool operator==(const Config&) const = default;
 };
+
+// Whether there is anything to evaluate on.
+inline bool has_validation(const Config& config) {
+  return !config.data.validation.empty() || config.data.validation_fraction > 0;
+}
 
 }  // namespace lockstep
