@@ -76,14 +76,29 @@ Transform::Transform(const TransformOptions& options) : options_(options) {
   require(options.image_size > 0, "an image size of {}", options.image_size);
 }
 
+// The crop of a sample, and the random numbers left for its colors.
+struct Transform::Planned {
+  RandomStream random;
+  CropPlan crop;
+};
+
+Transform::Planned Transform::plan(int64_t height, int64_t width, SampleRef sample) const {
+  Planned planned{RandomStream(random_key(options_.seed, fnv1a64("augment"), sample.epoch, sample.index)), {}};
+  const ImageSize source = {.height = height, .width = width};
+  planned.crop = options_.training ? plan_training_crop(options_.augment, source, options_.image_size, planned.random)
+                                   : plan_evaluation_crop(options_.augment, source, options_.image_size);
+  return planned;
+}
+
+ImageWindow Transform::source_window(int64_t height, int64_t width, SampleRef sample) const {
+  return window_of(plan(height, width, sample).crop, options_.image_size);
+}
+
 void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const {
   const int64_t size = options_.image_size;
   const int64_t pixels = size * size;
-  const ImageSize source = {.height = image.height, .width = image.width};
-  RandomStream random(random_key(options_.seed, fnv1a64("augment"), sample.epoch, sample.index));
-  const CropPlan plan = options_.training ? plan_training_crop(options_.augment, source, size, random)
-                                          : plan_evaluation_crop(options_.augment, source, size);
-  resample(image, plan, size, scratch, output);
+  auto [random, crop] = plan(image.height, image.width, sample);
+  resample(image, crop, size, scratch, output);
 
   const float stored_full = image.u8 != nullptr ? 255.0F : 1.0F;
   float full = stored_full;

@@ -26,19 +26,24 @@ std::string_view name_type(std::string_view text) {
 
 }  // namespace
 
-void size_image(int64_t height, int64_t width, Image& image) {
+void check_size(int64_t height, int64_t width) {
   if (height < 1 || width < 1 || height > kMaxPixels / width) {
     throw BadRecord(fmt::format("an image of {} x {} pixels", width, height));
   }
+}
+
+void size_image(int64_t height, int64_t width, Image& image) {
+  check_size(height, width);
   image.height = height;
   image.width = width;
+  image.window = {.height = height, .width = width};
   image.pixels.resize(static_cast<size_t>(height * width * 3));
 }
 
-void decode_image(std::span<const std::byte> encoded, Image& image) {
+void decode_image(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose) {
   using namespace std::string_view_literals;
   const std::string_view text(reinterpret_cast<const char*>(encoded.data()), std::min<size_t>(encoded.size(), 64));
-  if (text.starts_with("\xff\xd8\xff"sv)) return decode_jpeg(encoded, image);
+  if (text.starts_with("\xff\xd8\xff"sv)) return decode_jpeg(encoded, image, choose);
   if (text.starts_with("\x89PNG\r\n\x1a\n"sv)) return decode_png(encoded, image);
   throw BadRecord(fmt::format("the image is {}, where JPEG or PNG is needed", name_type(text)));
 }

@@ -6,7 +6,9 @@
 #include <jerror.h>   // NOLINT: must follow jpeglib.h
 #include <jpeglib.h>  // NOLINT: must follow cstdio
 
+#include <algorithm>
 #include <array>
+#include <string_view>
 #include <vector>
 
 #include "data/image_decoders.h"
@@ -56,33 +58,53 @@ class JpegReader {
     jpeg_create_decompress(&info_);
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(encoded_.data()), encoded_.size());
     jpeg_read_header(&info_, TRUE);
+    data_begin_ = encoded_.size() - info_.src->bytes_in_buffer;
     const bool four_inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = four_inks ? JCS_CMYK : JCS_RGB;
     jpeg_calc_output_dimensions(&info_);
     return true;
   }
 
-  // Decodes into rows of `stride` bytes.
-  bool read(uint8_t* pixels, size_t stride) {
+  // Begins to decode what lies in `window`, which is widened to columns where decoding can begin.
+  bool begin(ImageWindow& window) {
     if (setjmp(errors_.escape) != 0) return false;
     jpeg_start_decompress(&info_);
-    while (info_.output_scanline < info_.output_height) {
-      JSAMPROW row = pixels + info_.output_scanline * stride;
-      jpeg_read_scanlines(&info_, &row, 1);
+    if (window.width < width()) {
+      auto left = static_cast<JDIMENSION>(window.left), columns = static_cast<JDIMENSION>(window.width);
+      jpeg_crop_scanline(&info_, &left, &columns);
+      window.left = left;
+      window.width = columns;
     }
-    jpeg_finish_decompress(&info_);
+    if (window.top > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(window.top));
     return true;
+  }
+
+  // Decodes the next `rows` rows of `stride` bytes; none is needed after them.
+  bool read(uint8_t* pixels, size_t stride, int64_t rows) {
+    if (setjmp(errors_.escape) != 0) return false;
+    for (int64_t y = 0; y < rows;) {
+      JSAMPROW row = pixels + static_cast<size_t>(y) * stride;
+      y += jpeg_read_scanlines(&info_, &row, 1);
+    }
+    return true;
+  }
+
+  // Whether the file ends behind its picture's data: their end marker occurs in no other place after their beginning.
+  bool complete() const {
+    const std::string_view text(reinterpret_cast<const char*>(encoded_.data()), encoded_.size());
+    const size_t end = text.rfind("\xff\xd9");
+    return !errors_.truncated && end != std::string_view::npos && end >= data_begin_;
   }
 
   int64_t height() const { return info_.output_height; }
   int64_t width() const { return info_.output_width; }
   bool four_inks() const { return info_.out_color_space == JCS_CMYK; }
   bool inverted() const { return info_.saw_Adobe_marker != 0; }
-  bool truncated() const { return errors_.truncated; }
   const char* error() const { return errors_.message.data(); }
 
  private:
   const std::span<const std::byte> encoded_;
+  size_t data_begin_ = 0;  // of the first scan
   ErrorManager errors_ = {};
   jpeg_decompress_struct info_ = {};
 };
@@ -99,22 +121,41 @@ void convert_inks(std::span<const uint8_t> inks, bool inverted, std::span<uint8_
   }
 }
 
+// The window that is wanted and a margin: where decoding begins or ends, color is interpolated from one side only.
+ImageWindow with_margin(const ImageWindow& wanted, int64_t height, int64_t width) {
+  constexpr int64_t kMargin = 4;  // two samples of halved color
+  const int64_t top = std::max<int64_t>(0, wanted.top - kMargin), left = std::max<int64_t>(0, wanted.left - kMargin);
+  return {.top = top,
+          .left = left,
+          .height = std::min(height, wanted.top + wanted.height + kMargin) - top,
+          .width = std::min(width, wanted.left + wanted.width + kMargin) - left};
+}
+
 }  // namespace
 
-void decode_jpeg(std::span<const std::byte> encoded, Image& image) {
+void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose) {
   JpegReader reader(encoded);
-  if (!reader.start()) throw BadRecord(fmt::format("damaged JPEG: {}", reader.error()));
-  size_image(reader.height(), reader.width(), image);
-  bool read = false;
+  const auto check = [&](bool fine) {
+    if (!fine) throw BadRecord(fmt::format("damaged JPEG: {}", reader.error()));
+  };
+  check(reader.start());
+  check_size(reader.height(), reader.width());
+  image.height = reader.height();
+  image.width = reader.width();
+  ImageWindow& window = image.window = {.height = image.height, .width = image.width};
+  if (choose && !reader.four_inks()) {
+    window = with_margin(choose(image.height, image.width), image.height, image.width);
+  }
+  check(reader.begin(window));
+  image.pixels.resize(static_cast<size_t>(window.height * window.width * 3));
   if (reader.four_inks()) {
     std::vector<uint8_t> inks(image.pixels.size() / 3 * 4);
-    read = reader.read(inks.data(), static_cast<size_t>(image.width) * 4);
+    check(reader.read(inks.data(), static_cast<size_t>(window.width) * 4, window.height));
     convert_inks(inks, reader.inverted(), image.pixels);
   } else {
-    read = reader.read(image.pixels.data(), static_cast<size_t>(image.width) * 3);
+    check(reader.read(image.pixels.data(), static_cast<size_t>(window.width) * 3, window.height));
   }
-  if (!read) throw BadRecord(fmt::format("damaged JPEG: {}", reader.error()));
-  if (reader.truncated()) throw BadRecord("the JPEG is cut off");
+  if (!reader.complete()) throw BadRecord("the JPEG is cut off");
 }
 
 }  // namespace lockstep

@@ -10,10 +10,13 @@
 namespace lockstep {
 
 // Both throw BadRecord, without the sample's place.
-void decode_jpeg(std::span<const std::byte> encoded, Image& image);
+void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose);
 void decode_png(std::span<const std::byte> encoded, Image& image);
 
-// Sizes `image` for [height,width,3]; throws BadRecord for sizes that no photograph has, before memory is asked for.
+// Throws BadRecord for sizes that no photograph has, before memory is asked for.
+void check_size(int64_t height, int64_t width);
+
+// Sizes `image` for a whole picture.
 void size_image(int64_t height, int64_t width, Image& image);
 
 }  // namespace lockstep

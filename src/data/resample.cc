@@ -10,16 +10,30 @@
 namespace lockstep {
 namespace {
 
+// How far the triangle of an output position reaches.
+struct Reach {
+  double center;
+  double support;
+  int64_t first, last;  // source elements, from the window's begin on
+};
+Reach reach_of(const AxisMap& map, int64_t at) {
+  const double scale = static_cast<double>(map.extent) / static_cast<double>(map.target);
+  const double support = std::max(scale, 1.0);
+  const double center = (static_cast<double>(at) + 0.5) * scale - 0.5;
+  return {.center = center,
+          .support = support,
+          .first = std::max<int64_t>(0, static_cast<int64_t>(std::floor(center - support)) + 1),
+          .last = std::min<int64_t>(map.extent - 1, static_cast<int64_t>(std::ceil(center + support)) - 1)};
+}
+
 // The triangle filter of output position `at`, one source element wide on either side, or wider by the scale when the
 // axis shrinks. Appends its non-zero weights, which sum to 1, and returns the first element they belong to.
 int64_t append_weights(const AxisMap& map, int64_t at, std::vector<float>& weights) {
   if (at < 0 || at >= map.target) return map.begin;
-  const double scale = static_cast<double>(map.extent) / static_cast<double>(map.target);
-  const double support = std::max(scale, 1.0);
-  const double center = (static_cast<double>(at) + 0.5) * scale - 0.5;
-  const auto first = std::max<int64_t>(0, static_cast<int64_t>(std::floor(center - support)) + 1);
-  const auto last = std::min<int64_t>(map.extent - 1, static_cast<int64_t>(std::ceil(center + support)) - 1);
-  const auto weight = [&](int64_t i) { return 1.0 - std::abs(static_cast<double>(i) - center) / support; };
+  const auto [center, support, first, last] = reach_of(map, at);
+  const auto weight = [&, c = center, s = support](int64_t i) {
+    return 1.0 - std::abs(static_cast<double>(i) - c) / s;
+  };
   double sum = 0.0;
   for (int64_t i = first; i <= last; ++i) sum += weight(i);
   for (int64_t i = first; i <= last; ++i) weights.push_back(static_cast<float>(weight(i) / sum));
@@ -66,17 +80,19 @@ struct LineLayout {
   int64_t channel = 1;
   int64_t plane = 1;
 };
-template <int kChannels>
+// Three channels side by side are summed as four, which the compiler makes one vector of; the line has room for it.
+template <int kChannels, int kLanes>
 void sum_columns(const float* line, const TransformScratch::Axis& columns, const LineLayout& layout, float* output) {
   const int64_t size = std::ssize(columns.begin);
+  const int64_t channel = kLanes > kChannels ? 1 : layout.channel;
   for (int64_t x = 0; x < size; ++x) {
     const auto column = static_cast<size_t>(x);
     const float* const source = line + columns.begin[column] * layout.step;
-    float sums[kChannels] = {};
+    float sums[kLanes] = {};
     for (int64_t k = columns.offset[column]; k < columns.offset[column + 1]; ++k) {
       const float weight = columns.weights[static_cast<size_t>(k)];
       const float* const at = source + (k - columns.offset[column]) * layout.step;
-      for (int c = 0; c < kChannels; ++c) sums[c] += weight * at[c * layout.channel];
+      for (int c = 0; c < kLanes; ++c) sums[c] += weight * at[c * channel];
     }
     for (int c = 0; c < kChannels; ++c) output[c * layout.plane + x] = sums[c];
   }
@@ -109,7 +125,7 @@ void resample_lines(const ImageView& image, const T* pixels, int64_t size, Trans
   const int64_t segment = image.width * step;
   const LineLayout layout = {.step = step, .channel = planar ? segment : 1, .plane = size * size};
   const Range used = touched(scratch.columns);
-  scratch.line.resize(static_cast<size_t>(image.width * image.channels));
+  scratch.line.resize(static_cast<size_t>(image.width * image.channels + 1));
   const std::span<float> line(scratch.line);
   for (int64_t y = 0; y < size; ++y) {
     const auto row = static_cast<size_t>(y);
@@ -123,10 +139,12 @@ void resample_lines(const ImageView& image, const T* pixels, int64_t size, Trans
                              static_cast<size_t>((used.end - used.begin) * step)));
     }
     float* const out = output + y * size;
-    if (image.channels == 3) {
-      sum_columns<3>(line.data(), scratch.columns, layout, out);
+    if (image.channels == 1) {
+      sum_columns<1, 1>(line.data(), scratch.columns, layout, out);
+    } else if (planar) {
+      sum_columns<3, 3>(line.data(), scratch.columns, layout, out);
     } else {
-      sum_columns<1>(line.data(), scratch.columns, layout, out);
+      sum_columns<3, 4>(line.data(), scratch.columns, {.step = 3, .channel = 1, .plane = layout.plane}, out);
     }
   }
   if (image.channels == 1) {
@@ -137,7 +155,21 @@ void resample_lines(const ImageView& image, const T* pixels, int64_t size, Trans
 
 }  // namespace
 
-void resample(const ImageView& image, const CropPlan& plan, int64_t size, TransformScratch& scratch, float* output) {
+ImageWindow window_of(const CropPlan& plan, int64_t size) {
+  const auto range = [&](const AxisMap& map) {
+    const int64_t low = std::clamp<int64_t>(map.first, 0, map.target - 1);
+    const int64_t high = std::clamp<int64_t>(map.first + size - 1, 0, map.target - 1);
+    return Range{.begin = map.begin + reach_of(map, low).first, .end = map.begin + reach_of(map, high).last + 1};
+  };
+  const Range rows = range(plan.rows), columns = range(plan.columns);
+  return {
+      .top = rows.begin, .left = columns.begin, .height = rows.end - rows.begin, .width = columns.end - columns.begin};
+}
+
+void resample(const ImageView& whole, const CropPlan& plan, int64_t size, TransformScratch& scratch, float* output) {
+  ImageView image = whole;
+  const ImageWindow window =
+      image.window.width > 0 ? image.window : ImageWindow{.height = image.height, .width = image.width};
   require(image.channels == 1 || image.channels == 3, "an image of {} channels", image.channels);
   for (const auto& [map, length] : {std::pair(plan.rows, image.height), std::pair(plan.columns, image.width)}) {
     require(map.extent > 0 && map.target > 0 && map.begin >= 0 && map.begin + map.extent <= length,
@@ -145,6 +177,10 @@ void resample(const ImageView& image, const CropPlan& plan, int64_t size, Transf
   }
   build_axis(plan.rows, size, scratch.rows);
   build_axis(plan.columns, size, scratch.columns);
+  for (int64_t& begin : scratch.rows.begin) begin = std::max<int64_t>(0, begin - window.top);  // black lines have none
+  for (int64_t& begin : scratch.columns.begin) begin = std::max<int64_t>(0, begin - window.left);
+  image.height = window.height;
+  image.width = window.width;
   if (image.u8 != nullptr) {
     resample_lines(image, image.u8, size, scratch, output);
   } else {

@@ -24,6 +24,9 @@ struct CropPlan {
   bool operator==(const CropPlan&) const = default;
 };
 
+// The part of the source that resample() reads; at least one pixel.
+ImageWindow window_of(const CropPlan& plan, int64_t size);
+
 // Writes [3,size,size] in the source's units.
 void resample(const ImageView& image, const CropPlan& plan, int64_t size, TransformScratch& scratch, float* output);
 

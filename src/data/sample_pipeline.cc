@@ -63,7 +63,7 @@ int32_t SamplePipeline::prepare(SampleRef sample, Workspace& workspace, const Sa
   if (sparse) {
     write_ids(sample.index, workspace.sample, to);
   } else {
-    transform_->apply(view_pixels(sample.index, workspace), sample, workspace.scratch, to.image);
+    transform_->apply(view_pixels(sample, workspace), sample, workspace.scratch, to.image);
   }
   return static_cast<int32_t>(workspace.sample.label);
 }
@@ -84,15 +84,17 @@ void SamplePipeline::write_ids(int64_t index, const Sample& sample, const Sample
   }
 }
 
-ImageView SamplePipeline::view_pixels(int64_t index, Workspace& workspace) const {
+ImageView SamplePipeline::view_pixels(SampleRef ref, Workspace& workspace) const {
   const Sample& sample = workspace.sample;
   if (sample.kind == Sample::Kind::encoded) {
     try {
-      decode_image(sample.bytes, workspace.image);
+      decode_image(sample.bytes, workspace.image,
+                   [&](int64_t height, int64_t width) { return transform_->source_window(height, width, ref); });
     } catch (const BadRecord& bad) {
-      throw BadRecord(fmt::format("{}: {}", source_.where(index), bad.what()), bad.where());
+      throw BadRecord(fmt::format("{}: {}", source_.where(ref.index), bad.what()), bad.where());
     }
-    return {.u8 = workspace.image.pixels.data(), .height = workspace.image.height, .width = workspace.image.width};
+    const Image& image = workspace.image;
+    return {.u8 = image.pixels.data(), .height = image.height, .width = image.width, .window = image.window};
   }
   ImageView view = {
       .channels = sample.channels, .height = sample.height, .width = sample.width, .layout = ImageView::Layout::planar};

@@ -49,7 +49,7 @@ class SamplePipeline {
  private:
   int32_t prepare(SampleRef sample, Workspace& workspace, const SamplePlace& to) const;
   void write_ids(int64_t index, const Sample& sample, const SamplePlace& to) const;
-  ImageView view_pixels(int64_t index, Workspace& workspace) const;
+  ImageView view_pixels(SampleRef ref, Workspace& workspace) const;
   void note(int64_t index, const std::string& message);
 
   const DataSource& source_;

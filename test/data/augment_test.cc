@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lockstep/base/random.h"
 #include "test/catch.h"
 
 using namespace lockstep;
@@ -82,6 +83,31 @@ TEST_CASE("augmentation is a pure function of seed, epoch and index, and depends
     TransformOptions other = options;
     other.seed = 8;
     CHECK(apply(other, image.view, sample) != once);
+  }
+}
+
+TEST_CASE("a transform of the window it asks for is that of the whole picture") {
+  RandomStream random(1);
+  for (int i = 0; i < 400; ++i) {
+    const auto side = [&] { return 1 + static_cast<int64_t>(random.below(i % 5 == 0 ? 4 : 90)); };
+    const TestImage whole = make_image(side(), side());
+    const ImageView& view = whole.view;
+    const TransformOptions options = {.augment = kAll[i % 4], .image_size = 1 + i % 24, .training = i % 3 != 0};
+    const SampleRef sample = {.epoch = 2, .index = i};
+    const ImageWindow window = Transform(options).source_window(view.height, view.width, sample);
+    REQUIRE(window.height >= 1);
+    REQUIRE(window.width >= 1);
+    REQUIRE(window.top + window.height <= view.height);
+    REQUIRE(window.left + window.width <= view.width);
+    std::vector<uint8_t> part;
+    for (int64_t y = window.top; y < window.top + window.height; ++y) {
+      const auto row = whole.pixels.begin() + (y * view.width + window.left) * 3;
+      part.insert(part.end(), row, row + window.width * 3);
+    }
+    ImageView windowed = view;
+    windowed.u8 = part.data();
+    windowed.window = window;
+    REQUIRE(apply(options, windowed, sample) == apply(options, view, sample));
   }
 }
 

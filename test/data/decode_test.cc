@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "lockstep/base/random.h"
 #include "lockstep/data/data_source.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
@@ -11,6 +12,8 @@ using namespace lockstep;
 namespace {
 
 using Rgb = std::vector<uint8_t>;
+
+std::span<const std::byte> as_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 Image decode(const std::string& encoded) {
   Image image;
@@ -86,6 +89,55 @@ TEST_CASE("a truncated JPEG is a bad record wherever it was cut") {
   }
   CHECK_THAT(error_of(whole.substr(0, whole.size() / 2)), ContainsSubstring("cut off"));
   CHECK_THAT(error_of(""), ContainsSubstring("empty"));
+}
+
+TEST_CASE("a window of a JPEG has the values of the whole picture") {
+  constexpr int kHeight = 150, kWidth = 211;
+  for (const JpegOptions& options :
+       {JpegOptions{}, JpegOptions{.components = 1}, JpegOptions{.progressive = true}, JpegOptions{.components = 4}}) {
+    const std::string encoded = encode_jpeg(gradient(kHeight, kWidth, options.components), kHeight, kWidth, options);
+    const Image whole = decode(encoded);
+    CHECK(whole.window == ImageWindow{.height = kHeight, .width = kWidth});
+    RandomStream random(3);
+    Image image;
+    for (int i = 0; i < 200; ++i) {
+      ImageWindow wanted;
+      wanted.top = static_cast<int64_t>(random.below(kHeight));
+      wanted.left = static_cast<int64_t>(random.below(kWidth));
+      wanted.height = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(kHeight - wanted.top)));
+      wanted.width = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(kWidth - wanted.left)));
+      decode_image(as_bytes(encoded), image, [&](int64_t height, int64_t width) {
+        REQUIRE(height == kHeight);
+        REQUIRE(width == kWidth);
+        return wanted;
+      });
+      const ImageWindow& got = image.window;
+      REQUIRE(got.top <= wanted.top);
+      REQUIRE(got.left <= wanted.left);
+      REQUIRE(got.top + got.height >= wanted.top + wanted.height);
+      REQUIRE(got.left + got.width >= wanted.left + wanted.width);
+      REQUIRE(std::ssize(image.pixels) == got.height * got.width * 3);
+      for (int64_t y = wanted.top; y < wanted.top + wanted.height; ++y) {
+        const auto row = [&](const Image& from) {
+          const auto begin = ((y - from.window.top) * from.window.width + wanted.left - from.window.left) * 3;
+          return std::vector<uint8_t>(from.pixels.begin() + begin, from.pixels.begin() + begin + wanted.width * 3);
+        };
+        REQUIRE(row(image) == row(whole));
+      }
+    }
+  }
+}
+
+TEST_CASE("a truncated JPEG is a bad record even when the window lies before the cut") {
+  const std::string encoded = encode_jpeg(gradient(160, 160, 3), 160, 160, {});
+  Image image;
+  const auto top = [](int64_t, int64_t) { return ImageWindow{.height = 8, .width = 8}; };
+  CHECK_NOTHROW(decode_image(as_bytes(encoded), image, top));
+  CHECK_NOTHROW(decode_image(as_bytes(encoded + std::string(100, '\0')), image, top));  // padded files are published
+  for (const double share : {0.6, 0.9, 0.99}) {
+    const auto length = static_cast<size_t>(share * static_cast<double>(encoded.size()));
+    CHECK_THROWS_AS(decode_image(as_bytes(encoded.substr(0, length)), image, top), BadRecord);
+  }
 }
 
 TEST_CASE("stray bytes between a JPEG's parts do not make it bad") {

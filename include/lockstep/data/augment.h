@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/decode.h"
 #include "lockstep/data/sampler.h"
 
 namespace lockstep {
@@ -39,9 +40,10 @@ struct ImageView {
   const uint8_t* u8 = nullptr;  // exactly one of the two
   const float* f32 = nullptr;
   int64_t channels = 3;  // 1 or 3
-  int64_t height = 0;
+  int64_t height = 0;    // of the whole picture
   int64_t width = 0;
   Layout layout = Layout::interleaved;
+  ImageWindow window = {};  // the part whose pixels these are; empty: all
 };
 
 struct TransformOptions {
@@ -72,10 +74,16 @@ class Transform {
  public:
   explicit Transform(const TransformOptions& options);
 
+  // The part of a picture of this size that apply() reads for the sample.
+  ImageWindow source_window(int64_t height, int64_t width, SampleRef sample) const;
+
   // Writes [3,S,S] to `output`. Images of any size from 1 x 1 are fine.
   void apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const;
 
  private:
+  struct Planned;
+  Planned plan(int64_t height, int64_t width, SampleRef sample) const;
+
   const TransformOptions options_;
 };
 

@@ -3,23 +3,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 namespace lockstep {
 
-// Pixels [H,W,3], interleaved. Reused by worker threads, so that decoding allocates only for a larger image.
+// A part of a picture, in its pixels.
+struct ImageWindow {
+  int64_t top = 0, left = 0;
+  int64_t height = 0, width = 0;
+  bool operator==(const ImageWindow&) const = default;
+};
+
+// Tells which part of a picture is needed, once its size is known.
+using ChooseWindow = std::function<ImageWindow(int64_t height, int64_t width)>;
+
+// A decoded picture, or a window of one. Reused by worker threads, so that decoding allocates only for a larger image.
 struct Image {
-  int64_t height = 0;
+  int64_t height = 0;  // of the whole picture
   int64_t width = 0;
-  std::vector<uint8_t> pixels;
+  ImageWindow window;           // what `pixels` holds
+  std::vector<uint8_t> pixels;  // [window.height,window.width,3], interleaved
 };
 
 // Decodes a JPEG or PNG, told apart by the first bytes whatever the file was called. Everything becomes 8-bit RGB:
 // gray is copied to three channels, CMYK and YCCK are converted (Adobe's inverted form too), palettes expanded, 16-bit
 // samples scaled, alpha dropped. EXIF orientation is ignored in training and evaluation alike, as the published
 // ImageNet recipes do. Throws BadRecord, without the sample's place, for anything else, truncated files among them.
-// Any thread; prints nothing.
-void decode_image(std::span<const std::byte> encoded, Image& image);
+// With `choose`, no more of a JPEG than that window and a margin around it may be decoded, with the same values as when
+// all of it is; a file that ends too soon is bad all the same. Any thread; prints nothing.
+void decode_image(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose = {});
 
 }  // namespace lockstep

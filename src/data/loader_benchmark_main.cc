@@ -1,0 +1,50 @@
+// How many images a second of one core's time the loader prepares: see scripts/bench/loader.py.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <string>
+
+#include "lockstep/data/formats.h"
+#include "lockstep/data/loader.h"
+
+namespace {
+
+double cpu_seconds() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+int run(const std::string& pattern, int64_t image_size, int64_t passes) {
+  using namespace lockstep;
+  constexpr int64_t kBatch = 32;
+  const auto source = open_data_source({.format = "tfrecord", .files = list_inputs("tfrecord", {pattern})});
+  Loader loader(*source, {.batch_size = kBatch,
+                          .image_size = image_size,
+                          .augment = Augment::torchvision,
+                          .normalize = Normalize::torchvision});
+  loader.next();  // opens, allocates
+  const double start = cpu_seconds();
+  const int64_t calls = (passes * source->size() + kBatch - 1) / kBatch;
+  for (int64_t i = 0; i < calls; ++i) loader.next();
+  fmt::print("{:.2f}\n", static_cast<double>(calls * kBatch) / (cpu_seconds() - start));
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 4) {
+    fmt::print(stderr, "usage: {} TFRECORDS IMAGE_SIZE PASSES\n", arguments[0]);
+    return 2;
+  }
+  try {
+    return run(arguments[1], std::stoll(arguments[2]), std::stoll(arguments[3]));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", arguments[0], error.what());
+    return 1;
+  }
+}
