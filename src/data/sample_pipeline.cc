@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/exif.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {
@@ -29,7 +30,8 @@ SamplePipeline::SamplePipeline(const DataSource& source, const LoaderOptions& op
       max_ids_(options.max_ids),
       vocabulary_(options.vocabulary),
       policy_(options.bad_records),
-      training_(options.training) {}
+      training_(options.training),
+      apply_orientation_(options.apply_orientation) {}
 
 std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Workspace& workspace,
                                                            const SamplePlace& to) {
@@ -88,8 +90,13 @@ ImageView SamplePipeline::view_pixels(SampleRef ref, Workspace& workspace) const
   const Sample& sample = workspace.sample;
   if (sample.kind == Sample::Kind::encoded) {
     try {
-      decode_image(sample.bytes, workspace.image,
-                   [&](int64_t height, int64_t width) { return transform_->source_window(height, width, ref); });
+      const int orientation = apply_orientation_ ? exif_orientation(sample.bytes) : 1;
+      ChooseWindow choose;
+      if (orientation == 1) {
+        choose = [&](int64_t height, int64_t width) { return transform_->source_window(height, width, ref); };
+      }
+      decode_image(sample.bytes, workspace.image, choose);
+      make_upright(orientation, workspace.image, workspace.turned);
     } catch (const BadRecord& bad) {
       throw BadRecord(fmt::format("{}: {}", source_.where(ref.index), bad.what()), bad.where());
     }

@@ -26,6 +26,7 @@ class SamplePipeline {
   struct Workspace {
     Sample sample;
     Image image;
+    std::vector<uint8_t> turned;
     TransformScratch scratch;
   };
   // Which record filled the place.
@@ -59,6 +60,7 @@ class SamplePipeline {
   const int64_t vocabulary_;
   const BadRecords policy_;
   const bool training_;
+  const bool apply_orientation_;
   mutable std::mutex mutex_;
   std::map<int64_t, BadRecordNote> notes_;
 };

@@ -65,7 +65,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, max_ids), .unit = "ids", .range = between(1, 1e6),
        .meaning = "The most ids that a sample of wide_mlp has; other models ignore it."},
 
-      {LOCKSTEP_KEY(data, format), .allowed = {"tfrecord", "folder", "cifar10", "cifar100", "hdf5", "sparse_tfrecord", "synthetic"},
+      {LOCKSTEP_KEY(data, format),
+       .allowed = {"tfrecord", "folder", "cifar10", "cifar100", "hdf5", "sparse_tfrecord", "synthetic"},
        .meaning = "How the data are stored; docs/data.md has each. synthetic makes images up and reads nothing."},
       {LOCKSTEP_KEY(data, train), .path = PathRole::input,
        .meaning = "Training data: a path, a glob or a list of them.",
@@ -96,6 +97,10 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(data, workers), .unit = "threads", .range = between(0, 1024),
        .meaning = "Threads a rank that read and decode. 0: from the cores this rank may use.",
        .also = {"num_workers", "threads"}},
+      {LOCKSTEP_KEY(data, exif_orientation),
+       .meaning =
+           "Turns JPEGs upright as their EXIF block says, in training and evaluation alike. The published ImageNet "
+           "recipes take pixels as they are stored."},
       {LOCKSTEP_KEY(data, bad_records), .allowed = {"fail", "skip"},
        .meaning = "What to do about a record that cannot be read: end the run, or replace it, count it and report it."},
 

@@ -29,8 +29,8 @@ struct Image {
 
 // Decodes a JPEG or PNG, told apart by the first bytes whatever the file was called. Everything becomes 8-bit RGB:
 // gray is copied to three channels, CMYK and YCCK are converted (Adobe's inverted form too), palettes expanded, 16-bit
-// samples scaled, alpha dropped. EXIF orientation is ignored in training and evaluation alike, as the published
-// ImageNet recipes do. Throws BadRecord, without the sample's place, for anything else, truncated files among them.
+// samples scaled, alpha dropped. EXIF orientation is ignored here (see data/exif.h). Throws BadRecord, without the
+// sample's place, for anything else, truncated files among them.
 // With `choose`, no more of a JPEG than that window and a margin around it may be decoded, with the same values as when
 // all of it is; a file that ends too soon is bad all the same. Any thread; prints nothing.
 void decode_image(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose = {});

@@ -35,6 +35,7 @@ struct LoaderOptions {
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
   bool transform_input = false;
+  bool apply_orientation = false;  // turn JPEGs as their EXIF block says
   uint64_t seed = 1;
   bool shuffle = true;
   int64_t shuffle_block = 0;

@@ -44,6 +44,7 @@ struct Config {
     int64_t shuffle_block = 0;
     int64_t workers = 0;
     std::string bad_records = "fail";
+    bool exif_orientation = false;
     bool operator==(const Data&) const = default;
   } data;
 
