@@ -64,7 +64,7 @@ std::vector<BadFile> bad_files() {
       {"integer beyond 64 bits", "[train]\nseed = 9223372036854775808\n", ":2: not valid TOML: "},
       {"model that is not there yet", "[model]\nname = \"inception_v4\"\n",
        ":2: model.name = 'inception_v4' is not available in this version; available: inception_v3, cifar10_cnn"},
-      {"precision that is not there yet", "[train]\nprecision = \"bf16\"\n", "available: float32"},
+      {"precision that is not there yet", "[train]\nprecision = \"int8\"\n", "available: float32, tf32, bf16, fp16"},
       {"feature that is not there yet", "[device]\nshare = true\n",
        ":2: device.share = 'true' is not available in this version; available: false"},
       {"UTF-16", std::string("\xff\xfe[\0t\0]\0", 8), ":1: not valid TOML: "},
