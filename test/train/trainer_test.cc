@@ -227,7 +227,10 @@ TEST_CASE("micro-batches that are added up train as one batch does, dropout and 
   for (const int64_t accumulate : {2, 4}) {
     INFO(accumulate << " micro-batches");
     const auto [parts, losses] = train(4 / accumulate, accumulate);
-    for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == Approx(whole_losses[i]).epsilon(1e-5));
+    if (world().is_root()) {  // which writes them: the others may look too early
+      REQUIRE(losses.size() == whole_losses.size());
+      for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == Approx(whole_losses[i]).epsilon(1e-5));
+    }
     for (size_t i = 0; i < whole.size(); ++i) {
       INFO(whole[i].first);
       REQUIRE(parts[i].first == whole[i].first);
