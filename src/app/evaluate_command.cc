@@ -1,12 +1,12 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/fatal.h"
 #include "app/job.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
-#include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/reporter.h"
@@ -27,10 +27,12 @@ int evaluate_command(const CommandParts& parts) {
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);
   watchdog.progress(RunPhase::compile, 0);
-  const auto [backend, stream, program, batches] = compile_model(config, Purpose::evaluate, threads, group);
-  MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::start)});
+  const auto [backend, stream, program, batches, shared_devices] =
+      compile_model(config, Purpose::evaluate, threads, group);
+  const std::unique_ptr<Communicator> communicator =
+      make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::start)});
   const LoadedWeights loaded = run_or_end_job([&] {
-    return load_for_evaluation({config, group, communicator, *stream, *program}, parts.command.checkpoint);
+    return load_for_evaluation({config, group, *communicator, *stream, *program}, parts.command.checkpoint);
   });
 
   Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "app/devices.h"
 #include "app/fatal.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -50,27 +51,6 @@ std::vector<std::string> split_paths(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   return paths;
-}
-
-std::unique_ptr<Backend> make_cpu(const Config& config, const BackendOptions& options) {
-  if (config.train.precision != "float32") {
-    fail(ExitCode::config, "train.precision = \"{}\" needs a GPU: float32 is the fastest that the CPU backend has",
-         config.train.precision);
-  }
-  return make_backend("cpu", options);
-}
-
-// The backend that device.kind asks for. `auto` takes a GPU where one can be used, and says why not.
-std::unique_ptr<Backend> choose_backend(const Config& config, const ThreadBudget& threads, bool is_root) {
-  const BackendOptions options{.threads = threads.compute, .tf32 = config.train.precision == "tf32"};
-  if (config.device.kind == "cpu") return make_cpu(config, options);
-  try {
-    return make_backend("cuda", options);
-  } catch (const Error& error) {
-    if (config.device.kind == "gpu" || error.code() != ExitCode::config) throw;
-    if (is_root) log_info("{}; computing on the CPU", error.what());
-  }
-  return make_cpu(config, options);
 }
 
 // Ranks that see different files would make different numbers of steps.
@@ -133,8 +113,10 @@ WatchdogOptions watchdog_options(const WatchdogLimits& limits) {
 
 CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {
   CompiledModel model;
+  auto [backend, shared] = choose_backend(config, threads, group);
+  model.backend = std::move(backend);
+  model.shared_devices = shared;
   on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
-    model.backend = choose_backend(config, threads, group.is_root());
     model.stream = model.backend->make_stream();
     const int64_t evaluation = evaluation_batch(config, group.size());
     if (purpose == Purpose::train) model.batches = batch_sizes(config, group.size());

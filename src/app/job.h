@@ -43,6 +43,7 @@ struct CompiledModel {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Program> program;
   BatchSizes batches;
+  bool shared_devices = false;  // some ranks compute on one GPU
 };
 // Collective; throws AgreedError.
 CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/fatal.h"
 #include "app/job.h"
 #include "app/preflight.h"
@@ -12,7 +13,6 @@
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/launcher.h"
-#include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/job_end.h"
 #include "lockstep/train/start_state.h"
@@ -90,10 +90,12 @@ int train_command(const CommandParts& parts) {
   const std::unique_ptr<DataSource> validation =
       has_validation(config) ? open_data(config, Split::validation, group) : nullptr;
   watchdog.progress(RunPhase::compile, 0);
-  const auto [backend, stream, program, batches] = compile_model(config, Purpose::train, threads, group);
-  MpiCommunicator communicator(group, {.abort_seconds = wait_seconds(config, RunPhase::train)});
+  const auto [backend, stream, program, batches, shared_devices] =
+      compile_model(config, Purpose::train, threads, group);
+  const std::unique_ptr<Communicator> communicator =
+      make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::train)});
   const StartState start = run_or_end_job([&] {
-    return prepare_start({config, group, communicator, *stream, *program});
+    return prepare_start({config, group, *communicator, *stream, *program});
   });
   if (group.is_root()) warn_of_lost_restart(start);
 
@@ -109,12 +111,13 @@ int train_command(const CommandParts& parts) {
                              .config_text = to_toml(config),
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
                              .job_end = job_end,
+                             .stream = stream.get(),
                              .lock = lock ? &*lock : nullptr};
   std::optional<Checkpointer> checkpointer;
   on_every_rank(group, wait, [&] { checkpointer.emplace(config, *program, std::move(saving)); });
   Reporter reporter(group, reporter_options(config, start));
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
-  Trainer trainer({config, group, communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
+  Trainer trainer({config, group, *communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
                    *checkpointer, reporter, watchdog, stop_requested()},
                   loader_options(config, threads), start.progress);
   announce(config, trainer, {*program, batches, data->size()});

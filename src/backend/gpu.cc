@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <array>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/plugin.h"
 
@@ -24,6 +26,21 @@ class Driver {
       return fmt::format("the NVIDIA driver says: {}", text(error));
     }
     return devices > 0 ? "" : "the NVIDIA driver sees no device";
+  }
+
+  // After obstacle() has found none.
+  std::vector<std::string> ids() const {
+    int devices = 0;
+    require(call("cuDeviceGetCount", &devices) == 0, "the NVIDIA driver has lost its devices");
+    std::vector<std::string> ids;
+    for (int i = 0; i < devices; ++i) {
+      int device = 0;
+      std::array<unsigned char, 16> uuid{};
+      const bool told = call("cuDeviceGet", &device, i) == 0 && call("cuDeviceGetUuid_v2", uuid.data(), device) == 0;
+      require(told, "the NVIDIA driver does not tell the UUID of device {}", i);
+      ids.push_back(fmt::format("GPU-{:02x}", fmt::join(uuid, "")));
+    }
+    return ids;
   }
 
  private:
@@ -50,6 +67,8 @@ const std::string& gpu_obstacle() {
       find_plugin(kPlugin) ? Driver().obstacle() : std::string("this installation has no CUDA plugin");
   return obstacle;
 }
+
+std::vector<std::string> gpu_ids() { return gpu_obstacle().empty() ? Driver().ids() : std::vector<std::string>{}; }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
   if (!gpu_obstacle().empty()) fail(ExitCode::config, "no usable GPU: {}", gpu_obstacle());

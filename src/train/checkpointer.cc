@@ -30,9 +30,10 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
                                 .slow_seconds = phase_limits(config, RunPhase::save).warn_seconds,
                                 .last_saved_step = options_.resumed_step});
   saved_step_ = options_.resumed_step;
-  const int64_t bytes = estimate_checkpoint_bytes(contents({}));
+  const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state()));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
   warn_if_space_is_short(config.checkpoint.directory, bytes);
+  if (!program.backend().host_addressable()) snapshot_.emplace(program);
 }
 
 bool Checkpointer::due_by_clock() const {
@@ -56,7 +57,7 @@ void Checkpointer::require_time(const Progress& progress) const {
       progress.step, std::max(left, 0.0), longest_save_);
 }
 
-CheckpointContents Checkpointer::contents(const Progress& progress) const {
+CheckpointContents Checkpointer::contents(const Progress& progress, const ModelState& state) const {
   CheckpointContents c;
   c.meta = {.step = progress.step,
             .epoch = progress.position / options_.samples_per_epoch,
@@ -65,8 +66,8 @@ CheckpointContents Checkpointer::contents(const Progress& progress) const {
             .global_batch = options_.global_batch,
             .seed = config_.train.seed,
             .model = config_.model.name};
-  for (const ModelArray& a : model_arrays(program_.parameters(), program_.layout(), program_.state(),
-                                          parse_optimizer(config_.optimizer.name))) {
+  for (const ModelArray& a :
+       model_arrays(program_.parameters(), program_.layout(), state, parse_optimizer(config_.optimizer.name))) {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
   c.training = {{"position", progress.position}, {"updates", progress.updates}};
@@ -85,7 +86,20 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, bool best)
          "{} was taken over by another run while this one stood still; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
-  return writer_->start(contents(progress), best);
+  if (!snapshot_) return writer_->start(contents(progress, program_.state()), best);
+  // The writer reads the snapshot, so there is one at a time.
+  if (snapshot_under_way_ || !writer_->wait_idle(0)) return CheckpointWriter::Start::busy;
+  snapshot_->take(*options_.stream);
+  snapshot_under_way_ = progress;
+  snapshot_is_best_ = best;
+  return CheckpointWriter::Start::started;
+}
+
+// A snapshot whose copy has arrived goes to the writer.
+void Checkpointer::hand_over_snapshot() {
+  if (!snapshot_under_way_ || !snapshot_->ready()) return;
+  writer_->start(contents(*snapshot_under_way_, snapshot_->arenas()), snapshot_is_best_);
+  snapshot_under_way_.reset();
 }
 
 void Checkpointer::save(const Progress& progress) {
@@ -115,7 +129,7 @@ void Checkpointer::save_last(const Progress& progress) {
 }
 
 double Checkpointer::wait_copied() {
-  if (!writer_) return 0;
+  if (!writer_ || snapshot_) return 0;
   const double waited = writer_->wait_copied();
   last_wait_ = std::max(last_wait_, waited);
   return waited;
@@ -139,6 +153,7 @@ SaveResult Checkpointer::take(SaveResult result, int64_t last_step) {
 
 std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
   std::vector<SaveResult> results;
+  hand_over_snapshot();
   while (writer_) {
     auto result = writer_->poll();
     if (!result) break;
@@ -157,6 +172,8 @@ std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
   const double limit = wait_seconds(config_, RunPhase::save);
   const double deadline = monotonic_seconds() + limit;
   auto wait = [&] {
+    if (snapshot_under_way_) snapshot_->wait();
+    hand_over_snapshot();
     if (writer_->wait_idle(deadline - monotonic_seconds())) return;
     gave_up_ = true;
     fail(ExitCode::checkpoint,

@@ -243,19 +243,26 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Where to compute. auto: on a GPU where one can be used.", .also = {"device", "type"}},
       {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, 1024),
        .meaning = "Compute threads a rank. 0: from the cores this rank may use.", .also = {"num_threads"}},
-      {LOCKSTEP_KEY(device, share), .allowed = {"false"}, .meaning = "Several ranks on one GPU."},
-      {LOCKSTEP_KEY(device, graph), .allowed = {"auto"},
-       .meaning = "Whether a GPU captures the step; the CPU never does."},
+      {LOCKSTEP_KEY(device, share),
+       .meaning = "Lets several ranks compute on one GPU; their gradients then go through host memory and MPI."},
+      {LOCKSTEP_KEY(device, graph), .allowed = {"auto", "off"},
+       .meaning = "auto: a GPU captures the step once and replays it, where no part of it needs the host. off: never."},
+      {LOCKSTEP_KEY(device, deferred),
+       .meaning =
+           "For finding faults, on the CPU: work is queued as on a GPU and run late, the host two steps ahead, and "
+           "an access to memory that nothing orders ends the run."},
 
       {LOCKSTEP_KEY(graph, rewrites),
        .meaning =
            "Whether the network is rewritten to a faster one that computes the same; the first thing to turn off "
            "when numbers look odd."},
 
-      {LOCKSTEP_KEY(comm, transport), .allowed = {"auto", "mpi"},
-       .meaning = "What carries the gradients between ranks.", .also = {"backend"}},
-      {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "auto"},
-       .meaning = "How they are summed. The MPI transport leaves it to the MPI library, whichever is set."},
+      {LOCKSTEP_KEY(comm, transport), .allowed = {"auto", "nccl", "mpi"},
+       .meaning =
+           "What carries the gradients between ranks. auto: NCCL where every rank has a GPU of its own, else MPI.",
+       .also = {"backend"}},
+      {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "tree", "auto"},
+       .meaning = "How NCCL sums them. MPI leaves it to its library, whether ring or auto is set; tree is refused."},
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
        .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},

@@ -75,6 +75,12 @@ void validate_length(const Config& config) {
   }
 }
 
+void validate_device(const Config& config) {
+  if (config.device.deferred && config.device.kind == "gpu") {
+    fail(ExitCode::config, "device.deferred = true is for the CPU: set device.kind = \"cpu\"");
+  }
+}
+
 struct Deadlines {
   const char* phase;  // "", or the prefix of the phase's own keys
   double warn_seconds, abort_seconds;
@@ -103,6 +109,7 @@ void validate(const Config& config) {
   validate_data(config);
   validate_length(config);
   validate_schedule(config.schedule);
+  validate_device(config);
   validate_watchdog(config);
 }
 

@@ -21,6 +21,7 @@ LoaderOptions evaluation_options(const EvaluatorParts& parts, LoaderOptions opti
   options.world_size = parts.group.size();
   options.batch_size = parts.program.batches().evaluation;
   options.accumulate = 1;
+  options.allocate = pinned_memory(parts.backend);
   return options;
 }
 
@@ -55,11 +56,8 @@ std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, c
   return all;
 }
 
-void add_batch(const EvaluatorParts& parts, const Batch& batch, Weights weights, Sums& sums) {
+void add_batch(const EvaluatorParts& parts, const Batch& batch, const Arenas& arenas, Sums& sums) {
   const Executable& e = parts.program.evaluation();
-  Arenas arenas = parts.program.evaluation_arenas(weights);
-  constexpr std::array<int32_t, 4> kNoStep{};
-  arenas.external = {batch.images, batch.labels, batch.weights, kNoStep.data(), nullptr, batch.ids, batch.values};
   e.forward(parts.stream, arenas);
   const LossHead& head = e.graph().losses.front();
   const auto classes = static_cast<size_t>(e.graph().value(head.logits).desc.shape[1]);
@@ -82,9 +80,11 @@ void add_batch(const EvaluatorParts& parts, const Batch& batch, Weights weights,
 
 }  // namespace
 
-Evaluator::Evaluator(const EvaluatorParts& parts, LoaderOptions options, double wait_seconds)
+Evaluator::Evaluator(const EvaluatorParts& parts, const LoaderOptions& options, double wait_seconds)
     : parts_(parts),
-      loader_(parts.data, evaluation_options(parts, std::move(options))),
+      loader_(parts.data, evaluation_options(parts, options)),
+      upload_(parts.backend, {parts.program.batches().evaluation, options.image_size}),
+      no_step_(parts.backend.allocate(4 * sizeof(int32_t))),
       steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.program.batches().evaluation)),
       wait_seconds_(wait_seconds) {}
 
@@ -110,8 +110,14 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
   for (int64_t step = 0; step < steps_; ++step) {
     parts_.watchdog.progress(RunPhase::evaluate, step);
     if (!all_go_on(step, stop)) return {};
-    const Batch batch = loader_.next();
-    for (size_t i = 0; i < weights.size(); ++i) add_batch(parts_, batch, weights[i], sums[i]);
+    const Batch batch = upload_.next(loader_);
+    const PlacedBatch placed = upload_.place(parts_.stream, batch);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      Arenas arenas = parts_.program.evaluation_arenas(weights[i]);
+      arenas.external = {placed.images, placed.labels, placed.weights, no_step_.data(),
+                         nullptr,       batch.ids,     batch.values};
+      add_batch(parts_, batch, arenas, sums[i]);
+    }
   }
   const WaitFor wait{"the evaluation", wait_seconds_};
   std::vector<EvaluationResult> results;

@@ -30,7 +30,7 @@ DType compute_type(const Config& config) {
 
 Program::Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend,
                  Stream& stream)
-    : batches_(batches) {
+    : backend_(backend), batches_(batches) {
   const bool rewrites = config.graph.rewrites;
   const DType compute = compute_type(config);
   // An evaluation draws the training graph too, for its parameters alone: two samples satisfy every batch norm.
@@ -61,11 +61,11 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
                              .activation_bytes = static_cast<size_t>(activations)});
 }
 
-std::span<float> Program::parameter(ParameterId id, Weights weights) const {
+std::span<float> Program::parameter_in(const ModelState& arenas, ParameterId id, Weights weights) const {
   const Parameter& p = table_[id];
   const bool raw = weights == Weights::raw;
-  const Buffer& arena = p.trained() ? (raw ? state_.parameters : state_.average_parameters)
-                                    : (raw ? state_.statistics : state_.average_statistics);
+  const Buffer& arena = p.trained() ? (raw ? arenas.parameters : arenas.average_parameters)
+                                    : (raw ? arenas.statistics : arenas.average_statistics);
   return {arena.as<float>() + layout_.offset[static_cast<size_t>(id)], static_cast<size_t>(p.shape.elements())};
 }
 

@@ -19,6 +19,7 @@
 #include "lockstep/dist/agreement.h"
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/host_state.h"
 #include "lockstep/train/initialize.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
@@ -34,13 +35,13 @@ void copy_weights_to_averages(const ModelState& state) {
 
 constexpr int kMostInitializers = 8;
 
-void initialize_fresh(const Config& config, const Program& program) {
+void initialize_fresh(const Config& config, const Program& program, const HostState& host) {
   const InitRule rule = parse_init_rule(config.model.init);
   const ParameterTable& table = program.parameters();
   std::atomic<ParameterId> next = 0;
   const auto work = [&] {  // each parameter has random numbers of its own: who draws them does not matter
     for (ParameterId id = next++; id < table.size(); id = next++) {
-      initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), program.parameter(id));
+      initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
     }
   };
   std::vector<std::jthread> helpers(static_cast<size_t>(std::min(usable_cores(cpu_cores()), kMostInitializers) - 1));
@@ -48,9 +49,15 @@ void initialize_fresh(const Config& config, const Program& program) {
   work();
 }
 
-void read_group(const CheckpointReader& file, const std::string& group, const Program& program, Weights weights) {
-  for (ParameterId id : match_schema(program.parameters(), file, {.group = group})) {
-    file.read(array_path(group, program.parameters()[id].name), program.parameter(id, weights));
+// A group of data sets that bear the parameters' names, and where they belong.
+struct WeightGroup {
+  std::string name;
+  Weights weights = Weights::raw;
+};
+
+void read_group(const CheckpointReader& file, const WeightGroup& group, const Program& program, const HostState& host) {
+  for (ParameterId id : match_schema(program.parameters(), file, {.group = group.name})) {
+    file.read(array_path(group.name, program.parameters()[id].name), host.parameter(id, group.weights));
   }
 }
 
@@ -70,7 +77,7 @@ int64_t other_classes(const CheckpointReader& file, const ParameterTable& table,
 
 // Fine-tuning: a head for other classes keeps its start values, as does what checkpoint.init_exclude names; all else
 // must fit.
-void load_weights_only(const Config& config, const Program& program) {
+void load_weights_only(const Config& config, const Program& program, const HostState& host) {
   const CheckpointReader file = CheckpointReader::open_weights(config.checkpoint.init_from);
   SchemaOptions schema{.group = file.model_group(), .exclude = config.checkpoint.init_exclude};
   const Graph& graph = program.training().graph();
@@ -83,7 +90,7 @@ void load_weights_only(const Config& config, const Program& program) {
     classes = stored;
   }
   for (const ParameterId id : match_schema(program.parameters(), file, schema)) {
-    file.read(array_path(schema.group, program.parameters()[id].name), program.parameter(id));
+    file.read(array_path(schema.group, program.parameters()[id].name), host.parameter(id));
   }
   std::string anew;
   if (!schema.exclude.empty()) anew = fmt::format("; {} start anew", fmt::join(schema.exclude, ", "));
@@ -178,10 +185,10 @@ double best_top1_of(const std::map<std::string, TrainingValue>& training) {
   return value ? *value : Progress{}.best_top1;
 }
 
-Progress load_all(const Config& config, const Program& program, const CheckpointReader& file) {
+Progress load_all(const Config& config, const Program& program, const HostState& host, const CheckpointReader& file) {
   check_fit(config, program, file);
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
-  for (const ModelArray& a : model_arrays(program.parameters(), program.layout(), program.state(), optimizer)) {
+  for (const ModelArray& a : model_arrays(program.parameters(), program.layout(), host.arenas(), optimizer)) {
     file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
   }
   if (file.meta().seed != config.train.seed) {
@@ -226,19 +233,22 @@ StartState start_all(const StartParts& parts, const std::function<std::string()>
 }
 
 std::string start_on_root(const StartParts& parts) {
+  const HostState host(parts.program);
+  host.download();  // the slots' start values
   StartState start;
   if (auto file = choose_checkpoint(parts.config.checkpoint)) {
-    start.progress = load_all(parts.config, parts.program, *file);
+    start.progress = load_all(parts.config, parts.program, host, *file);
     start.resumed_from = file->path();
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
     log_info("resuming at step {} from {}", start.progress.step, file->path());
   } else {
     start.progress.loss_scale = loss_scale_of(parts.config, {});
-    initialize_fresh(parts.config, parts.program);
-    if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program);
-    copy_weights_to_averages(parts.program.state());
+    initialize_fresh(parts.config, parts.program, host);
+    if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program, host);
+    copy_weights_to_averages(host.arenas());
     log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
   }
+  host.upload();
   return encode(start);
 }
 
@@ -253,7 +263,10 @@ StartState return_to_checkpoint(const StartParts& parts) {
     const std::string& folder = parts.config.checkpoint.directory;
     const auto file = open_newest_whole(folder, warn);
     if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", folder);
-    return encode({load_all(parts.config, parts.program, *file), file->path(), true});
+    const HostState host(parts.program);
+    const Progress progress = load_all(parts.config, parts.program, host, *file);
+    host.upload();
+    return encode({progress, file->path(), true});
   });
 }
 
@@ -263,9 +276,12 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
     const CheckpointReader file = checkpoint == "latest"
                                       ? open_newest(parts.config.checkpoint.directory, "--checkpoint latest")
                                       : CheckpointReader::open(checkpoint);
-    read_group(file, "/model", parts.program, Weights::raw);
+    const HostState host(parts.program);
+    host.download();
+    read_group(file, {"/model"}, parts.program, host);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
-    if (average) read_group(file, "/ema", parts.program, Weights::average);
+    if (average) read_group(file, {"/ema", Weights::average}, parts.program, host);
+    host.upload();
     log_info("weights of step {} from {}", file.meta().step, file.path());
     return nlohmann::json{file.meta().step, file.meta().epoch, average}.dump();
   }));
@@ -282,6 +298,7 @@ void broadcast_state(const StartParts& parts) {
     parts.communicator.broadcast(parts.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
   }
   parts.communicator.join(parts.stream);
+  parts.stream.wait();
 }
 
 }  // namespace lockstep

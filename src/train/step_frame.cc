@@ -21,7 +21,10 @@ float* header_in(const ModelState& state) {
 }  // namespace
 
 StepFrame::StepFrame(const Backend& backend, const Program& program, const Config& config, int ahead)
-    : backend_(backend), program_(program), ahead_(ahead), slots_(static_cast<size_t>(ahead) + 1) {
+    : backend_(backend),
+      program_(program),
+      ahead_(ahead),
+      micro_batches_(static_cast<size_t>(config.train.accumulate)) {
   header_ = backend.compile(UpdateOp{DType::f32, header_rule(program.training().graph())});
   squares_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{program.layout().trained_elements}});
   decide_ = backend.compile(UpdateOp{DType::f32, DecideUpdate{.clip_norm = config.train.clip_norm,
@@ -30,8 +33,11 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
                                                               .average_decay = config.ema.decay,
                                                               .halt = config.train.not_finite == "stop",
                                                               .scale_loss = compute_type(config) == DType::f16}});
+  for (int i = 0; i <= ahead; ++i) done_.push_back(backend.make_event());
+  ring_ = backend.allocate_pinned(done_.size() * sizeof(Slot));
+  dropout_ring_ = backend.allocate_pinned(done_.size() * micro_batches_ * sizeof(Dropout));
   control_ = backend.allocate(sizeof(StepControl));
-  dropout_ = backend.allocate(sizeof(decltype(StepInput::dropout)::value_type));
+  dropout_ = backend.allocate(sizeof(Dropout));
   squares_result_ = backend.allocate(sizeof(double));
   scalars_ = backend.allocate(kUpdateScalars * sizeof(float));
   update_state_ = backend.allocate(sizeof(UpdateState));
@@ -57,19 +63,18 @@ void StepFrame::restart(Stream& stream, int64_t updates, const LossScale& loss_s
   stream.wait();
 }
 
-void StepFrame::begin(Stream& stream, StepInput input) {
+void StepFrame::begin(Stream& stream, const StepInput& input) {
   require(begun_ - settled_ <= ahead_, "{} steps are in flight already", begun_ - settled_);
-  stream_ = &stream;
+  require(input.dropout.size() == micro_batches_, "{} micro-batches, not {}", input.dropout.size(), micro_batches_);
   Slot& mine = slot(begun_);
-  mine.input = std::move(input);
-  mine.outcome = {};
-  backend_.copy(stream, control_.data(), &mine.input.control, sizeof mine.input.control);
-  backend_.copy(stream, outcome_.data(), &mine.outcome, sizeof mine.outcome);
+  mine = {.control = input.control};
+  std::ranges::copy(input.dropout, dropout_of(begun_));
+  backend_.copy(stream, control_.data(), &mine.control, sizeof mine.control);
+  backend_.copy(stream, outcome_.data(), &mine.fresh, sizeof mine.fresh);
 }
 
 void StepFrame::begin_batch(Stream& stream, size_t micro) {
-  const auto& dropout = slot(begun_).input.dropout.at(micro);
-  backend_.copy(stream, dropout_.data(), dropout.data(), sizeof dropout);
+  backend_.copy(stream, dropout_.data(), dropout_of(begun_) + micro, sizeof(Dropout));
 }
 
 void StepFrame::fill_header(Stream& stream, const Arenas& arenas) {
@@ -91,13 +96,14 @@ void StepFrame::decide(Stream& stream) {
 
 void StepFrame::end(Stream& stream) {
   backend_.copy(stream, &slot(begun_).outcome, outcome_.data(), sizeof(StepOutcome));
+  stream.record(*done_[place(begun_)]);
   ++begun_;
 }
 
 std::optional<StepOutcome> StepFrame::next_outcome(bool drain) {
   const int64_t in_flight = begun_ - settled_;
   if (in_flight == 0 || (!drain && in_flight <= ahead_)) return std::nullopt;
-  stream_->wait();
+  done_[place(settled_)]->wait();
   return slot(settled_++).outcome;
 }
 

@@ -27,6 +27,7 @@ LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options,
   options.batch_size = parts.program.batches().training;
   options.accumulate = parts.config.train.accumulate;
   options.start_position = position;
+  options.allocate = pinned_memory(parts.backend);
   return options;
 }
 
@@ -38,13 +39,22 @@ std::span<float> gradient_arena(const Program& program) {
 std::vector<Bucket> reduction_plan(const Program& program, const Config& config) {
   std::vector<ReadyMark> marks;
   for (const GradientMark& m : program.training().gradient_marks()) marks.push_back({m.position, m.end});
-  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : double{kHostBucketBytes};
+  const int64_t usual = program.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
+  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : static_cast<double>(usual);
   return plan_buckets(marks, {.total_elements = program.state().gradient_elements(),
                               .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
 }
 
-// How many steps the host runs ahead of the one whose outcome it acts on.
-int steps_ahead(const Backend&) { return 0; }
+// How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
+int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 : 2; }
+
+// Steps before one is captured: libraries set up their last things in the first.
+constexpr int64_t kWarmUpSteps = 2;
+
+bool may_capture(const TrainerParts& parts) {
+  const Config& config = parts.config;
+  return config.device.graph != "off" && config.train.accumulate == 1 && parts.communicator.stream_ordered();
+}
 
 }  // namespace
 
@@ -67,6 +77,8 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
       loader_options_(std::move(loader)),
       loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
+      upload_(parts.backend, {parts.program.batches().training, config_.model.image_size}),
+      may_capture_(may_capture(parts)),
       arenas_(parts.program.training_arenas()),
       next_evaluation_(evaluation_after(start.position)) {
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
@@ -119,18 +131,15 @@ void Trainer::step() {
   step_began_ = monotonic_seconds();
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
     timer_.enter(StepPart::data);
-    const Batch batch = loader_->next();
+    const Batch batch = upload_.next(*loader_);
     timer_.enter(StepPart::compute);
     if (micro == 0) frame_.begin(parts_.stream, step_input(batch));
     frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
-    forward(batch);
-    backward(micro);
+    const PlacedBatch placed = upload_.place(parts_.stream, batch);
+    arenas_.external = {placed.images,       placed.labels, placed.weights, frame_.dropout(),
+                        frame_.loss_scale(), batch.ids,     batch.values};
+    enqueue_compute(micro);
   }
-  reduce();
-  timer_.enter(StepPart::save);
-  parts_.checkpointer.wait_copied();
-  timer_.enter(StepPart::compute);
-  update();
   frame_.end(parts_.stream);
   ++steps_in_flight_;
   longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
@@ -161,9 +170,30 @@ bool Trainer::must_stop() const {
   return parts_.group.is_root() && (time_over || parts_.checkpointer.must_stop(longest_step_));
 }
 
-void Trainer::forward(const Batch& batch) {
-  arenas_.external = {batch.images,        batch.labels, batch.weights, frame_.dropout(),
-                      frame_.loss_scale(), batch.ids,    batch.values};
+// Enqueues compute(); as one piece of work where the backend can capture it. Nothing that changes from step to step is
+// part of it: the batch and the step's numbers lie at fixed places.
+void Trainer::enqueue_compute(int64_t micro) {
+  if (may_capture_ && !captured_ && computed_ == kWarmUpSteps) {
+    captured_ = parts_.backend.capture(parts_.stream, [&] { compute(micro); });
+    may_capture_ = captured_ != nullptr;
+  }
+  ++computed_;
+  captured_ ? captured_->launch(parts_.stream) : compute(micro);
+}
+
+// All that a step does with one micro-batch; with the last one, the reduction and the update.
+void Trainer::compute(int64_t micro) {
+  forward();
+  backward(micro);
+  if (micro + 1 < config_.train.accumulate) return;
+  reduce();
+  timer_.enter(StepPart::save);
+  parts_.checkpointer.wait_copied();
+  timer_.enter(StepPart::compute);
+  update();
+}
+
+void Trainer::forward() {
   parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
   frame_.fill_header(parts_.stream, arenas_);
 }

@@ -29,6 +29,29 @@ class Device(kit.TestCase):
             result = self.run_job(0, "--config", config, "--train.precision", precision)
             self.assert_one_error(result, kit.CONFIG, f'train.precision = "{precision}" needs a GPU')
 
+    def test_what_only_gpus_have_is_refused_on_the_cpu_by_the_name_of_its_key(self):
+        config = self.config_of("cpu")
+        for option, value, text in (("--comm.transport", "nccl", 'comm.transport = "nccl" needs GPUs'),
+                                    ("--comm.algorithm", "tree", 'comm.algorithm = "tree" is NCCL\'s')):
+            result = self.run_job(2, "--config", config, option, value)
+            self.assert_one_error(result, kit.CONFIG, text)
+        result = self.run_job(2, "--config", self.config_of("gpu"), "--device.deferred", "true")
+        self.assert_one_error(result, kit.CONFIG, "device.deferred = true is for the CPU")
+
+    def test_a_cpu_that_works_late_like_a_gpu_gets_the_same_bits(self):
+        self.records(60)
+        config = self.config({"device.kind": "cpu", "train.steps": 9, "train.audit_every": 2, "checkpoint.every_steps": 4,
+                              "model.dropout": 0.3, "ema.decay": 0.9})
+        for ranks in (1, 2):
+            folders = [f"{how}_{ranks}" for how in ("once", "late")]
+            for folder, deferred in zip(folders, ("false", "true")):
+                self.train(ranks, config, {"checkpoint.directory": folder, "device.deferred": deferred})
+            once, late = (kit.datasets(self.path(folder, "step-00000009.h5")) for folder in folders)
+            self.assertEqual(once.keys(), late.keys())
+            for key in once.keys() - {"config"}:
+                self.assertEqual(once[key].tobytes(), late[key].tobytes(), key)
+            self.assertEqual(*(kit.per_step(self.path(folder), "loss") for folder in folders))
+
     def test_the_cpu_does_not_ask_for_a_gpu(self):
         result = self.train(0, self.config_of("cpu"))
         self.assertEqual(result.count("GPU"), 0)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/backend/deferred_backend.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/program.h"
@@ -35,7 +36,8 @@ struct SmallRun {
         program(config, {config.train.batch_size, evaluation_batch}, purpose, *backend, *stream) {}
 
   Config config;
-  std::unique_ptr<Backend> backend = make_backend("cpu", {.threads = 1});
+  std::unique_ptr<Backend> backend = config.device.deferred ? make_deferred_backend(make_backend("cpu", {.threads = 1}))
+                                                            : make_backend("cpu", {.threads = 1});
   std::unique_ptr<Stream> stream = backend->make_stream();
   Program program;
 

@@ -18,7 +18,7 @@ struct Steps {
   }
   void step(const StepHeader& global, double gradient = 1) {
     const ModelState& state = run.program.state();
-    frame.begin(*run.stream, {.control = {.learning_rate = 0.25, .samples = 4}});
+    frame.begin(*run.stream, {.control = {.learning_rate = 0.25, .samples = 4}, .dropout = {{}}});
     float* gradients = state.gradients.as<float>();
     std::fill_n(gradients, state.trained_elements, 0.0F);
     gradients[3] = static_cast<float>(gradient);

@@ -7,6 +7,7 @@
 
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/dist/staged_communicator.h"
 #include "lockstep/train/start_state.h"
 #include "test/catch.h"
 #include "test/train/json_rows.h"
@@ -23,25 +24,28 @@ namespace {
 // Ranks that a test can hinder: it sees, and may spoil, what this rank adds to each sum.
 class HinderedCommunicator final : public Communicator {
  public:
+  explicit HinderedCommunicator(std::unique_ptr<Communicator> real) : real_(std::move(real)) {}
+
   std::function<void(std::string_view label, std::span<float> values)> before_sum;
 
-  int rank() const override { return real_.rank(); }
-  int size() const override { return real_.size(); }
+  int rank() const override { return real_->rank(); }
+  int size() const override { return real_->size(); }
   void sum(Stream& stream, std::span<float> values, std::string_view label) override {
     if (before_sum) before_sum(label, values);
-    real_.sum(stream, values, label);
+    real_->sum(stream, values, label);
   }
   void sum(Stream& stream, std::span<double> values, std::string_view label) override {
-    real_.sum(stream, values, label);
+    real_->sum(stream, values, label);
   }
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override {
-    real_.broadcast(stream, bytes, root, label);
+    real_->broadcast(stream, bytes, root, label);
   }
-  double join(Stream& stream) override { return real_.join(stream); }
-  CommStatistics statistics() const override { return real_.statistics(); }
+  double join(Stream& stream) override { return real_->join(stream); }
+  CommStatistics statistics() const override { return real_->statistics(); }
+  bool stream_ordered() const override { return real_->stream_ordered(); }
 
  private:
-  MpiCommunicator real_{world()};
+  std::unique_ptr<Communicator> real_;
 };
 
 // Everything a run is made of, on every rank.
@@ -62,13 +66,19 @@ struct Job {
   int64_t global_batch() const { return run.config.train.batch_size * world().size() * run.config.train.accumulate; }
 
   SmallRun run;
-  HinderedCommunicator communicator;
+  static std::unique_ptr<Communicator> communicator_for(const Backend& backend) {
+    auto mpi = std::make_unique<MpiCommunicator>(world());
+    if (backend.host_addressable()) return mpi;
+    return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
+  }
+  HinderedCommunicator communicator{communicator_for(*run.backend)};
   StartState start = prepare_start({run.config, world(), communicator, *run.stream, run.program});
   Checkpointer checkpointer{run.config,
                             run.program,
                             {.root = world().is_root(),
                              .global_batch = global_batch(),
-                             .resumed_step = start.in_run_folder ? start.progress.step : -1}};
+                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
+                             .stream = run.stream.get()}};
   Watchdog watchdog{WatchdogOptions{}};
   Reporter reporter{world(),
                     {.every_steps = run.config.log.every_steps,
@@ -477,4 +487,121 @@ TEST_CASE("a run saves every so many steps and at its end, each step once") {
   Job(config, data).trainer->run();
   if (!world().is_root()) return;
   CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{7});
+}
+
+namespace {
+
+// What a run leaves behind on this rank: every value of its state, and on rank 0 its losses and its files.
+struct Traces {
+  std::vector<std::pair<std::string, std::vector<float>>> values;
+  std::vector<double> losses, evaluations;
+  std::vector<int64_t> saved;
+};
+
+Traces traces_of(const Config& config, const SharedFolder& folder, const DataSource& data,
+                 const DataSource& validation) {
+  Job job(config, data, &validation);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  Traces traces{.values = job.run.values()};
+  if (world().is_root()) {
+    traces.losses = field<double>(folder, "train", "loss");
+    traces.evaluations = field<double>(folder, "eval", "loss");
+    traces.saved = field<int64_t>(folder, "checkpoint", "step");
+  }
+  return traces;
+}
+
+}  // namespace
+
+TEST_CASE("a host that is two steps ahead, with the step captured or not, gets the same bits") {
+  const PlainSource data(37), validation(9);
+  const int64_t accumulate = GENERATE(1, 2);
+  const auto run = [&](bool deferred, const std::string& graph) {
+    const SharedFolder folder;
+    Config config = config_in(folder);
+    config.device.deferred = deferred;
+    config.device.graph = graph;
+    config.model.dropout = 0.3;
+    config.train.epochs = 0;
+    config.train.steps = 11;
+    config.train.accumulate = accumulate;
+    config.train.clip_norm = 0.5;
+    config.train.audit_every = 4;
+    config.schedule = {.name = "cosine", .warmup_epochs = 0.3};
+    config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
+    config.eval.every_steps = 5;
+    config.checkpoint.every_steps = 3;
+    return traces_of(config, folder, data, validation);
+  };
+  const Traces plain = run(false, "auto");
+  for (const char* graph : {"off", "auto"}) {
+    INFO("device.graph = " << graph);
+    const Traces late = run(true, graph);
+    CHECK(late.values == plain.values);
+    CHECK(late.losses == plain.losses);
+    CHECK(late.evaluations == plain.evaluations);
+    if (world().is_root()) CHECK(late.saved.back() == 11);
+  }
+}
+
+TEST_CASE("with the host two steps ahead a wish to stop is met two steps later, and the run goes on from there") {
+  const PlainSource data(64);
+  const SharedFolder whole, parts;
+  const auto config = [](const SharedFolder& folder) {
+    Config c = config_in(folder);
+    c.device.deferred = true;
+    c.train.epochs = 0;
+    c.train.steps = 7;
+    return c;
+  };
+  Job uninterrupted(config(whole), data);
+  uninterrupted.trainer->run();
+  {
+    Job job(config(parts), data);
+    job.stop = world().rank() == world().size() - 1;
+    CHECK(job.trainer->run() == RunEnd::stopped);
+    CHECK(job.trainer->progress().step == 3);
+    CHECK(job.trainer->progress().updates == 3);
+  }
+  Job job(config(parts), data);
+  CHECK(job.start.progress.step == 3);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  CHECK(job.run.values() == uninterrupted.run.values());
+}
+
+TEST_CASE("with the host two steps ahead a loss that is not finite leaves the weights of the step before") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.device.deferred = true;
+  Job job(config, data);
+  if (world().rank() == 0) put_nan(job.run);
+  const auto before = job.run.values();
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("step 1: the loss is not finite on " + world().describe(0)));
+  CHECK(job.trainer->progress().updates == 0);
+  const auto after = job.run.values();
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].first != "/model/fc5.bias") CHECK(after[i] == before[i]);
+  }
+}
+
+TEST_CASE("with the host two steps ahead steps that are not finite are skipped on the device, each counted once") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.device.deferred = true;
+  config.train.epochs = 0;
+  config.train.steps = 100;
+  config.train.not_finite = "skip";
+  Job job(config, data);
+  put_nan(job.run);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("step 11: "));
+  CHECK(job.trainer->progress().step == 10);
+  CHECK(job.trainer->progress().updates == 0);
+  if (world().is_root()) CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
 }

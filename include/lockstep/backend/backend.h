@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +16,7 @@
 namespace lockstep {
 
 // A place in the work of a stream, remembered by Stream::record. One that was never recorded counts as passed.
-// Any thread may ask it; it may be recorded again once nobody waits for it any more.
+// Any thread may ask it. A wait is for the last record before it, so an event may be recorded again at once.
 class Event {
  public:
   virtual ~Event() = default;
@@ -85,6 +86,13 @@ class Buffer {
   Deleter free_ = nullptr;
 };
 
+// Work that was captured once, to be enqueued as a whole any number of times.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  virtual void launch(Stream& stream) const = 0;  // the stream it was captured on
+};
+
 // How the backend wants an operation's tensors to lie. Elementwise operations take what their input has.
 struct FormatChoice {
   std::vector<Format> inputs;
@@ -126,6 +134,12 @@ class Backend {
   virtual void copy(Stream& stream, void* to, const void* from, size_t bytes) const = 0;
   virtual std::unique_ptr<Stream> make_stream() const = 0;
   virtual std::unique_ptr<Event> make_event() const = 0;
+  // Calls `enqueue` and captures what it puts on `stream`, and on streams that wait for that and that it waits for in
+  // the end, instead of running it. Every launch then runs the same kernels and copies on the same addresses, without
+  // their cost to the host. The host must not wait for these streams meanwhile. Null: this backend does not do it.
+  virtual std::unique_ptr<CapturedWork> capture(Stream&, const std::function<void()>& /*enqueue*/) const {
+    return nullptr;
+  }
 };
 
 struct BackendOptions {
@@ -143,5 +157,7 @@ std::span<const std::string_view> backend_names();
 // Why this process can use no GPU ("no NVIDIA driver: ..."); empty when it can. Asks the driver, without opening the
 // CUDA libraries, once a process.
 const std::string& gpu_obstacle();
+// The UUIDs of the GPUs that this process sees, in the order of BackendOptions::device; none when it can use none.
+std::vector<std::string> gpu_ids();
 
 }  // namespace lockstep

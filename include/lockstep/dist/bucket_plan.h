@@ -26,6 +26,8 @@ struct Bucket {
 
 // The target for host memory, where small buckets cost little and shorten the wait for the last one.
 inline constexpr int64_t kHostBucketBytes = int64_t{4} << 20;
+// The target for device memory, where every operation costs a kernel launch or more.
+inline constexpr int64_t kDeviceBucketBytes = int64_t{24} << 20;
 
 struct BucketPlanOptions {
   int64_t total_elements = 0;   // of the arena, with what follows the gradients

@@ -62,6 +62,9 @@ class Communicator {
   virtual double join(Stream& stream) = 0;
 
   virtual CommStatistics statistics() const = 0;
+
+  // Whether operations are only enqueued and never hold up the host, so that work with them in it can be captured.
+  virtual bool stream_ordered() const { return false; }
 };
 
 }  // namespace lockstep

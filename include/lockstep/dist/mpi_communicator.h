@@ -36,6 +36,7 @@ class MpiCommunicator final : public Communicator {
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double join(Stream& stream) override;
   CommStatistics statistics() const override;
+  bool stream_ordered() const override { return size() == 1; }
 
  private:
   class Driver;

@@ -9,6 +9,7 @@
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/train/config.h"
+#include "lockstep/train/host_state.h"
 #include "lockstep/train/job_end.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/progress_state.h"
@@ -23,6 +24,7 @@ struct CheckpointerOptions {
   std::string config_text;        // stored in every checkpoint
   int64_t resumed_step = -1;      // already on disk in this run's folder; -1: none
   JobEnd job_end;                 // no save is started that would not end before
+  Stream* stream = nullptr;       // on which the state changes; needed where the host cannot read it
   const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
 };
 
@@ -65,14 +67,18 @@ class Checkpointer {
   std::vector<SaveResult> finish(const Progress& progress);
 
  private:
-  CheckpointContents contents(const Progress& progress) const;
+  CheckpointContents contents(const Progress& progress, const ModelState& state) const;
   void require_time(const Progress& progress) const;
+  void hand_over_snapshot();
   CheckpointWriter::Start start(const Progress& progress, bool best = false);
   SaveResult take(SaveResult result, int64_t last_step);
 
   const Config& config_;
   const Program& program_;
   CheckpointerOptions options_;
+  std::optional<Snapshot> snapshot_;  // rank 0, where the host cannot read the state
+  std::optional<Progress> snapshot_under_way_;
+  bool snapshot_is_best_ = false;
   std::optional<CheckpointWriter> writer_;  // rank 0
   double last_save_;                        // monotonic seconds
   double last_wait_ = 0;                    // seconds waited for the copy of the save in flight

@@ -125,6 +125,7 @@ struct Config {
     int64_t threads = 0;
     bool share = false;
     std::string graph = "auto";
+    bool deferred = false;
     bool operator==(const Device&) const = default;
   } device;
 

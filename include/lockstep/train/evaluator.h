@@ -11,6 +11,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/watchdog.h"
+#include "lockstep/train/batch_upload.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {
@@ -39,7 +40,7 @@ struct EvaluatorParts {
 class Evaluator {
  public:
   // `options`: as for training; rank, batch size and mode are set here.
-  Evaluator(const EvaluatorParts& parts, LoaderOptions options, double wait_seconds);
+  Evaluator(const EvaluatorParts& parts, const LoaderOptions& options, double wait_seconds);
 
   // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank. When
   // `stop` says so on any rank, all leave at the same batch, within about a second, and there are no results.
@@ -53,6 +54,8 @@ class Evaluator {
 
   EvaluatorParts parts_;
   Loader loader_;
+  BatchUpload upload_;
+  Buffer no_step_;  // Dropout's input, which an evaluation does not use
   int64_t steps_;
   double wait_seconds_;
   int64_t next_question_ = 0;  // the batch before which the ranks agree again whether to go on

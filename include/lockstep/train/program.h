@@ -40,18 +40,24 @@ class Program {
 
   const Executable& training() const { return *training_; }  // Purpose::train
   const Executable& evaluation() const { return *evaluation_; }
+  const Backend& backend() const { return backend_; }
   const ProgramBatches& batches() const { return batches_; }
   const ModelState& state() const { return state_; }
   // All parameters and statistics, the auxiliary head's too: the schema of the checkpoints.
   const ParameterTable& parameters() const { return table_; }
   const ParameterLayout& layout() const { return layout_; }
   // The elements of one parameter or statistic in its arena, which must be addressable by the host.
-  std::span<float> parameter(ParameterId id, Weights weights = Weights::raw) const;
+  std::span<float> parameter(ParameterId id, Weights weights = Weights::raw) const {
+    return parameter_in(state_, id, weights);
+  }
+  // The same in other arenas of this layout.
+  std::span<float> parameter_in(const ModelState& arenas, ParameterId id, Weights weights) const;
 
   Arenas training_arenas() const;
   Arenas evaluation_arenas(Weights weights) const;
 
  private:
+  const Backend& backend_;
   ProgramBatches batches_;
   ParameterTable table_;
   ParameterLayout layout_;

@@ -47,7 +47,7 @@ class StepFrame {
   // step may be in flight.
   void restart(Stream& stream, int64_t updates, const LossScale& loss_scale = {});
 
-  void begin(Stream& stream, StepInput input);
+  void begin(Stream& stream, const StepInput& input);
   void begin_batch(Stream& stream, size_t micro);
   void fill_header(Stream& stream, const Arenas& arenas);
   void decide(Stream& stream);
@@ -62,22 +62,27 @@ class StepFrame {
   void* scalars() const { return scalars_.data(); }                              // for Updater::apply
 
  private:
-  // Host memory of one step in flight.
+  // A step in flight, in pinned memory: the device reads and writes it when it gets there.
   struct Slot {
-    StepInput input;
+    StepControl control;
+    StepOutcome fresh;  // what the device's outcome starts as
     StepOutcome outcome;
   };
-  Slot& slot(int64_t step) { return slots_[static_cast<size_t>(step) % slots_.size()]; }
+  using Dropout = std::array<int32_t, 4>;
+  size_t place(int64_t step) const { return static_cast<size_t>(step) % done_.size(); }
+  Slot& slot(int64_t step) const { return ring_.as<Slot>()[place(step)]; }
+  Dropout* dropout_of(int64_t step) const { return dropout_ring_.as<Dropout>() + place(step) * micro_batches_; }
   void run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs, std::span<void* const> outputs);
 
   const Backend& backend_;
   const Program& program_;
   const int ahead_;
+  const size_t micro_batches_;
   std::unique_ptr<Kernel> header_, squares_, decide_;
   Buffer control_, dropout_, squares_result_, scalars_, update_state_, outcome_, workspace_;
-  std::vector<Slot> slots_;
-  Stream* stream_ = nullptr;         // of the steps in flight
-  int64_t begun_ = 0, settled_ = 0;  // steps
+  Buffer ring_, dropout_ring_;                // of Slots, and what belongs to each
+  std::vector<std::unique_ptr<Event>> done_;  // the outcome of each slot is there
+  int64_t begun_ = 0, settled_ = 0;           // steps
 };
 
 }  // namespace lockstep

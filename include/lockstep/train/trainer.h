@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "lockstep/dist/gradient_reducer.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/watchdog.h"
+#include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/evaluator.h"
@@ -71,7 +73,9 @@ class Trainer {
   int64_t schedule_step(int64_t position) const;
   void step();
   StepInput step_input(const Batch& batch) const;
-  void forward(const Batch& batch);
+  void compute(int64_t micro);
+  void enqueue_compute(int64_t micro);
+  void forward();
   void backward(int64_t micro);
   void reduce();
   void update();
@@ -109,6 +113,10 @@ class Trainer {
   StepFrame frame_;
   LoaderOptions loader_options_;
   std::optional<Loader> loader_;  // made anew when the run goes back
+  BatchUpload upload_;
+  std::unique_ptr<CapturedWork> captured_;  // compute(), once it is captured
+  bool may_capture_;
+  int64_t computed_ = 0;  // micro-batches
   Arenas arenas_;
   const RankSum sum_over_ranks_ = sum_over_ranks();
   Wishes wishes_;

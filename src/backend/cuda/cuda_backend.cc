@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/captured_work.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/memory.h"
@@ -76,6 +77,9 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Stream> make_stream() const override { return std::make_unique<CudaStream>(); }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<CudaEvent>(); }
+  std::unique_ptr<CapturedWork> capture(Stream& stream, const std::function<void()>& enqueue) const override {
+    return cuda::capture(static_cast<CudaStream&>(stream), enqueue);
+  }
 
  private:
   std::unique_ptr<CudaStream> planning_;

@@ -1,0 +1,57 @@
+// Communicator for memory that the host cannot address, by way of host memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/dist/communicator.h"
+
+namespace lockstep {
+
+// Brings each operation's memory to pinned memory on a stream of its own, lets another communicator do it there, and
+// takes the result back in join(). For several ranks on one GPU, and where there is no NCCL. The next call starts what
+// has arrived meanwhile, so most sums travel while backward still computes.
+//
+// Owned by main; backend and streams must outlive it. Used by the thread that runs the step, which waits in join().
+class StagedCommunicator final : public Communicator {
+ public:
+  // `host`: works on host memory, as MpiCommunicator does.
+  StagedCommunicator(const Backend& backend, std::unique_ptr<Communicator> host);
+  // Waits for copies under way.
+  ~StagedCommunicator() override;
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
+  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
+  double join(Stream& stream) override;
+  CommStatistics statistics() const override { return host_->statistics(); }
+  bool stream_ordered() const override { return size() == 1; }
+
+ private:
+  enum class Kind : uint8_t { sum_floats, sum_doubles, broadcast };
+  struct Request {
+    Kind kind;
+    std::span<std::byte> memory;
+    int root = 0;
+    std::string label;
+  };
+  // Pinned memory of the n-th operation since a join, and the copy into it.
+  struct Place {
+    Buffer memory;
+    std::unique_ptr<Event> ready, arrived;
+  };
+  void enqueue(Stream& stream, Request request);
+  void start(size_t index);
+  void start_arrived();
+
+  const Backend& backend_;
+  const std::unique_ptr<Communicator> host_;
+  const std::unique_ptr<Stream> transfer_;
+  std::vector<Place> places_;
+  std::vector<Request> requests_;  // since the last join
+  size_t started_ = 0;             // of those
+};
+
+}  // namespace lockstep

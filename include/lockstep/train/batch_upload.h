@@ -1,0 +1,54 @@
+// The way of a batch from the loader's memory to where the kernels read it.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/data/loader.h"
+
+namespace lockstep {
+
+struct BatchShape {
+  int64_t samples = 1;
+  int64_t image_size = 1;  // pixels; images are [N,3,S,S]
+};
+
+// Where kernels find a batch.
+struct PlacedBatch {
+  const float* images = nullptr;
+  const int32_t* labels = nullptr;
+  const float* weights = nullptr;
+};
+
+// On a device the copy runs on a stream of its own while the step before computes: loader memory, then a staging area,
+// then, in the order of the compute stream, one fixed place, so that a captured step can be replayed. On a CPU kernels
+// read the loader's memory.
+//
+// Owned by whoever makes the steps; backend, loader and the compute stream must outlive it. One thread.
+class BatchUpload {
+ public:
+  BatchUpload(const Backend& backend, const BatchShape& shape);
+  // Waits for copies: the loader's memory may go afterwards.
+  ~BatchUpload();
+  BatchUpload(const BatchUpload&) = delete;
+  BatchUpload& operator=(const BatchUpload&) = delete;
+
+  // The loader's next batch, once the one before has left its memory.
+  Batch next(Loader& loader) const;
+
+  // Enqueues what makes it readable for later work on `compute`.
+  PlacedBatch place(Stream& compute, const Batch& batch);
+
+ private:
+  const Backend& backend_;
+  const size_t image_bytes_, label_bytes_, weight_bytes_;
+  std::unique_ptr<Stream> transfer_;  // null: the host's memory is the backend's
+  std::unique_ptr<Event> staged_;     // the batch is in the staging area
+  std::unique_ptr<Event> placed_;     // and has left it
+  Buffer staging_, images_, labels_, weights_;
+};
+
+// Memory for a loader from which the backend copies while the host goes on. The backend must outlive the loader.
+HostAllocator pinned_memory(const Backend& backend);
+
+}  // namespace lockstep

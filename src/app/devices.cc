@@ -1,0 +1,106 @@
+#include "app/devices.h"
+
+#include "lockstep/backend/deferred_backend.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/dist/device_placement.h"
+#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/dist/nccl_communicator.h"
+#include "lockstep/dist/staged_communicator.h"
+#include "lockstep/train/deadlines.h"
+
+namespace lockstep {
+namespace {
+
+// A rank's GPU, or why it has none.
+struct Attempt {
+  RankDevice device;
+  std::unique_ptr<Backend> backend;
+};
+
+Attempt try_gpu(BackendOptions options, const ProcessGroup& group) {
+  Attempt attempt;
+  try {
+    const std::vector<std::string> ids = gpu_ids();
+    if (!ids.empty()) {
+      options.device = device_of({.local_rank = group.local_rank(), .visible_devices = static_cast<int>(ids.size())});
+    }
+    attempt.backend = make_backend("cuda", options);
+    attempt.device.id = ids.at(static_cast<size_t>(options.device));
+  } catch (const Error& error) {
+    attempt.device.obstacle = error.what();
+  }
+  return attempt;
+}
+
+// Throws what `decide` throws, which every rank throws alike, as agreed.
+template <class Decide>
+auto agreed(const Decide& decide) {
+  try {
+    return decide();
+  } catch (const Error& error) {
+    throw AgreedError(error.code(), error.what(), error.where());
+  }
+}
+
+std::unique_ptr<Backend> make_cpu_of(const Config& config, const BackendOptions& options) {
+  if (config.train.precision != "float32") {
+    throw AgreedError(
+        ExitCode::config,
+        fmt::format("train.precision = \"{}\" needs a GPU: float32 is the fastest that the CPU backend has",
+                    config.train.precision));
+  }
+  auto backend = make_backend("cpu", options);
+  return config.device.deferred ? make_deferred_backend(std::move(backend)) : std::move(backend);
+}
+
+bool wants_nccl(const TransportParts& parts) {
+  const std::string& transport = parts.config.comm.transport;
+  const bool on_gpu = parts.backend.name() == "cuda";
+  if (transport == "nccl" && !on_gpu) {
+    fail(ExitCode::config, "comm.transport = \"nccl\" needs GPUs; this job computes on CPUs");
+  }
+  if (transport == "nccl" && parts.shared_devices) {
+    fail(ExitCode::config, "comm.transport = \"nccl\" needs a GPU a rank, but ranks share one (device.share)");
+  }
+  const bool nccl = transport == "nccl" || (transport == "auto" && on_gpu && !parts.shared_devices);
+  if (!nccl && parts.config.comm.algorithm == "tree") {
+    fail(ExitCode::config, "comm.algorithm = \"tree\" is NCCL's; MPI chooses by itself: leave the key out");
+  }
+  return nccl;
+}
+
+}  // namespace
+
+ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group) {
+  const BackendOptions options{.threads = threads.compute, .tf32 = config.train.precision == "tf32"};
+  const WaitFor wait{"the devices of all ranks", wait_seconds(config, RunPhase::start)};
+  if (config.device.kind == "cpu") return {make_cpu_of(config, options)};
+  Attempt mine = try_gpu(options, group);
+  const std::vector<RankDevice> all = gather_devices(group, mine.device, wait);
+  if (agreed([&] { return agree_on_kind(config.device.kind, all); }) == DeviceKind::cpu) {
+    if (group.is_root()) log_info("{}; computing on the CPU", all[0].obstacle);
+    return {make_cpu_of(config, options)};
+  }
+  const bool shared = agreed([&] { return devices_are_shared(all, config.device.share); });
+  if (shared && group.is_root()) log_info("ranks share GPUs: gradients go through host memory and MPI");
+  return {std::move(mine.backend), shared};
+}
+
+std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
+  if (agreed([&] { return wants_nccl(parts); })) {
+    const WaitFor wait{"NCCL", parts.wait_seconds};
+    std::unique_ptr<NcclLibrary> library;
+    on_every_rank(parts.group, wait, [&] { library = open_nccl(); });
+    return std::make_unique<NcclCommunicator>(
+        parts.group, parts.backend, *library,
+        NcclOptions{.algorithm = parts.config.comm.algorithm, .wait_seconds = parts.wait_seconds});
+  }
+  auto mpi =
+      std::make_unique<MpiCommunicator>(parts.group, MpiCommunicatorOptions{.abort_seconds = parts.wait_seconds});
+  if (parts.backend.host_addressable()) return mpi;
+  return std::make_unique<StagedCommunicator>(parts.backend, std::move(mpi));
+}
+
+}  // namespace lockstep

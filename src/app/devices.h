@@ -1,0 +1,34 @@
+// Where a job computes and what carries its gradients: the choices that all ranks make together.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/base/cpu_cores.h"
+#include "lockstep/dist/communicator.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/config.h"
+
+namespace lockstep {
+
+struct ChosenBackend {
+  std::unique_ptr<Backend> backend;
+  bool shared = false;  // some ranks share a GPU
+};
+
+// The backend that the device keys ask for, the same kind on every rank; rank 0 says why it is not a GPU where one was
+// hoped for. Collective; throws AgreedError.
+ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group);
+
+struct TransportParts {
+  const Config& config;
+  ProcessGroup& group;
+  const Backend& backend;
+  bool shared_devices = false;
+  double wait_seconds = 600;
+};
+
+// What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
+std::unique_ptr<Communicator> make_communicator(const TransportParts& parts);
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#include "backend/cuda/captured_work.h"
+
+#include "backend/cuda/check.h"
+
+namespace lockstep::cuda {
+namespace {
+
+struct GraphTraits {
+  using type = cudaGraph_t;
+  static type invalid() { return nullptr; }
+  static void destroy(type graph) noexcept { check_noexcept(cudaGraphDestroy(graph), "destroying a graph"); }
+};
+struct GraphExecTraits {
+  using type = cudaGraphExec_t;
+  static type invalid() { return nullptr; }
+  static void destroy(type graph) noexcept { check_noexcept(cudaGraphExecDestroy(graph), "destroying a graph"); }
+};
+
+class Graph final : public CapturedWork {
+ public:
+  explicit Graph(cudaGraph_t graph) {
+    cudaGraphExec_t executable = nullptr;
+    check(cudaGraphInstantiate(&executable, graph, 0), "making a graph of the captured work");
+    executable_.reset(executable);
+  }
+  void launch(Stream& stream) const override {
+    check(cudaGraphLaunch(executable_.get(), static_cast<CudaStream&>(stream).get()), "launching captured work");
+  }
+
+ private:
+  UniqueHandle<GraphExecTraits> executable_;
+};
+
+}  // namespace
+
+std::unique_ptr<CapturedWork> capture(CudaStream& stream, const std::function<void()>& enqueue) {
+  // Other threads, NCCL's among them, may go on with calls that this one must not make meanwhile.
+  check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "capturing work");
+  cudaGraph_t raw = nullptr;
+  try {
+    enqueue();
+  } catch (...) {
+    check_noexcept(cudaStreamEndCapture(stream.get(), &raw), "giving up a capture");
+    const UniqueHandle<GraphTraits> abandoned(raw);
+    throw;
+  }
+  check(cudaStreamEndCapture(stream.get(), &raw), "ending a capture");
+  const UniqueHandle<GraphTraits> graph(raw);
+  return std::make_unique<Graph>(graph.get());
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,18 @@
+// How much memory each operand of an operation of the update takes (update.h says which operands there are).
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "lockstep/backend/update.h"
+
+namespace lockstep {
+
+struct OperandBytes {
+  std::vector<size_t> inputs, outputs;
+};
+
+OperandBytes operand_bytes(const UpdateOp& op);
+std::string_view operation_name(const UpdateOp& op);
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// Happens-before over several timelines, by vector clocks, and the memory accesses it has to order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// For each timeline, how many of its steps come before a certain point (Mattern 1988).
+class VectorClock {
+ public:
+  int64_t of(size_t timeline) const { return timeline < ticks_.size() ? ticks_[timeline] : 0; }
+  // Everything before `other` now comes before this point too.
+  void join(const VectorClock& other);
+  void tick(size_t timeline);
+
+ private:
+  std::vector<int64_t> ticks_;
+};
+
+struct MemoryRange {
+  const void* begin = nullptr;
+  size_t bytes = 0;
+};
+
+// One use of memory by a step of a timeline.
+struct Access {
+  size_t timeline = 0;
+  int64_t tick = 0;
+  std::shared_ptr<const std::string> what;  // for messages; null: none
+  bool before(const VectorClock& point) const { return tick <= point.of(timeline); }
+};
+
+// Who used which bytes last. Not thread-safe.
+class OrderCheck {
+ public:
+  // `access` happens at `point`, of which its own tick is part. Throws Error(internal) when an earlier access that
+  // conflicts with it does not come before that point.
+  void read(const MemoryRange& range, const Access& access, const VectorClock& point);
+  void write(const MemoryRange& range, const Access& access, const VectorClock& point);
+
+ private:
+  struct Cell {
+    uintptr_t end = 0;
+    Access writer;
+    std::vector<Access> readers;  // since then, the last one of each timeline
+  };
+  using Cells = std::map<uintptr_t, Cell>;  // by first byte; they do not overlap
+
+  void split(uintptr_t at);
+  // Calls body(cell) for cells that cover the range exactly.
+  template <class Body>
+  void for_each(const MemoryRange& range, const Body& body);
+
+  Cells cells_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,146 @@
+#include "lockstep/dist/nccl_communicator.h"
+
+#include <chrono>
+#include <condition_variable>
+
+#include "dist/mpi_support.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/plugin.h"
+#include "lockstep/dist/process_group.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kAskEvery{50};
+
+// Asks until a call that may go on in the background is through. Aborts the link when it fails or takes too long.
+void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
+  Deadline deadline(seconds);
+  Backoff backoff;
+  for (;;) {
+    const NcclLink::Report report = link.report();
+    if (report.state == NcclLink::State::ready) return;
+    if (report.state == NcclLink::State::failed) {
+      link.abort();
+      fail(ExitCode::internal, "NCCL, {}: {}; another rank may have ended, see its log; NCCL_DEBUG=INFO says more",
+           what, report.reason);
+    }
+    if (deadline.passed()) {
+      link.abort();
+      fail(ExitCode::stalled,
+           "NCCL, {}: not done within {:g} s; look for a rank that has stopped, and at the network that NCCL uses "
+           "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)",
+           what, seconds);
+    }
+    backoff.pause();
+  }
+}
+
+std::vector<std::byte> spread_id(ProcessGroup& group, NcclLibrary& library) {
+  return group.broadcast(group.is_root() ? library.make_id() : std::vector<std::byte>{}, {"NCCL's address"});
+}
+
+}  // namespace
+
+// The thread that asks for errors.
+class NcclCommunicator::Monitor {
+ public:
+  Monitor(NcclLink& link, double seconds) : link_(link), seconds_(seconds), thread_([this] { watch(); }) {}
+  ~Monitor() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // Runs `work`, which uses the link, and waits until it is enqueued: the library may do that in the background. Throws
+  // when the link has failed, then or before.
+  template <class Work>
+  void with_link(std::string_view what, const Work& work) {
+    std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+      work();
+      wait_until_ready(link_, what, seconds_);
+    } catch (...) {
+      failure_ = std::current_exception();
+      link_.abort();
+      throw;
+    }
+  }
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kAskEvery, [&] { return stop_ || failure_; })) {
+      try {
+        if (link_.report().state == NcclLink::State::failed) wait_until_ready(link_, "work under way", seconds_);
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    }
+  }
+
+  NcclLink& link_;
+  const double seconds_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::exception_ptr failure_;  // set: the link is aborted
+  bool stop_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+NcclCommunicator::NcclCommunicator(ProcessGroup& group, const Backend& backend, NcclLibrary& library,
+                                   const NcclOptions& options)
+    : rank_(group.rank()),
+      size_(group.size()),
+      reduction_(backend.make_stream()),
+      ready_(backend.make_event()),
+      done_(backend.make_event()) {
+  const NcclAddress address{
+      .id = spread_id(group, library), .rank = rank_, .size = size_, .algorithm = options.algorithm};
+  link_ = library.connect(address);
+  wait_until_ready(*link_, fmt::format("connecting {} ranks", size_), options.wait_seconds);
+  monitor_ = std::make_unique<Monitor>(*link_, options.wait_seconds);
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+template <class Enqueue>
+void NcclCommunicator::enqueue(Stream& stream, std::string_view label, size_t bytes, const Enqueue& operation) {
+  stream.record(*ready_);
+  reduction_->wait_for(*ready_);
+  monitor_->with_link(label, operation);
+  ++statistics_.operations;
+  statistics_.bytes += static_cast<int64_t>(bytes);
+}
+
+void NcclCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+  enqueue(stream, label, values.size_bytes(), [&] { link_->sum(*reduction_, values); });
+}
+
+void NcclCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+  enqueue(stream, label, values.size_bytes(), [&] { link_->sum(*reduction_, values); });
+}
+
+void NcclCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
+  enqueue(stream, label, bytes.size(), [&] { link_->broadcast(*reduction_, bytes, root); });
+}
+
+double NcclCommunicator::join(Stream& stream) {
+  monitor_->with_link("the end of a reduction", [] {});
+  reduction_->record(*done_);
+  stream.wait_for(*done_);
+  return 0;
+}
+
+std::unique_ptr<NcclLibrary> open_nccl() {
+  using Make = NcclLibrary*();
+  const auto make = reinterpret_cast<Make*>(plugin_function("lockstep_cuda.so", "lockstep_open_nccl"));
+  return std::unique_ptr<NcclLibrary>(make());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#include "lockstep/train/host_state.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace {
+
+// What a checkpoint holds, arena by arena.
+std::vector<const Buffer*> saved_arenas(const ModelState& state) {
+  std::vector<const Buffer*> arenas = {&state.parameters, &state.statistics};
+  for (const Buffer& slot : state.slots) arenas.push_back(&slot);
+  if (state.average_parameters.data()) {
+    arenas.insert(arenas.end(), {&state.average_parameters, &state.average_statistics});
+  }
+  return arenas;
+}
+
+// Arenas of the same sizes. `allocate`: bytes -> Buffer.
+template <class Allocate>
+ModelState arenas_like(const ModelState& state, const Allocate& allocate) {
+  ModelState like;
+  like.trained_elements = state.trained_elements;
+  like.statistic_elements = state.statistic_elements;
+  like.parameters = allocate(state.parameters.bytes());
+  like.statistics = allocate(state.statistics.bytes());
+  for (const Buffer& slot : state.slots) like.slots.push_back(allocate(slot.bytes()));
+  if (state.average_parameters.data()) {
+    like.average_parameters = allocate(state.average_parameters.bytes());
+    like.average_statistics = allocate(state.average_statistics.bytes());
+  }
+  return like;
+}
+
+struct Copy {
+  const Backend& backend;
+  Stream& stream;
+  void operator()(const ModelState& from, const ModelState& to) const {
+    const std::vector<const Buffer*> sources = saved_arenas(from), targets = saved_arenas(to);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      backend.copy(stream, targets[i]->data(), sources[i]->data(), sources[i]->bytes());
+    }
+  }
+};
+
+}  // namespace
+
+HostState::HostState(const Program& program) : program_(program) {
+  const Backend& backend = program.backend();
+  if (backend.host_addressable()) return;
+  copy_ = std::make_unique<ModelState>(
+      arenas_like(program.state(), [&](size_t bytes) { return backend.allocate_pinned(bytes); }));
+}
+
+void HostState::download() const {
+  if (!copy_) return;
+  const auto stream = program_.backend().make_stream();
+  Copy{program_.backend(), *stream}(program_.state(), *copy_);
+  stream->wait();
+}
+
+void HostState::upload() const {
+  if (!copy_) return;
+  const auto stream = program_.backend().make_stream();
+  Copy{program_.backend(), *stream}(*copy_, program_.state());
+  stream->wait();
+}
+
+std::span<float> HostState::parameter(ParameterId id, Weights weights) const {
+  return program_.parameter_in(arenas(), id, weights);
+}
+
+Snapshot::Snapshot(const Program& program)
+    : program_(program),
+      transfer_(program.backend().make_stream()),
+      copied_(program.backend().make_event()),
+      downloaded_(program.backend().make_event()) {
+  const Backend& backend = program.backend();
+  require(!backend.host_addressable(), "a snapshot of memory that the host can read");
+  device_ = arenas_like(program.state(), [&](size_t bytes) { return backend.allocate(bytes); });
+  host_ = arenas_like(program.state(), [&](size_t bytes) { return backend.allocate_pinned(bytes); });
+}
+
+Snapshot::~Snapshot() {
+  try {
+    transfer_->wait();
+  } catch (const std::exception& error) {
+    log_warning("waiting for a snapshot under way: {}", error.what());
+  }
+}
+
+void Snapshot::take(Stream& compute) {
+  const Backend& backend = program_.backend();
+  compute.wait_for(*downloaded_);  // the device's copy of the snapshot before
+  Copy{backend, compute}(program_.state(), device_);
+  compute.record(*copied_);
+  transfer_->wait_for(*copied_);
+  Copy{backend, *transfer_}(device_, host_);
+  transfer_->record(*downloaded_);
+}
+
+}  // namespace lockstep
