@@ -20,7 +20,7 @@ LEVELS = {
     "ops": 2,
     "backend": 3,
     "graph": 4, "dist": 4, "data": 4, "checkpoint": 4,
-    "models": 5,
+    "models": 5, "exchange": 5,
     "train": 6,
     "app": 7,
 }

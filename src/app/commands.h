@@ -24,5 +24,7 @@ int evaluate_command(const CommandParts& parts);
 // Without MPI.
 int explain_command(const CommandLine& command);
 int inspect_command(const CommandLine& command);
+int export_command(const CommandLine& command);
+int import_command(const CommandLine& command);
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "lockstep/backend/update.h"
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
+#include "lockstep/train/config_advice.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/config_sources.h"
 #include "lockstep/train/optimizer.h"
@@ -31,13 +32,23 @@ int64_t forward_multiply_adds(const Graph& graph) {
   return sum;
 }
 
+// Of the weights that a node reads.
+int64_t trained_elements(const Graph& graph, const Node& node) {
+  int64_t sum = 0;
+  for (const ValueId input : node.inputs) {
+    const Value& value = graph.value(input);
+    if (value.role == ValueRole::parameter) sum += value.desc.shape.elements();
+  }
+  return sum;
+}
+
 void print_layers(const Graph& graph) {
-  fmt::print("\n{:<40} {:<22} {:>20} {:>14}\n", "layer", "operation", "output", "mult-adds");
+  fmt::print("\n{:<40} {:<22} {:>20} {:>12} {:>14}\n", "layer", "operation", "output", "parameters", "mult-adds");
   for (const Node& node : graph.nodes) {
     if (node.phase != Phase::forward) continue;
     const auto outputs = graph.descs(node.outputs);
-    fmt::print("{:<40} {:<22} {:>20} {:>14}\n", node.name, op_name(node.op), outputs[0].shape.to_string(),
-               multiply_adds(node.op, graph.descs(node.inputs), outputs));
+    fmt::print("{:<40} {:<22} {:>20} {:>12} {:>14}\n", node.name, op_name(node.op), outputs[0].shape.to_string(),
+               trained_elements(graph, node), multiply_adds(node.op, graph.descs(node.inputs), outputs));
   }
 }
 
@@ -123,6 +134,7 @@ int explain_command(const CommandLine& command) {
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_schedule(config, batches);
+  for (const std::string& choice : unusual_choices(config, batches.global)) fmt::print("\nunusual: {}\n", choice);
   return 0;
 }
 

@@ -7,7 +7,9 @@
 namespace lockstep {
 
 int inspect_command(const CommandLine& command) {
-  const Inspection found = inspect_checkpoint(command.checkpoint, command.verify);
+  const Inspection found = command.compared.empty()
+                               ? inspect_checkpoint(command.checkpoint, command.verify)
+                               : compare_checkpoints({.first = command.checkpoint, .second = command.compared});
   std::fputs(found.text.c_str(), stdout);
   return static_cast<int>(found.whole ? ExitCode::ok : ExitCode::checkpoint);
 }

@@ -100,6 +100,10 @@ int run(int argc, char** argv) {
       return explain_command(line);
     case Command::inspect:
       return inspect_command(line);
+    case Command::export_weights:
+      return export_command(line);
+    case Command::import_weights:
+      return import_command(line);
     case Command::print:
       std::fputs(line.text.c_str(), stdout);
       return 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -84,17 +85,93 @@ int64_t print_arrays(const CheckpointReader& file, const std::vector<CheckpointR
   return not_finite;
 }
 
+constexpr const char* kGroups[] = {"/model", "/ema", "/optimizer"};
+
+std::vector<CheckpointReader::Array> all_arrays(const CheckpointReader& file) {
+  std::vector<CheckpointReader::Array> arrays;
+  for (const char* group : kGroups) std::ranges::move(file.arrays(group), std::back_inserter(arrays));
+  return arrays;
+}
+
+std::vector<float> values_of(const CheckpointReader& file, const CheckpointReader::Array& array) {
+  std::vector<float> values(static_cast<size_t>(array.shape.elements()));
+  file.read(array.path, values);
+  return values;
+}
+
+struct Difference {
+  double largest = 0, norm = 0, first_norm = 0;
+  bool same_bits = false;
+};
+
+Difference difference_of(std::span<const float> a, std::span<const float> b) {
+  Difference d{.same_bits = std::memcmp(a.data(), b.data(), a.size_bytes()) == 0};
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double delta = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    d.largest = std::max(d.largest, delta);
+    d.norm += delta * delta;
+    d.first_norm += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+  }
+  d.norm = std::sqrt(d.norm);
+  d.first_norm = std::sqrt(d.first_norm);
+  return d;
+}
+
+// Prints the arrays that differ; returns how many there are, those in one file alone included.
+int64_t print_differences(const CheckpointReader& first, const CheckpointReader& second, Output out) {
+  int64_t different = 0;
+  std::map<std::string, CheckpointReader::Array> others;
+  for (const auto& array : all_arrays(second)) others.emplace(array.path, array);
+  for (const auto& array : all_arrays(first)) {
+    const auto other = others.extract(array.path);
+    if (!other || other.mapped().shape != array.shape) {
+      const std::string there = other ? fmt::format("{} in {}", other.mapped().shape.to_string(), second.path())
+                                      : fmt::format("not in {}", second.path());
+      fmt::format_to(out, "  {} {}: {}\n", array.path, array.shape.to_string(), there);
+      ++different;
+      continue;
+    }
+    const Difference d = difference_of(values_of(first, array), values_of(second, array));
+    if (d.same_bits) continue;
+    ++different;
+    fmt::format_to(out, "  {} {}: largest difference {:.6g}, norm {:.6g} of {:.6g}\n", array.path,
+                   array.shape.to_string(), d.largest, d.norm, d.first_norm);
+  }
+  for (const auto& [path, array] : others) {
+    fmt::format_to(out, "  {} {}: not in {}\n", path, array.shape.to_string(), first.path());
+    ++different;
+  }
+  return different;
+}
+
 }  // namespace
+
+Inspection compare_checkpoints(const CheckpointPair& paths) {
+  Inspection report;
+  const Output out(report.text);
+  try {
+    const CheckpointReader first = CheckpointReader::open(paths.first);
+    const CheckpointReader second = CheckpointReader::open(paths.second);
+    for (const CheckpointReader* file : {&first, &second}) {
+      fmt::format_to(out, "{}: {}, step {}, {} samples seen\n", file->path(), file->meta().model, file->meta().step,
+                     file->meta().samples_seen);
+    }
+    const int64_t different = print_differences(first, second, out);
+    fmt::format_to(out, "{} of {} arrays differ; the others are equal to the bit\n", different,
+                   std::max(all_arrays(first).size(), all_arrays(second).size()));
+    report.whole = true;
+  } catch (const Error& error) {
+    fmt::format_to(out, "{}\n", error.what());
+  }
+  return report;
+}
 
 Inspection inspect_checkpoint(const std::string& path, bool verify) {
   Inspection report;
   const Output out(report.text);
   try {
     const CheckpointReader file = CheckpointReader::open(path);
-    std::vector<CheckpointReader::Array> arrays;
-    for (const char* group : {"/model", "/ema", "/optimizer"}) {
-      std::ranges::move(file.arrays(group), std::back_inserter(arrays));
-    }
+    const std::vector<CheckpointReader::Array> arrays = all_arrays(file);
     fmt::format_to(out, "{}: Lockstep checkpoint, format version {}, {} bytes\n", path, kCheckpointVersion,
                    file.file_bytes());
     print_meta(file, out);

@@ -25,6 +25,7 @@ class Parser {
 
  private:
   void add_keys();
+  void add_exchange(const std::string& footer);
   [[noreturn]] void fail_not_understood() const;
   CommandLine result() const;
 
@@ -33,10 +34,14 @@ class Parser {
   CLI::App* evaluate_ = nullptr;
   CLI::App* explain_ = nullptr;
   CLI::App* inspect_ = nullptr;
+  CLI::App* export_ = nullptr;
+  CLI::App* import_ = nullptr;
   std::vector<std::string> config_;
   std::vector<std::string> checkpoint_;
   std::string inspected_;
   bool verify_ = false;
+  CommandLine exchange_;  // what export and import take besides
+  std::vector<std::string> to_, compared_;
   std::vector<std::vector<std::string>> values_;
 };
 
@@ -107,6 +112,24 @@ Parser::Parser() : values_(config_keys().size()) {
   inspect_ = app_.add_subcommand("inspect", "Print what is in a checkpoint and whether it is whole");
   inspect_->add_option("checkpoint", inspected_, "The checkpoint file")->required()->type_name("PATH");
   inspect_->add_flag("--verify", verify_, "Read every byte");
+  add_single(*inspect_, "--compare", compared_, "Print what differs from this checkpoint", "PATH");
+  add_exchange(footer);
+}
+
+void Parser::add_exchange(const std::string& footer) {
+  const std::string background = "Leave the first class out: 1001 classes with a background become 1000";
+  export_ = app_.add_subcommand("export", "Write a checkpoint's weights for other programs");
+  export_->add_option("checkpoint", exchange_.checkpoint, "The checkpoint file")->required()->type_name("PATH");
+  add_single(*export_, "--to", to_, "What to write; the ending names the format", "FILE.safetensors|.onnx|.h5")
+      ->required();
+  export_->add_flag("--ema", exchange_.average, "The moving averages instead of the weights");
+  export_->add_flag("--fold_batch_norm", exchange_.fold_batch_norm, "ONNX: put batch norms into their convolutions");
+  export_->add_flag("--drop_background", exchange_.drop_background, background);
+  import_ = app_.add_subcommand("import", "Make a checkpoint of another program's weights");
+  import_->fallthrough()->footer(footer);
+  import_->add_option("file", exchange_.from, "What to read")->required()->type_name("FILE.safetensors|.h5");
+  add_single(*import_, "--to", to_, "The checkpoint to write", "PATH")->required();
+  import_->add_flag("--drop_background", exchange_.drop_background, background);
 }
 
 void Parser::add_keys() {
@@ -121,7 +144,8 @@ void Parser::add_keys() {
 // The nearest option to one that does not exist, without its value.
 std::vector<std::string> suggest_options(const std::string& option) {
   const std::string name = option.substr(0, option.find('='));
-  const std::string plain = nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--version"});
+  const std::string plain =
+      nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--version", "--to", "--ema"});
   if (!plain.empty()) return {plain};
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const size_t dot = bare.find('.');
@@ -139,7 +163,7 @@ void Parser::fail_not_understood() const {
     fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first),
          did_you_mean(suggest_options(first)));
   }
-  const std::string nearest = nearest_word(first, {"check", "evaluate", "explain", "inspect"});
+  const std::string nearest = nearest_word(first, {"check", "evaluate", "explain", "inspect", "export", "import"});
   fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
        did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
 }
@@ -150,7 +174,14 @@ CommandLine Parser::result() const {
     line.command = Command::inspect;
     line.checkpoint = inspected_;
     line.verify = verify_;
+    line.compared = first_given_once("--compare", compared_);
     return line;
+  }
+  if (export_->parsed() || import_->parsed()) {
+    line = exchange_;
+    line.command = export_->parsed() ? Command::export_weights : Command::import_weights;
+    line.to = first_given_once("--to", to_);
+    if (export_->parsed()) return line;
   }
   line.config = first_given_once("--config", config_);
   for (size_t i = 0; i < values_.size(); ++i) {
@@ -166,7 +197,7 @@ CommandLine Parser::result() const {
   } else if (explain_->parsed()) {
     line.command = Command::explain;
   }
-  if (line.config.empty() && line.overrides.empty()) {
+  if (line.command != Command::import_weights && line.config.empty() && line.overrides.empty()) {
     fail(ExitCode::config,
          "command line: no configuration; give --config FILE or the name of a recipe, such as "
          "--config digits; see trainer --help");

@@ -46,3 +46,27 @@ TEST_CASE("a file that is not whole is reported with the reason") {
   CHECK_FALSE(report.whole);
   CHECK(report.text == (folder / "a.h5") + ": not a Lockstep checkpoint\n");
 }
+
+TEST_CASE("a comparison names the arrays that differ, by how much, and those that one file lacks") {
+  const ScratchFolder folder;
+  const std::vector<float> same{1, 2}, before{3, 4}, after{3, 6};
+  CheckpointContents contents{.arrays = {{"/model/same", Shape{2}, same.data()},
+                                         {"/model/moved", Shape{2}, before.data()},
+                                         {"/ema/lost", Shape{2}, same.data()}}};
+  write_file_atomically(folder / "a.h5", build_checkpoint(contents, "a").bytes(), {});
+  contents.arrays[1].data = after.data();
+  contents.arrays[2].path = "/ema/found";
+  write_file_atomically(folder / "b.h5", build_checkpoint(contents, "b").bytes(), {});
+
+  const Inspection report = compare_checkpoints({.first = folder / "a.h5", .second = folder / "b.h5"});
+  CHECK(report.whole);
+  CHECK_THAT(report.text, ContainsSubstring("  /model/moved [2]: largest difference 2, norm 2 of 5\n"));
+  CHECK_THAT(report.text, ContainsSubstring("  /ema/lost [2]: not in " + (folder / "b.h5")));
+  CHECK_THAT(report.text, ContainsSubstring("  /ema/found [2]: not in " + (folder / "a.h5")));
+  CHECK_THAT(report.text, ContainsSubstring("3 of 3 arrays differ"));
+  CHECK_THAT(report.text, !ContainsSubstring("/model/same"));
+
+  const Inspection itself = compare_checkpoints({.first = folder / "a.h5", .second = folder / "a.h5"});
+  CHECK_THAT(itself.text, ContainsSubstring("0 of 3 arrays differ; the others are equal to the bit\n"));
+  CHECK_FALSE(compare_checkpoints({.first = folder / "a.h5", .second = folder / "none.h5"}).whole);
+}

@@ -138,3 +138,35 @@ TEST_CASE("help and version are texts to print") {
   CHECK_THAT(parse_command_line({"inspect", "-h"}).text, ContainsSubstring("--verify"));
   CHECK_THAT(parse_command_line({"--version"}).text, ContainsSubstring("trainer (Lockstep) "));
 }
+
+TEST_CASE("inspect may compare with another checkpoint") {
+  const CommandLine line = parse_command_line({"inspect", "a.h5", "--compare", "b.h5"});
+  CHECK(line.checkpoint == "a.h5");
+  CHECK(line.compared == "b.h5");
+}
+
+TEST_CASE("export takes a checkpoint, a file to write and what to do with the weights") {
+  const CommandLine line =
+      parse_command_line({"export", "a.h5", "--to", "m.onnx", "--ema", "--fold_batch_norm", "--drop_background"});
+  CHECK(line.command == Command::export_weights);
+  CHECK(line.checkpoint == "a.h5");
+  CHECK(line.to == "m.onnx");
+  CHECK(line.average);
+  CHECK(line.fold_batch_norm);
+  CHECK(line.drop_background);
+  CHECK_FALSE(parse_command_line({"export", "a.h5", "--to", "m.onnx"}).average);
+  CHECK_THAT(error_of({"export", "a.h5"}), ContainsSubstring("--to is required"));
+}
+
+TEST_CASE("import takes a file, a checkpoint to write and, if need be, the options of training") {
+  const CommandLine bare = parse_command_line({"import", "a.safetensors", "--to", "b.h5"});
+  CHECK(bare.command == Command::import_weights);
+  CHECK(bare.from == "a.safetensors");
+  CHECK(bare.to == "b.h5");
+  CHECK(bare.config.empty());
+  const CommandLine full =
+      parse_command_line({"import", "a.h5", "--to", "b.h5", "--config", "digits", "--model.classes", "7"});
+  CHECK(full.config == "digits");
+  REQUIRE(full.overrides.size() == 1);
+  CHECK(full.overrides[0].name == "model.classes");
+}

@@ -8,15 +8,20 @@
 
 namespace lockstep {
 
-enum class Command { train, check, evaluate, explain, inspect, print };
+enum class Command { train, check, evaluate, explain, inspect, export_weights, import_weights, print };
 
 // What was asked for; nothing is looked up or read yet.
 struct CommandLine {
   Command command = Command::train;
-  std::string config;                 // train, check, evaluate, explain: path or name of a recipe; may be empty
+  std::string config;                 // train, check, evaluate, explain, import: path or name of a recipe; may be empty
   std::vector<Assignment> overrides;  // the same: "section.key" and value, in the order of the key table
-  std::string checkpoint;             // evaluate: path or "latest"; inspect: path
+  std::string checkpoint;             // evaluate: path or "latest"; inspect, export: path
   bool verify = false;                // inspect: read every byte
+  std::string compared;               // inspect: another checkpoint, to tell the differences; may be empty
+  std::string from, to;               // import: the file to read; export, import: the file to write
+  bool average = false;               // export: the moving averages instead of the weights
+  bool fold_batch_norm = false;       // export to ONNX
+  bool drop_background = false;       // export, import: leave the first class out
   std::string text;                   // print: help or version, for standard output
 };
 

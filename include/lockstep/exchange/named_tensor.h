@@ -1,0 +1,30 @@
+// Weights on their way between programs: names, shapes, values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/graph/graph.h"
+#include "lockstep/tensor/parameter_table.h"
+
+namespace lockstep {
+
+struct NamedTensor {
+  std::string name;  // torchvision's state_dict name
+  Shape shape;
+  std::vector<float> values;  // row-major
+};
+
+// Puts `tensors` into the order of the table. Throws Error(config) that names `file` and every tensor that is missing,
+// of another shape, or not the model's.
+std::vector<NamedTensor> arrange_by_table(std::vector<NamedTensor> tensors, const ParameterTable& table,
+                                          const std::string& file);
+
+// Takes the first class, TensorFlow's "background", out of the classifier of every head of the model: weights and
+// biases of 1001 classes become those of 1000. Throws Error(config) when a classifier has only one class.
+void drop_first_class(std::vector<NamedTensor>& tensors, const Graph& graph);
+
+// The parameters of the linear layers that make the heads' logits, weights and bias of each.
+std::vector<ParameterId> classifier_parameters(const Graph& graph);
+
+}  // namespace lockstep

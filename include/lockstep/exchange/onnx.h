@@ -1,0 +1,26 @@
+// ONNX models (https://onnx.ai): the evaluation graph with its weights, as operators of opset 13.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/exchange/named_tensor.h"
+#include "lockstep/exchange/safetensors.h"
+
+namespace lockstep {
+
+struct OnnxOptions {
+  std::string name;              // of the graph
+  bool fold_batch_norm = false;  // into the convolution before it, where that has no other reader
+  Metadata metadata;
+};
+
+// The whole file. `graph` is an evaluation graph as the model draws it (forward, float32, no rewrites, batch of 1);
+// `weights` has all its parameters. Input "images" [N,3,H,W], normalized as in training; output "logits" [N,K] of the
+// main head; N is free. Throws Error(config) for an operation that ONNX has no equal of, and beyond the 2 GB that one
+// file can hold.
+std::string encode_onnx(const Graph& graph, std::span<const NamedTensor> weights, const OnnxOptions& options);
+
+}  // namespace lockstep

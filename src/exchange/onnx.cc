@@ -1,0 +1,265 @@
+#include "lockstep/exchange/onnx.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/io/protobuf_writer.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kIrVersion = 7, kOpset = 13;
+constexpr int64_t kFloat = 1;  // TensorProto.DataType
+const char* const kInput = "images";
+const char* const kOutput = "logits";
+
+// Field numbers of onnx.proto.
+namespace field {
+constexpr int kModelIrVersion = 1, kModelProducer = 2, kModelGraph = 7, kModelOpset = 8, kModelMetadata = 14;
+constexpr int kOpsetVersion = 2;
+constexpr int kEntryKey = 1, kEntryValue = 2;
+constexpr int kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kGraphInput = 11, kGraphOutput = 12;
+constexpr int kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeType = 4, kNodeAttribute = 5;
+constexpr int kAttributeName = 1, kAttributeFloat = 2, kAttributeInt = 3, kAttributeInts = 8, kAttributeType = 20;
+constexpr int kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorData = 9;
+constexpr int kValueName = 1, kValueType = 2, kTypeTensor = 1, kTensorTypeElement = 1, kTensorTypeShape = 2;
+constexpr int kShapeDim = 1, kDimValue = 1, kDimParameter = 2;
+}  // namespace field
+
+ProtobufWriter attribute(const char* name, int64_t value) {
+  constexpr int64_t kInt = 2;
+  return ProtobufWriter()
+      .text(field::kAttributeName, name)
+      .integer(field::kAttributeInt, value)
+      .integer(field::kAttributeType, kInt);
+}
+
+ProtobufWriter attribute(const char* name, double value) {
+  constexpr int64_t kFloatAttribute = 1;
+  return ProtobufWriter()
+      .text(field::kAttributeName, name)
+      .float32(field::kAttributeFloat, static_cast<float>(value))
+      .integer(field::kAttributeType, kFloatAttribute);
+}
+
+ProtobufWriter attribute(const char* name, std::initializer_list<int64_t> values) {
+  constexpr int64_t kInts = 7;
+  ProtobufWriter out;
+  out.text(field::kAttributeName, name);
+  for (const int64_t value : values) out.integer(field::kAttributeInts, value);
+  return out.integer(field::kAttributeType, kInts);
+}
+
+using Attributes = std::vector<ProtobufWriter>;
+
+Attributes window_attributes(const Window& w) {
+  return {attribute("kernel_shape", {w.kernel_h, w.kernel_w}), attribute("strides", {w.stride_h, w.stride_w}),
+          attribute("pads", {w.pad_h, w.pad_w, w.pad_h, w.pad_w})};
+}
+
+// [N, ...]: the batch is free.
+ProtobufWriter value_info(const char* name, const Shape& shape) {
+  ProtobufWriter dims;
+  dims.message(field::kShapeDim, ProtobufWriter().text(field::kDimParameter, "N"));
+  for (int i = 1; i < shape.rank(); ++i) {
+    dims.message(field::kShapeDim, ProtobufWriter().integer(field::kDimValue, shape[i]));
+  }
+  ProtobufWriter tensor;
+  tensor.integer(field::kTensorTypeElement, kFloat).message(field::kTensorTypeShape, dims);
+  return ProtobufWriter()
+      .text(field::kValueName, name)
+      .message(field::kValueType, ProtobufWriter().message(field::kTypeTensor, tensor));
+}
+
+// Draws the nodes of one graph, in its order, into a GraphProto.
+class Drawing {
+ public:
+  Drawing(const Graph& graph, std::span<const NamedTensor> weights, const OnnxOptions& options)
+      : graph_(graph), readers_(readers_of(graph)), fold_(options.fold_batch_norm) {
+    for (const NamedTensor& tensor : weights) weights_[tensor.name] = &tensor;
+    out_.text(field::kGraphName, options.name);
+    logits_ = graph.losses.at(0).logits;
+  }
+
+  ProtobufWriter finish() && {
+    for (const Node& node : graph_.nodes) {
+      node_ = &node;
+      std::visit([this](const auto& op) { draw(op); }, node.op);
+    }
+    const Value* images = nullptr;
+    for (const Value& value : graph_.values) {
+      if (value.role == ValueRole::external && value.external == ExternalInput::images) images = &value;
+    }
+    require(images != nullptr, "a graph without images");
+    out_.message(field::kGraphInput, value_info(kInput, images->desc.shape));
+    out_.message(field::kGraphOutput, value_info(kOutput, graph_.value(logits_).desc.shape));
+    return std::move(out_);
+  }
+
+ private:
+  void draw(const Conv2d& op) {
+    const Node* norm = fold_ ? norm_after(*node_) : nullptr;
+    std::vector<std::string> inputs = {name(node_->inputs[0])};
+    if (norm) {
+      fold(*norm, op.bias, inputs);
+    } else {
+      for (size_t i = 1; i < node_->inputs.size(); ++i) inputs.push_back(name(node_->inputs[i]));
+    }
+    emit("Conv", inputs, window_attributes(op.window));
+  }
+
+  void draw(const Linear&) { emit("Gemm", inputs(), {attribute("transB", int64_t{1})}); }
+
+  void draw(const BatchNormInference& op) {
+    if (!folded_.contains(node_)) {
+      emit("BatchNormalization", inputs(), {attribute("epsilon", op.epsilon)});
+    } else {
+      same_as(node_->outputs[0], node_->inputs[0]);
+    }
+    require(!op.relu, "{}: a rewritten graph", node_->name);
+  }
+
+  void draw(const Relu&) { emit("Relu", inputs()); }
+  void draw(const Add&) { emit("Sum", inputs()); }
+  void draw(const MaxPool& op) { emit("MaxPool", inputs(), window_attributes(op.window)); }
+
+  void draw(const AvgPool& op) {
+    Attributes attributes = window_attributes(op.window);
+    attributes.push_back(attribute("count_include_pad", int64_t{op.count_include_pad}));
+    emit("AveragePool", inputs(), attributes);
+  }
+
+  void draw(const LocalResponseNorm& op) {
+    if (op.size % 2 == 0) {  // ONNX counts the extra channel after, PyTorch before
+      fail(ExitCode::config, "{}: a normalization over an even number of channels has no equal in ONNX", node_->name);
+    }
+    emit("LRN", inputs(),
+         {attribute("size", op.size), attribute("alpha", op.alpha), attribute("beta", op.beta),
+          attribute("bias", op.k)});
+  }
+
+  void draw(const Concat&) { emit("Concat", inputs(), {attribute("axis", int64_t{1})}); }
+
+  void draw(const Reshape& op) {
+    require(op.shape.rank() == 2, "{}: only flattening can be drawn", node_->name);
+    emit("Flatten", inputs(), {attribute("axis", int64_t{1})});
+  }
+
+  void draw(const SoftmaxCrossEntropy&) {}  // the labels' part
+
+  template <class Op>
+  void draw(const Op&) {
+    fail(ExitCode::config, "{}: the operation {} cannot be written as ONNX", node_->name, op_name(node_->op));
+  }
+
+  // The batch norm that is the only reader of a convolution.
+  const Node* norm_after(const Node& conv) const {
+    const std::vector<NodeId>& readers = readers_[static_cast<size_t>(conv.outputs[0])];
+    if (readers.size() != 1) return nullptr;
+    const Node& reader = graph_.node(readers[0]);
+    return std::holds_alternative<BatchNormInference>(reader.op) ? &reader : nullptr;
+  }
+
+  // y = (conv(x) - mean) * scale / sqrt(var + epsilon) + shift, as a convolution with other weights and a bias.
+  void fold(const Node& norm, bool has_bias, std::vector<std::string>& inputs) {
+    const NamedTensor& weights = weights_of(node_->inputs[1]);
+    const auto& scale = weights_of(norm.inputs[1]).values;
+    const auto& shift = weights_of(norm.inputs[2]).values;
+    const auto& mean = weights_of(norm.inputs[3]).values;
+    const auto& var = weights_of(norm.inputs[4]).values;
+    const double epsilon = std::get<BatchNormInference>(norm.op).epsilon;
+    NamedTensor folded{weights.name + ":folded", weights.shape, weights.values};
+    NamedTensor bias{weights.name + ":folded_bias", Shape({weights.shape[0]}), shift};
+    const size_t row = folded.values.size() / bias.values.size();
+    for (size_t c = 0; c < bias.values.size(); ++c) {
+      const double factor = scale[c] / std::sqrt(var[c] + epsilon);
+      const double before = has_bias ? weights_of(node_->inputs[2]).values[c] : 0.0;
+      bias.values[c] = static_cast<float>(shift[c] + (before - mean[c]) * factor);
+      for (size_t i = c * row; i < (c + 1) * row; ++i) {
+        folded.values[i] = static_cast<float>(folded.values[i] * factor);
+      }
+    }
+    for (const NamedTensor* tensor : {&folded, &bias}) {
+      initializer(*tensor);
+      inputs.push_back(tensor->name);
+    }
+    folded_.insert(&norm);
+  }
+
+  const NamedTensor& weights_of(ValueId value) const {
+    const std::string& parameter = graph_.parameters[graph_.value(value).parameter].name;
+    const auto found = weights_.find(parameter);
+    require(found != weights_.end(), "{}: no weights", parameter);
+    return *found->second;
+  }
+
+  // The name of a value in the file; a parameter is written out where it is first named.
+  std::string name(ValueId id) {
+    const auto same = same_.find(id);
+    if (same != same_.end()) return name(same->second);
+    if (id == logits_) return kOutput;
+    const Value& value = graph_.value(id);
+    if (value.role == ValueRole::external) return kInput;
+    if (value.role == ValueRole::computed) return value.name;
+    const NamedTensor& tensor = weights_of(id);
+    if (written_.insert(tensor.name).second) initializer(tensor);
+    return tensor.name;
+  }
+
+  std::vector<std::string> inputs() {
+    std::vector<std::string> names;
+    for (const ValueId input : node_->inputs) names.push_back(name(input));
+    return names;
+  }
+
+  void same_as(ValueId value, ValueId other) { same_[value] = other; }
+
+  void initializer(const NamedTensor& tensor) {
+    ProtobufWriter out;
+    for (const int64_t extent : tensor.shape) out.integer(field::kTensorDims, extent);
+    out.integer(field::kTensorType, kFloat).text(field::kTensorName, tensor.name);
+    out.bytes(field::kTensorData, std::as_bytes(std::span(tensor.values)));
+    out_.message(field::kGraphInitializer, out);
+  }
+
+  void emit(const char* type, const std::vector<std::string>& inputs, const Attributes& attributes = {}) {
+    ProtobufWriter out;
+    for (const std::string& input : inputs) out.text(field::kNodeInput, input);
+    out.text(field::kNodeOutput, name(node_->outputs[0]));
+    out.text(field::kNodeName, node_->name).text(field::kNodeType, type);
+    for (const ProtobufWriter& a : attributes) out.message(field::kNodeAttribute, a);
+    out_.message(field::kGraphNode, out);
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> readers_;
+  const bool fold_;
+  ValueId logits_ = -1;
+  std::map<std::string, const NamedTensor*> weights_;
+  const Node* node_ = nullptr;  // being drawn
+  std::set<const Node*> folded_;
+  std::map<ValueId, ValueId> same_;
+  std::set<std::string> written_;
+  ProtobufWriter out_;
+};
+
+}  // namespace
+
+std::string encode_onnx(const Graph& graph, std::span<const NamedTensor> weights, const OnnxOptions& options) {
+  ProtobufWriter model;
+  model.integer(field::kModelIrVersion, kIrVersion).text(field::kModelProducer, "lockstep");
+  model.message(field::kModelGraph, Drawing(graph, weights, options).finish());
+  model.message(field::kModelOpset, ProtobufWriter().integer(field::kOpsetVersion, kOpset));
+  for (const auto& [key, value] : options.metadata) {
+    model.message(field::kModelMetadata, ProtobufWriter().text(field::kEntryKey, key).text(field::kEntryValue, value));
+  }
+  if (model.data().size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    fail(ExitCode::config, "the model takes {} bytes: an ONNX file holds 2 GB at most", model.data().size());
+  }
+  return model.data();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+"""Weights go to other programs and come back: read and run by the other side itself, where it is installed."""
+
+import json
+import os
+import struct
+import subprocess
+
+import h5py
+import numpy
+
+import kit
+
+try:
+    import onnxruntime
+except ImportError:
+    onnxruntime = None
+try:
+    import safetensors.numpy
+except ImportError:
+    safetensors = None
+
+ABSENT = "the Python package {} is not installed: scripts/install_python_packages.sh does that"
+TINY = {"data.format": "synthetic", "data.train": None, "data.augment": None, "train.steps": 2, "train.batch_size": 2}
+
+
+class Case(kit.TestCase):
+    def trained(self, **changes):
+        """A checkpoint of a short run."""
+        self.train(1, self.config({**TINY, **{key.replace("__", "."): value for key, value in changes.items()}}))
+        return self.path("run/latest")
+
+    def convert(self, *arguments, code=kit.OK):
+        result = self.run_job(0, *arguments)
+        self.assertEqual(result.code, code, str(result))
+        return result
+
+    def arrays(self, checkpoint, group="model"):
+        with h5py.File(checkpoint) as file:
+            return {name: data[()] for name, data in file[group].items()}
+
+    def assert_same(self, found, expected):
+        self.assertEqual(sorted(found), sorted(expected))
+        for name, array in expected.items():
+            self.assertEqual(found[name].dtype, numpy.float32, name)
+            self.assertEqual(found[name].shape, array.shape, name)
+            self.assertEqual(found[name].tobytes(), array.tobytes(), name)
+
+    def assert_onnx_agrees(self, checkpoint, *flags):
+        """onnxruntime's logits are ours, of a batch of three and of one image."""
+        if onnxruntime is None:
+            self.skipTest(ABSENT.format("onnxruntime"))
+        group = "ema" if "--ema" in flags else "model"
+        subprocess.run([os.environ["LOCKSTEP_LOGITS_TOOL"], checkpoint, group, self.path("ours.h5")], check=True)
+        self.convert("export", checkpoint, "--to", self.path("model.onnx"), *flags)
+        with h5py.File(self.path("ours.h5")) as file:
+            images, logits = file["images"][()], file["logits"][()]
+        session = onnxruntime.InferenceSession(self.path("model.onnx"), providers=["CPUExecutionProvider"])
+        for count in (len(images), 1):
+            theirs = session.run(["logits"], {"images": images[:count]})[0]
+            self.assertEqual(theirs.shape, logits[:count].shape)
+            error = abs(theirs - logits[:count]).max() / abs(logits[:count]).max()
+            self.assertLess(error, 1e-4)
+        self.assertEqual(session.get_modelmeta().custom_metadata_map["weights"], "ema" if group == "ema" else "raw")
+
+
+class Exchange(Case):
+    def test_hdf5_files_hold_the_weights_by_name(self):
+        checkpoint = self.trained(ema__decay=0.9)
+        for flags, group in (([], "model"), (["--ema"], "ema")):
+            self.convert("export", checkpoint, "--to", "weights.h5", *flags)
+            self.assert_same(kit.datasets(self.path("weights.h5")), self.arrays(checkpoint, group))
+
+    def test_safetensors_are_read_by_their_own_library(self):
+        if safetensors is None:
+            self.skipTest(ABSENT.format("safetensors"))
+        checkpoint = self.trained()
+        self.convert("export", checkpoint, "--to", "weights.safetensors")
+        self.assert_same(safetensors.numpy.load_file(self.path("weights.safetensors")), self.arrays(checkpoint))
+
+    def test_what_their_library_writes_is_imported_and_comes_back_to_the_bit(self):
+        if safetensors is None:
+            self.skipTest(ABSENT.format("safetensors"))
+        given = self.arrays(self.trained(model__image_size=32))  # as in its recipe
+        counters = {"bn1.num_batches_tracked": numpy.array(5, numpy.int64)}
+        safetensors.numpy.save_file({**given, **counters}, self.path("theirs.safetensors"))
+        result = self.convert("import", "theirs.safetensors", "--to", "imported.h5")
+        self.assertIn("1 counters num_batches_tracked left out", result.output)
+        self.convert("inspect", "imported.h5", "--verify")
+        self.convert("export", "imported.h5", "--to", "back.safetensors")
+        self.assert_same(safetensors.numpy.load_file(self.path("back.safetensors")), given)
+
+    def test_a_run_starts_from_what_was_imported(self):
+        checkpoint = self.trained()
+        self.convert("export", checkpoint, "--to", "weights.h5")
+        self.convert("import", "weights.h5", "--to", "imported.h5", "--config", self.path("run.toml"))
+        self.assert_same(self.arrays(self.path("imported.h5")), self.arrays(checkpoint))
+        config = self.config({**TINY, "checkpoint.directory": "next", "checkpoint.init_from": "imported.h5"},
+                             name="next.toml")
+        self.assertIn("weights from", self.train(1, config).output)
+
+    def test_the_background_class_is_dropped_on_request(self):
+        checkpoint = self.trained(model__classes=11)
+        before = self.arrays(checkpoint)
+        self.convert("export", checkpoint, "--to", "ten.h5", "--drop_background")
+        expected = {name: array[1:] if name.startswith("fc5.") else array for name, array in before.items()}
+        self.assert_same(kit.datasets(self.path("ten.h5")), expected)
+        self.convert("export", checkpoint, "--to", "eleven.h5")
+        self.convert("import", "eleven.h5", "--to", "imported.h5", "--drop_background", "--config",
+                     self.path("run.toml"))
+        self.assert_same(self.arrays(self.path("imported.h5")), expected)
+
+    def test_onnxruntime_computes_the_logits_of_the_convolutional_network(self):
+        checkpoint = self.trained(ema__decay=0.5, model__classes=11)
+        self.assert_onnx_agrees(checkpoint)
+        self.assert_onnx_agrees(checkpoint, "--ema")
+
+    def test_onnxruntime_computes_the_logits_of_inception(self):
+        checkpoint = self.trained(model__name="inception_v3", model__image_size=75, train__batch_size=4)
+        self.assert_onnx_agrees(checkpoint)
+        self.assert_onnx_agrees(checkpoint, "--fold_batch_norm")
+
+    def test_onnxruntime_computes_the_logits_of_resnet(self):
+        checkpoint = self.trained(model__name="resnet50", model__image_size=64, train__batch_size=4)
+        self.assert_onnx_agrees(checkpoint)
+        self.assert_onnx_agrees(checkpoint, "--fold_batch_norm")
+
+    def test_what_does_not_fit_is_refused_in_one_sentence(self):
+        checkpoint = self.trained()
+        self.convert("export", checkpoint, "--to", "weights.h5")
+        kit.write(self.path("torn.safetensors"), struct.pack("<Q", 1000) + b"{")
+        header = json.dumps({"a": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+        kit.write(self.path("half.safetensors"), struct.pack("<Q", len(header)) + header + b"ab")
+        for arguments, code, text in (
+                (["export", checkpoint, "--to", "x.pt"], kit.CONFIG, "the ending must be"),
+                (["export", checkpoint, "--to", "x.h5", "--ema"], kit.CONFIG, "no moving averages"),
+                (["export", checkpoint, "--to", "x.h5", "--fold_batch_norm"], kit.CONFIG, "for .onnx files"),
+                (["export", "nowhere.h5", "--to", "x.h5"], kit.CHECKPOINT, "nowhere.h5"),
+                (["import", "torn.safetensors", "--to", "x.h5"], kit.CHECKPOINT, "torn.safetensors: not a safetensors"),
+                (["import", "half.safetensors", "--to", "x.h5"], kit.CONFIG, "a is of type F16"),
+                (["import", "weights.h5", "--to", "x.h5", "--config", "resnet50_imagenet"], kit.CONFIG,
+                 "conv1.weight is [64,3,5,5] in the file and [64,3,7,7] in the model"),
+        ):
+            self.assert_one_error(self.run_job(0, *arguments), code, text)
+            self.assertFalse(os.path.exists(self.path(arguments[-1])), arguments)
+
+
+class Slow(Case):
+    def test_torchvision_loads_the_weights_and_computes_the_logits(self):
+        try:
+            import torch
+            import torchvision
+        except ImportError:
+            self.skipTest(ABSENT.format("torch"))
+        if safetensors is None:
+            self.skipTest(ABSENT.format("safetensors"))
+        models = {"inception_v3": {"aux_logits": False, "init_weights": False}, "resnet50": {}}
+        for name, options in models.items():
+            with self.subTest(name):
+                theirs = getattr(torchvision.models, name)(num_classes=10, **options).eval()
+                state = {key: value.numpy() for key, value in theirs.state_dict().items()}
+                safetensors.numpy.save_file(state, self.path("theirs.safetensors"))
+                self.convert("import", "theirs.safetensors", "--to", "imported.h5")
+                self.convert("export", "imported.h5", "--to", "back.safetensors")
+                back = safetensors.numpy.load_file(self.path("back.safetensors"))
+                self.assert_same(back, {k: v for k, v in state.items() if not k.endswith("num_batches_tracked")})
+                theirs.load_state_dict({key: torch.from_numpy(value) for key, value in back.items()})  # strict
+                subprocess.run([os.environ["LOCKSTEP_LOGITS_TOOL"], self.path("imported.h5"), "model",
+                                self.path("ours.h5")], check=True)
+                with h5py.File(self.path("ours.h5")) as file, torch.no_grad():
+                    logits = theirs(torch.from_numpy(file["images"][()])).numpy()
+                    error = abs(logits - file["logits"][()]).max() / abs(logits).max()
+                self.assertLess(error, 1e-4)
+
+
+if __name__ == "__main__":
+    kit.main()
