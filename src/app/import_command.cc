@@ -47,7 +47,8 @@ bool has_scales(const std::vector<NamedTensor>& tensors, const Graph& graph) {
 std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
   const bool has_aux = std::ranges::any_of(tensors, [](const auto& t) { return t.name.starts_with("AuxLogits."); });
   for (const char* recipe : {"inception_v3_imagenet", "resnet50_imagenet", "cifar10_cnn"}) {
-    Config config = load_config(gather_config_sources(recipe, {})).config;
+    // A recipe names no data; weights need none.
+    Config config = load_config(gather_config_sources(recipe, {{.name = "data.format", .value = "synthetic"}})).config;
     if (!has_aux) config.model.aux_weight = 0;
     const Graph graph = draw(config);
     const bool fits = std::ranges::all_of(graph.parameters.all(),
@@ -84,8 +85,10 @@ int import_command(const CommandLine& command) {
   const Graph graph = draw(config);
   tensors = arrange_by_table(std::move(tensors), graph.parameters, command.from);
 
-  CheckpointContents contents{.meta = {.seed = config.train.seed, .model = config.model.name},
-                              .config = to_toml(config)};
+  CheckpointContents contents;
+  contents.meta.seed = config.train.seed;
+  contents.meta.model = config.model.name;
+  contents.config = to_toml(config);
   for (const NamedTensor& tensor : tensors) {
     contents.arrays.push_back({"/model/" + tensor.name, tensor.shape, tensor.values.data()});
   }

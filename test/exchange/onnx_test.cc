@@ -18,7 +18,7 @@ int count(const std::string& text, const std::string& part) {
 }
 
 // One field of node.op_type: key, length, text.
-std::string op_type(const std::string& type) { return "\x22" + std::string(1, static_cast<char>(type.size())) + type; }
+std::string op_type(const std::string& type) { return fmt::format("\x22{}{}", static_cast<char>(type.size()), type); }
 
 std::vector<NamedTensor> zeros_for(const Graph& graph) {
   std::vector<NamedTensor> tensors;

@@ -14,7 +14,8 @@ inline Graph small_graph(bool training = true) {
 
 inline std::vector<NamedTensor> small_weights() {
   std::vector<NamedTensor> tensors;
-  for (const Parameter& p : small_graph().parameters.all()) {
+  const Graph graph = small_graph();
+  for (const Parameter& p : graph.parameters.all()) {
     NamedTensor& tensor = tensors.emplace_back();
     tensor = {p.name, p.shape, std::vector<float>(static_cast<size_t>(p.shape.elements()))};
     for (size_t i = 0; i < tensor.values.size(); ++i) {

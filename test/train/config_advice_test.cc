@@ -10,7 +10,9 @@ namespace {
 
 constexpr int64_t kBatch = 256;
 
-Config recipe(const std::string& name) { return load_config(gather_config_sources(name, {})).config; }
+Config recipe(const std::string& name) {
+  return load_config(gather_config_sources(name, {{.name = "data.train", .value = "train"}})).config;
+}
 
 // The only advice on this configuration.
 std::string advice(const Config& config, int64_t global_batch = kBatch) {
