@@ -8,6 +8,8 @@ using namespace lockstep;
 
 namespace {
 
+constexpr BatchShape kShape{.samples = 2, .image_size = 8};
+
 struct Bench {
   explicit Bench(std::unique_ptr<Backend> b) : backend(std::move(b)) {}
   LoaderOptions options() const {
@@ -17,7 +19,7 @@ struct Bench {
   std::unique_ptr<Stream> compute = backend->make_stream();
   PlainSource data{12};
   Loader loader{data, options()};
-  BatchUpload upload{*backend, {.samples = 2, .image_size = 8}};
+  BatchUpload upload{*backend, kShape};
 };
 
 std::unique_ptr<Backend> cpu() { return make_backend("cpu", {.threads = 1}); }
