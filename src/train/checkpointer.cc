@@ -1,6 +1,7 @@
 #include "lockstep/train/checkpointer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/clock.h"
@@ -25,10 +26,12 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
       last_save_(monotonic_seconds()),
       longest_save_(0) {
   if (!options_.root) return;
-  writer_.emplace(WriterOptions{.directory = config.checkpoint.directory,
-                                .keep = static_cast<int>(config.checkpoint.keep),
-                                .slow_seconds = phase_limits(config, RunPhase::save).warn_seconds,
-                                .last_saved_step = options_.resumed_step});
+  const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0: never
+  writer_.emplace(
+      WriterOptions{.directory = config.checkpoint.directory,
+                    .keep = static_cast<int>(config.checkpoint.keep),
+                    .slow_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity(),
+                    .last_saved_step = options_.resumed_step});
   saved_step_ = options_.resumed_step;
   const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state()));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;

@@ -152,7 +152,7 @@ class Slow(Case):
         job = self.start(2, "--config", config, wrapper=self.disk_fault("delay_enter=60000000"))
         job.wait_for_output("step 3,")
         for _ in range(2):
-            os.kill(job.ranks()[0], signal.SIGUSR1)
+            os.kill(job.ranks()[1], signal.SIGUSR1)  # rank 0 is held by its tracer
             time.sleep(6.5)
         result = job.wait(20)
         self.assertEqual(result.code, 128 + signal.SIGUSR1, str(result))
