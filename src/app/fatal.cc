@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -19,8 +20,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kOthersReport{1};  // for the other ranks to write theirs before all end
-constexpr std::chrono::seconds kOthersSpeak{3};   // what a rank that speaks for the others needs to end the job
+constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to write theirs before all end
+constexpr std::chrono::milliseconds kOtherEnds{1500};  // what a rank that speaks needs to end the job
+constexpr int kMostTurns = 3;
 constexpr std::chrono::seconds kReportSeconds{2};
 
 std::atomic<const FatalContext*> the_context{nullptr};
@@ -68,7 +70,8 @@ void speak(const Error& error) {
   if (error.code() == ExitCode::stalled) {
     report = write_report(*context);
     if (!report.empty()) report = "; report: " + report;
-    std::this_thread::sleep_for(context->board().speaks() ? kOthersReport : kOthersSpeak);
+    // Ranks that waited for the same one are here together: the lowest speaks and ends the others before their turn.
+    std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(context->board().alive_below(), kMostTurns));
   }
   log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().place(), report));
 }

@@ -212,16 +212,27 @@ std::string ProgressBoard::late_locked() const {
   return "all have arrived, and yet it does not end: look at the network";
 }
 
+bool ProgressBoard::alive_locked(int rank, double now) const {
+  const auto r = static_cast<size_t>(rank);
+  return ranks_[r].beat > 0 && now - heard_[r] <= kSilentSeconds;
+}
+
 bool ProgressBoard::speaks() const {
   std::lock_guard lock(mutex_);
   if (!ranks_[static_cast<size_t>(rank_)].waiting) return true;
   const double now = monotonic_seconds();
   for (int r = 0; r < rank_; ++r) {
-    const RankPosition& other = ranks_[static_cast<size_t>(r)];
-    const bool alive = other.beat > 0 && now - heard_[static_cast<size_t>(r)] <= kSilentSeconds;
-    if (alive && other.waiting) return false;
+    if (alive_locked(r, now) && ranks_[static_cast<size_t>(r)].waiting) return false;
   }
   return true;
+}
+
+int ProgressBoard::alive_below() const {
+  std::lock_guard lock(mutex_);
+  const double now = monotonic_seconds();
+  int alive = 0;
+  for (int r = 0; r < rank_; ++r) alive += alive_locked(r, now);
+  return alive;
 }
 
 std::string ProgressBoard::report() const {

@@ -201,7 +201,8 @@ class Job:
     """A started command and all its processes, as one group that can be killed at once."""
 
     def __init__(self, command, cwd, env=None):
-        self.log = tempfile.TemporaryFile()  # not a pipe: nobody reads while the job runs
+        # Not a pipe: nobody reads while the job runs. Appending: the job shares the place at which this process reads.
+        self.log = tempfile.TemporaryFile("a+b")
         self.mark = f"KIT_JOB={os.getpid()}.{time.monotonic_ns()}"
         self.started = time.monotonic()
         self.process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=self.log,

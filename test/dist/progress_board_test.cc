@@ -95,10 +95,12 @@ TEST_CASE("the lowest of the ranks that wait and live speaks for them") {
   CHECK(board.speaks());
   const WaitingHere waiting(&board, {Together::exchange, board.begin(Together::exchange, "a"), "a"});
   CHECK(board.speaks());  // rank 0 was never heard of
+  CHECK(board.alive_below() == 0);
   std::vector<RankPosition> news(3);
   news[0].beat = 1;
   board.hear(news);
   CHECK(board.speaks());  // rank 0 is the one that is missing
+  CHECK(board.alive_below() == 1);
   news[0].beat = 2;
   news[0].waiting = true;
   news[0].begun = {0, 1};

@@ -74,6 +74,8 @@ class ProgressBoard {
   // Of all ranks that wait and were heard of lately, the lowest speaks for them. True when this rank is it, or is not
   // waiting at all.
   bool speaks() const;
+  // Ranks below this one that were heard of lately.
+  int alive_below() const;
   // All of the above for a file: this rank, a table of all ranks, the last events.
   std::string report() const;
 
@@ -87,6 +89,7 @@ class ProgressBoard {
     int64_t step;
   };
   void note_locked(std::string_view event);
+  bool alive_locked(int rank, double now) const;
   std::string name(int rank) const;
   std::string describe(int rank, double now) const;
   bool is_late(int rank) const;
