@@ -30,18 +30,38 @@ void on_signal(int signal) {
   requested = true;
 }
 
+constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 100'000'000};
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+void receive(const std::stop_token& stop) {
+  const sigset_t signals = stop_signals();
+  while (!stop.stop_requested()) {
+    const int signal = ::sigtimedwait(&signals, nullptr, &kLookEvery);
+    if (signal > 0) on_signal(signal);
+  }
+}
+
 }  // namespace
 
-void install_stop_signals() {
+StopSignals::StopSignals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  for (int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
     require(::sigaction(signal, &action, nullptr) == 0, "signal {} cannot be handled", signal);
   }
+  const sigset_t signals = stop_signals();
+  require(::pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "signals cannot be blocked");
+  receiver_ = std::jthread(receive);
 }
 
-const std::atomic<bool>& stop_requested() { return requested; }
+const std::atomic<bool>& StopSignals::requested() const { return ::lockstep::requested; }
 
 }  // namespace lockstep

@@ -21,6 +21,8 @@
 namespace lockstep {
 namespace {
 
+constexpr double kLastChanceSeconds = 5;  // for a save in flight when the job fails, which must not be late
+
 void warn_of_lost_restart(const StartState& start) {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
   if (restarts && std::string_view(restarts) != "0" && start.resumed_from.empty()) {
@@ -71,7 +73,7 @@ int leave(const CommandParts& parts, const Config& config, RunEnd end, int64_t s
 int train_command(const CommandParts& parts) {
   ProcessGroup& group = parts.group;
   Watchdog& watchdog = parts.watchdog;
-  install_stop_signals();
+  const StopSignals stop_signals;
   const Config config = configure(parts);
   const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
 
@@ -118,14 +120,14 @@ int train_command(const CommandParts& parts) {
   Reporter reporter(group, reporter_options(config, start));
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
   Trainer trainer({config, group, *communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
-                   *checkpointer, reporter, watchdog, stop_requested()},
+                   *checkpointer, reporter, watchdog, stop_signals.requested()},
                   loader_options(config, threads), start.progress);
   announce(config, trainer, {*program, batches, data->size()});
 
   const RunEnd end = run_or_end_job([&] { return trainer.run(); },
                                     [&] {
                                       // Nobody else need wait for this run's heartbeat to be missed.
-                                      if (checkpointer->wait_for_save_in_flight()) lock.reset();
+                                      if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) lock.reset();
                                     });
   reporter.close();
   return leave(parts, config, end, trainer.progress().step);

@@ -117,14 +117,15 @@ void Checkpointer::save(const Progress& progress) {
   }
 }
 
-void Checkpointer::save_best(const Progress& progress) {
-  if (!writer_ || options_.job_end.seconds_left() < longest_save_) return;
+bool Checkpointer::save_best(const Progress& progress) {
+  if (!writer_) return true;  // rank 0 decides
+  if (options_.job_end.seconds_left() < longest_save_) return false;
   writer_->wait_idle(wait_seconds(config_, RunPhase::save));
   last_save_ = monotonic_seconds();
-  if (start(progress, true) == CheckpointWriter::Start::busy) {
-    log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
-                progress.step);
-  }
+  if (start(progress, true) != CheckpointWriter::Start::busy) return true;
+  log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
+              progress.step);
+  return false;
 }
 
 void Checkpointer::save_last(const Progress& progress) {
@@ -165,9 +166,8 @@ std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
   return results;
 }
 
-bool Checkpointer::wait_for_save_in_flight() {
-  constexpr double kLongest = 5;  // the end of a job must not be late by more than a few seconds
-  return !writer_ || (!gave_up_ && writer_->wait_idle(kLongest));
+bool Checkpointer::wait_for_save_in_flight(double seconds) {
+  return !writer_ || (!gave_up_ && writer_->wait_idle(seconds));
 }
 
 std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {

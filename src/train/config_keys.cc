@@ -267,7 +267,7 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},
       {LOCKSTEP_KEY(comm, gradient_dtype), .allowed = {"float32"},
-       .meaning = "Number format of gradients on the wire."},
+       .meaning = "Number format of gradients on the wire; this version has one."},
 
       {LOCKSTEP_KEY(watchdog, enabled),
        .meaning = "Whether ranks that make no progress are noticed. false: nothing of this section applies and waits "
@@ -302,11 +302,12 @@ std::vector<ConfigKey> make_keys() {
        .also = {"display_every", "log_interval", "print_freq"}},
       {LOCKSTEP_KEY(log, jsonl),
        .meaning = "File of machine-readable log lines, in the checkpoint folder. Empty: none."},
-      {LOCKSTEP_KEY(log, tensorboard), .allowed = {"false"}, .meaning = "Whether TensorBoard event files are written."},
+      {LOCKSTEP_KEY(log, tensorboard), .allowed = {"false"},
+       .meaning = "Reserved for TensorBoard event files, which this version does not write."},
       {LOCKSTEP_KEY(log, progress), .allowed = {"auto", "lines"},
        .meaning = "auto: a bar when mpirun's own output is a terminal, plain lines elsewhere. lines: always lines."},
       {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 0),
-       .meaning = "A Chrome trace of so many steps. 0: none."},
+       .meaning = "Reserved for traces, which this version does not write."},
   };
 }
 #undef LOCKSTEP_KEY

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -296,13 +297,17 @@ void Trainer::handle_not_finite(const StepOutcome& outcome) {
   parts_.reporter.event(progress_.step + 1, "skipped", not_finite_);
 }
 
-// Weights that lead nowhere are given up for those of the newest checkpoint, with the samples that followed it.
+// Weights that lead nowhere are given up for those of the newest checkpoint; the samples after it come again.
 void Trainer::roll_back() {
   settle(true);
   timer_.pause();
   const int64_t from = progress_.step;
   parts_.watchdog.progress(RunPhase::start, from);
-  parts_.checkpointer.wait_for_save_in_flight();
+  const double limit = wait_seconds(config_, RunPhase::save);
+  if (!parts_.checkpointer.wait_for_save_in_flight(limit)) {
+    fail(ExitCode::checkpoint, "step {}: no return to a checkpoint, one is still being written after {} s", from,
+         limit);
+  }
   for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
   const StartState state =
       return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
@@ -391,8 +396,8 @@ bool Trainer::evaluate() {
 
 void Trainer::keep_if_best(const EvaluationResult& result) {
   if (!config_.checkpoint.keep_best || result.top1_fraction() <= progress_.best_top1) return;
-  progress_.best_top1 = result.top1_fraction();
-  parts_.checkpointer.save_best(progress_);
+  const double before = std::exchange(progress_.best_top1, result.top1_fraction());
+  if (!parts_.checkpointer.save_best(progress_)) progress_.best_top1 = before;
 }
 
 void Trainer::audit_if_due() {

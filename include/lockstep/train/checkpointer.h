@@ -44,8 +44,8 @@ class Checkpointer {
   void save(const Progress& progress);
 
   // As save(), and the link `best` points at it from then on. A save in flight is waited for: this state does not come
-  // again.
-  void save_best(const Progress& progress);
+  // again. False: it could not be started.
+  bool save_best(const Progress& progress);
 
   // As save(), for the last state: finish() saves it when the one before is still being written.
   void save_last(const Progress& progress);
@@ -58,9 +58,8 @@ class Checkpointer {
   // `last_step`, and as Error(numerics) when the state was not finite.
   std::vector<SaveResult> poll(int64_t last_step = -1);
 
-  // Before a job is aborted: gives the save in flight, if there is one, some seconds to be published. False: it is
-  // still being written.
-  bool wait_for_save_in_flight();
+  // Gives the save in flight, if there is one, so long to be published. False: it is still being written.
+  bool wait_for_save_in_flight(double seconds);
 
   // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved,
   // or when the job ends before it could be.
