@@ -110,7 +110,7 @@ constexpr Precision kPrecisions[] = {
 
 TEST_CASE("operations on a GPU agree with the reference backend, in every precision") {
   if (!gpu_obstacle().empty()) {
-    WARN("left out, no usable GPU: " << gpu_obstacle());
+    WARN("skipped, no usable GPU: " << gpu_obstacle());
     return;
   }
   for (const Precision& precision : kPrecisions) {

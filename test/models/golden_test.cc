@@ -56,7 +56,7 @@ constexpr GpuPrecision kGpuPrecisions[] = {{"tf32", true, DType::f32, 0.01, 0.05
 
 void check_on_gpu(const std::string& file) {
   if (!gpu_obstacle().empty()) {
-    WARN("left out, no usable GPU: " << gpu_obstacle());
+    WARN("skipped, no usable GPU: " << gpu_obstacle());
     return;
   }
   check_in_float32(file, "cuda");
