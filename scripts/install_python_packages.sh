@@ -1,12 +1,15 @@
 #!/bin/bash
-# Installs programs that exported weights are meant for, so that the tests can ask them: from PyPI,
-# into build/python, beside Debian's own packages. Without it those tests are left out, each with a message.
+# Installs the programs that exported weights, event files and plots are meant for, so that the tests can ask them: from
+# PyPI, into build/python, beside Debian's own packages. Without it those tests are left out, each with a message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(onnxruntime safetensors "$@")
+packages=(onnxruntime==1.32.0 safetensors==0.8.0 tensorboard==2.21.0 matplotlib==3.10.0 "$@")
 
-/usr/bin/python3 -m venv --system-site-packages build/python
-build/python/bin/python3 -m pip install --quiet --disable-pip-version-check "${packages[@]}"
-build/python/bin/python3 -c "import h5py, numpy, onnxruntime, safetensors"
+/usr/bin/python3 -m venv --clear --system-site-packages build/python
+# No other numpy than Debian's, which its h5py was built for.
+/usr/bin/python3 -c "import numpy; print('numpy==' + numpy.__version__)" >build/python/constraints.txt
+build/python/bin/python3 -m pip install --quiet --disable-pip-version-check --constraint build/python/constraints.txt \
+  "${packages[@]}"
+build/python/bin/python3 -c "import h5py, matplotlib, numpy, onnxruntime, safetensors, tensorboard"
 echo "install_python_packages.sh: ${packages[*]} are in build/python"

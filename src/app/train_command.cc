@@ -34,6 +34,7 @@ void warn_of_lost_restart(const StartState& start) {
 ReporterOptions reporter_options(const Config& config, const StartState& start) {
   return {.every_steps = config.log.every_steps,
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
+          .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
           .bar = config.log.progress == "auto" && output_is_terminal(),
           .wait_seconds = wait_seconds(config, RunPhase::train)};

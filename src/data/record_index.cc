@@ -10,10 +10,10 @@
 #include <iterator>
 #include <optional>
 
-#include "data/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
+#include "lockstep/io/crc32c.h"
 
 namespace lockstep {
 namespace {

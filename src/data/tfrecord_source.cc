@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "data/crc32c.h"
 #include "data/example.h"
 #include "data/input_file.h"
 #include "data/record_index.h"
 #include "lockstep/data/formats.h"
+#include "lockstep/io/crc32c.h"
 
 namespace lockstep {
 namespace {

@@ -15,50 +15,66 @@
 namespace lockstep {
 namespace {
 
-// Whether a line is a row of a step that the run does not repeat.
-bool is_kept(const std::string& line, int64_t last_step) {
-  const auto row = nlohmann::json::parse(line, nullptr, false);
-  if (!row.is_object()) return false;
+using Json = nlohmann::json;
+
+// Whether `row` is of a step that the run does not repeat.
+bool is_up_to(const Json& row, int64_t last_step) {
   const auto step = row.find("step");
   return step == row.end() || !step->is_number() || step->get<double>() <= static_cast<double>(last_step);
 }
 
-// The whole lines of the file that belong to steps up to `last_step`; false when nothing has to change.
-bool mended_text(const std::string& path, int64_t last_step, std::string& text) {
+// The whole lines of the file whose rows are kept, and how many are not.
+template <class Keep>
+int64_t kept_text(const std::string& path, const Keep& keep, std::string& text) {
   std::ifstream in(path, std::ios::binary);
-  bool changed = false;
+  int64_t dropped = 0;
   std::string line;
   while (std::getline(in, line)) {
-    const bool keep = !in.eof() && is_kept(line, last_step);
-    if (keep) text += line + '\n';
-    changed = changed || !keep;
+    const Json row = Json::parse(line, nullptr, false);
+    const bool kept = !in.eof() && row.is_object() && keep(row);
+    if (kept) text += line + '\n';
+    dropped += !kept;
   }
-  return changed;
+  return dropped;
 }
 
-void mend(const std::string& path, int64_t last_step) {
+// Leaves whole rows that are kept; returns how many lines went. The file is not written anew when none has to.
+template <class Keep>
+int64_t mend(const std::string& path, const Keep& keep) {
   try {
     std::string text;
-    if (mended_text(path, last_step, text)) write_text_atomically(path, text, ExitCode::checkpoint);
+    const int64_t dropped = kept_text(path, keep, text);
+    if (dropped > 0) write_text_atomically(path, text, ExitCode::checkpoint);
+    return dropped;
   } catch (const Error& error) {
     log_warning("rows of repeated steps stay in the metrics: {}", error.what());
+    return 0;
   }
 }
 
 }  // namespace
 
-MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move(path)) { open(resumed_step); }
+MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move(path)) { go_back(resumed_step); }
 
 MetricsLog::~MetricsLog() { close(); }
 
 void MetricsLog::go_back(int64_t step) {
+  if (path_.empty()) return;
   close();
-  open(step);
+  mend(path_, [&](const Json& row) { return is_up_to(row, step); });
+  open();
 }
 
-void MetricsLog::open(int64_t resumed_step) {
-  if (path_.empty()) return;
-  mend(path_, resumed_step);
+bool MetricsLog::drop(std::string_view kind, int64_t step) {
+  if (path_.empty()) return false;
+  close();
+  const int64_t dropped = mend(
+      path_, [&](const Json& row) { return row.value("kind", Json()) != kind || row.value("step", Json()) != step; });
+  open();
+  return dropped > 0;
+}
+
+void MetricsLog::open() {
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) log_warning("{}: metrics cannot be written ({})", path_, errno_text(errno));
 }

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/train/host_state.h"
 #include "train/bad_records.h"
 
 namespace lockstep {
@@ -43,7 +44,8 @@ std::string percent(int64_t part, int64_t whole) {
 Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
     : group_(group),
       options_(std::move(options)),
-      metrics_(group.is_root() ? options_.jsonl : std::string(), options_.resumed_step) {}
+      metrics_(group.is_root() ? options_.jsonl : std::string(), options_.resumed_step),
+      events_(group.is_root() ? options_.events : std::string(), options_.resumed_step) {}
 
 void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   const auto steps = static_cast<double>(timer.steps());
@@ -77,10 +79,21 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
                {"save_seconds", row.save_seconds}};
   if (!row.slowest_rank.empty()) json["slowest_rank"] = row.slowest_rank;
   metrics_.write(json_line(json));
+  events_.scalars(row.step, {{"train/loss", row.loss},
+                             {"train/learning_rate", row.learning_rate},
+                             {"train/epoch", row.epoch},
+                             {"speed/examples_per_second", row.examples_per_second},
+                             {"speed/seconds_per_step", row.seconds_per_step},
+                             {"speed/data_seconds", row.data_seconds},
+                             {"speed/compute_seconds", row.compute_seconds},
+                             {"speed/reduce_seconds", row.reduce_seconds},
+                             {"speed/save_seconds", row.save_seconds}});
 }
 
 void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
   if (!group_.is_root()) return;
+  // A run that had ended already is evaluated again.
+  const bool again = step == options_.resumed_step && metrics_.drop("eval", step);
   for (const EvaluationResult& r : results) {
     const char* weights = r.weights == Weights::raw ? "raw" : "ema";
     log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}{}", step, weights,
@@ -96,6 +109,22 @@ void Reporter::evaluation(int64_t step, double epoch, std::span<const Evaluation
                  {"examples", r.examples}};
     if (r.auc) json["auc"] = *r.auc;
     metrics_.write(json_line(json));
+    if (again) continue;
+    const std::string group = r.weights == Weights::raw ? "evaluation/" : "evaluation_ema/";
+    EventFile::Scalars scalars = {
+        {group + "top1", r.top1_fraction()}, {group + "top5", r.top5_fraction()}, {group + "loss", r.loss}};
+    if (r.auc) scalars.emplace_back(group + "auc", *r.auc);
+    events_.scalars(step, scalars);
+  }
+}
+
+void Reporter::histograms(int64_t step, const Program& program) {
+  if (!events_.is_open()) return;
+  const HostState state(program);
+  state.download();
+  const ParameterTable& table = program.parameters();
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    if (table[id].trained()) events_.histogram(step, "weights/" + table[id].name, state.parameter(id));
   }
 }
 
@@ -136,6 +165,7 @@ void Reporter::bad_records(int64_t step, const std::string& data, std::span<cons
 
 void Reporter::back_to(int64_t step, const std::string& text) {
   metrics_.go_back(step);
+  events_.go_back(step);
   event(step, "rolled back", text);
 }
 

@@ -100,6 +100,7 @@ RunEnd Trainer::run() {
       continue;
     }
     audit_if_due();
+    report_weights_if_due();
     // Evaluating first lets a save of the same step say that it is the best; otherwise it is written meanwhile. An
     // evaluation may be left, to stop.
     const bool evaluate_first = config_.checkpoint.keep_best;
@@ -345,8 +346,8 @@ bool Trainer::boundary_is_due() const {
   const auto every = [&](int64_t steps) { return steps > 0 && (progress_.step + steps_in_flight_) % steps == 0; };
   const bool epoch_ends =
       config_.eval.every_steps == 0 && progress_.position + steps_in_flight_ * global_batch_ >= next_evaluation_;
-  return every(config_.train.audit_every) || every(config_.checkpoint.every_steps) || every(config_.eval.every_steps) ||
-         epoch_ends;
+  return every(config_.train.audit_every) || every(config_.log.histogram_steps) ||
+         every(config_.checkpoint.every_steps) || every(config_.eval.every_steps) || epoch_ends;
 }
 
 void Trainer::save_if_due() {
@@ -404,6 +405,13 @@ void Trainer::audit_if_due() {
   const int64_t every = config_.train.audit_every;
   if (steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0)
     audit_parameters(parts_.group, parts_.program, wait_seconds(config_, RunPhase::train));
+}
+
+void Trainer::report_weights_if_due() {
+  const int64_t every = config_.log.histogram_steps;
+  if (steps_in_flight_ > 0 || every == 0 || progress_.step % every != 0) return;
+  timer_.pause();
+  parts_.reporter.histograms(progress_.step, parts_.program);
 }
 
 void Trainer::report_bad_records() {

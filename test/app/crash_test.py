@@ -54,7 +54,7 @@ class Kills(Case):
         self.assertTrue(glob.glob(self.path("run/step-*tmp*")))
         self.assert_once(self.train(2, config, {"train.steps": 15}), "resuming at step 10")
         self.assertEqual(sorted(os.listdir(self.path("run"))),
-                         ["latest", "metrics.jsonl", "step-00000010.h5", "step-00000015.h5"])
+                         ["latest", "metrics.jsonl", "step-00000010.h5", "step-00000015.h5", "tensorboard"])
 
     def test_a_killed_rank_ends_the_job(self):
         self.records(60)

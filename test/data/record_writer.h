@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/crc32c.h"
+#include "lockstep/io/crc32c.h"
 
 namespace lockstep {
 

@@ -65,8 +65,6 @@ std::vector<BadFile> bad_files() {
       {"model that is not there yet", "[model]\nname = \"inception_v4\"\n",
        ":2: model.name = 'inception_v4' is not available in this version; available: inception_v3, cifar10_cnn"},
       {"precision that is not there yet", "[train]\nprecision = \"int8\"\n", "available: float32, tf32, bf16, fp16"},
-      {"feature that is not there yet", "[log]\ntensorboard = true\n",
-       ":2: log.tensorboard = 'true' is not available in this version; available: false"},
       {"UTF-16", std::string("\xff\xfe[\0t\0]\0", 8), ":1: not valid TOML: "},
       {"not UTF-8", "[data]\ntrain = \"\xff\xff\"\n", ":2: not valid TOML: "},
       {"zero byte", std::string("[train]\nseed = 1\0\n", 18), ":2: not valid TOML: "},

@@ -66,6 +66,17 @@ TEST_CASE("a file with nothing to drop is not written anew") {
   CHECK(std::filesystem::last_write_time(file.path) == before);
 }
 
+TEST_CASE("rows that are written anew are dropped first") {
+  const MetricsFile file;
+  file.put(kThree);
+  MetricsLog log(file.path, 30);
+  CHECK_FALSE(log.drop("eval", 10));
+  CHECK(file.text() == kThree);
+  CHECK(log.drop("eval", 20));
+  log.write(R"({"kind":"eval","step":20,"top1":1})");
+  CHECK(file.text() == "{\"kind\":\"train\",\"step\":10}\n{\"step\":30}\n{\"kind\":\"eval\",\"step\":20,\"top1\":1}\n");
+}
+
 TEST_CASE("rows of other programs do not disturb") {
   const MetricsFile file;
   file.put("{\"step\":\"ten\"}\n{\"note\":1}\n[1,2]\nplain text\n{\"step\":2.5}\n");

@@ -161,7 +161,8 @@ struct Config {
   struct Log {
     int64_t every_steps = 10;
     std::string jsonl = "metrics.jsonl";
-    bool tensorboard = false;
+    bool tensorboard = true;
+    int64_t histogram_steps = 0;
     std::string progress = "auto";
     int64_t trace_steps = 0;
     bool operator==(const Log&) const = default;

@@ -21,11 +21,14 @@ class MetricsLog {
   // The run goes back to `step`: rows of later steps are dropped.
   void go_back(int64_t step);
 
+  // Drops the rows of this kind ("eval") and step, which are about to be written anew; false: there are none.
+  bool drop(std::string_view kind, int64_t step);
+
   // `row`: one JSON object, without a line break.
   void write(std::string_view row);
 
  private:
-  void open(int64_t resumed_step);
+  void open();
   void close();
 
   std::string path_;

@@ -1,4 +1,4 @@
-// What a run tells the world: log lines, the progress bar, metrics.jsonl.
+// What a run tells the world: log lines, the progress bar, metrics.jsonl, TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,9 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/train/evaluator.h"
+#include "lockstep/train/event_file.h"
 #include "lockstep/train/metrics_log.h"
+#include "lockstep/train/program.h"
 #include "lockstep/train/progress.h"
 #include "lockstep/train/step_timer.h"
 
@@ -18,6 +20,7 @@ namespace lockstep {
 struct ReporterOptions {
   int64_t every_steps = 10;
   std::string jsonl;         // path; empty: none
+  std::string events;        // folder of TensorBoard's event files; empty: none
   int64_t resumed_step = 0;  // rows of later steps in an existing file are dropped
   bool bar = false;          // draw a progress bar instead of log lines
   double wait_seconds = 600;
@@ -33,6 +36,8 @@ class Reporter {
   // Collective. One log interval: completes the row from the timer, finds the slowest rank, prints.
   void interval(ProgressRow row, const StepTimer& timer);
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
+  // The values of each trained parameter, which nothing may be changing, for TensorBoard.
+  void histograms(int64_t step, const Program& program);
   void checkpoint(const SaveResult& result);
   // Something a reader of metrics.jsonl should know ("resumed", "skipped").
   void event(int64_t step, const std::string& what, const std::string& text);
@@ -48,6 +53,7 @@ class Reporter {
   ProcessGroup& group_;
   ReporterOptions options_;
   MetricsLog metrics_;
+  EventFile events_;
 };
 
 }  // namespace lockstep

@@ -94,6 +94,7 @@ class Trainer {
   bool evaluate();
   void keep_if_best(const EvaluationResult& result);
   void audit_if_due();
+  void report_weights_if_due();
   void report_bad_records();
   int64_t evaluation_after(int64_t position) const;
   RankSum sum_over_ranks();

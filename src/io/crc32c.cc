@@ -1,4 +1,4 @@
-#include "data/crc32c.h"
+#include "lockstep/io/crc32c.h"
 
 #include <array>
 #include <bit>
