@@ -18,6 +18,7 @@ struct CommandParts {
 
 // Collective: called by every rank.
 int train_command(const CommandParts& parts);
+int benchmark_command(const CommandParts& parts);
 int check_command(const CommandParts& parts);
 int evaluate_command(const CommandParts& parts);
 

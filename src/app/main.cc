@@ -64,9 +64,10 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       }
       agree_on_command(group, line, misunderstood);
       const CommandParts parts{line, group, watchdog, last_words};
-      code = line.command == Command::check      ? check_command(parts)
-             : line.command == Command::evaluate ? evaluate_command(parts)
-                                                 : train_command(parts);
+      code = line.command == Command::check       ? check_command(parts)
+             : line.command == Command::evaluate  ? evaluate_command(parts)
+             : line.command == Command::benchmark ? benchmark_command(parts)
+                                                  : train_command(parts);
     } catch (const AgreedError& error) {
       if (group.is_root()) log_error("{}", error.what());
       code = static_cast<int>(error.code());
@@ -93,6 +94,7 @@ int run(int argc, char** argv) {
   }
   switch (line.command) {
     case Command::train:
+    case Command::benchmark:
     case Command::evaluate:
     case Command::check:
       return run_collective({argc, argv}, line, misunderstood);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "train/config_keys.h"
@@ -96,6 +97,9 @@ Parser::Parser() : values_(config_keys().size()) {
   app_.name("trainer");
   app_.set_help_flag("-h,--help", "Print this and leave");
   app_.set_version_flag("--version", "trainer (Lockstep) " LOCKSTEP_VERSION, "Print the version and leave");
+  app_.footer(
+      "A benchmark on made-up images, with the flags of tf_cnn_benchmarks:\n"
+      "  mpirun -np N trainer --model inception3 --batch_size 64 --num_batches 100");
   app_.get_formatter()->column_width(44);
   app_.require_subcommand(0, 1);
   add_single(app_, "--config", config_, "Configuration file, or the name of a bundled recipe", "FILE|RECIPE");
@@ -234,6 +238,12 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-CommandLine parse_command_line(const std::vector<std::string>& arguments) { return Parser().parse(arguments); }
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  if (!is_benchmark(arguments)) return Parser().parse(arguments);
+  BenchmarkCommand command = parse_benchmark_flags(arguments);
+  return {.command = Command::benchmark,
+          .overrides = std::move(command.overrides),
+          .benchmark = std::move(command.options)};
+}
 
 }  // namespace lockstep

@@ -64,8 +64,13 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
     row.slowest_lag_seconds = slowest.lag_seconds;
   }
   if (!group_.is_root()) return;
-  options_.bar ? log_status(progress_bar(row, kBarColumns))
-               : log_line(LogLevel::info, training_line(log_timestamp_now(), row));
+  if (options_.on_interval) {
+    options_.on_interval(row);
+  } else if (options_.bar) {
+    log_status(progress_bar(row, kBarColumns));
+  } else {
+    log_line(LogLevel::info, training_line(log_timestamp_now(), row));
+  }
   Json json = {{"kind", "train"},
                {"step", row.step},
                {"epoch", row.epoch},

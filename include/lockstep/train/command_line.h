@@ -4,17 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/train/benchmark_flags.h"
 #include "lockstep/train/config_load.h"
 
 namespace lockstep {
 
-enum class Command { train, check, evaluate, explain, inspect, export_weights, import_weights, print };
+enum class Command { train, benchmark, check, evaluate, explain, inspect, export_weights, import_weights, print };
 
 // What was asked for; nothing is looked up or read yet.
 struct CommandLine {
   Command command = Command::train;
   std::string config;                 // train, check, evaluate, explain, import: path or name of a recipe; may be empty
   std::vector<Assignment> overrides;  // the same: "section.key" and value, in the order of the key table
+  BenchmarkOptions benchmark;         // benchmark; what it asks of the configuration is in `overrides`
   std::string checkpoint;             // evaluate: path or "latest"; inspect, export: path
   bool verify = false;                // inspect: read every byte
   std::string compared;               // inspect: another checkpoint, to tell the differences; may be empty

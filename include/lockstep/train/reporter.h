@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -22,7 +23,9 @@ struct ReporterOptions {
   std::string jsonl;         // path; empty: none
   std::string events;        // folder of TensorBoard's event files; empty: none
   int64_t resumed_step = 0;  // rows of later steps in an existing file are dropped
-  bool bar = false;          // draw a progress bar instead of log lines
+  // Rank 0: told of each interval, in place of the log line.
+  std::function<void(const ProgressRow&)> on_interval{};
+  bool bar = false;  // draw a progress bar instead of log lines
   double wait_seconds = 600;
 };
 

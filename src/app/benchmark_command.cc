@@ -1,0 +1,158 @@
+#include <functional>
+#include <optional>
+
+#include "app/commands.h"
+#include "app/devices.h"
+#include "app/fatal.h"
+#include "app/job.h"
+#include "app/preflight.h"
+#include "app/stop_signals.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/io/file.h"
+#include "lockstep/train/benchmark_lines.h"
+#include "lockstep/train/deadlines.h"
+#include "lockstep/train/host_state.h"
+#include "lockstep/train/initialize.h"
+#include "lockstep/train/start_state.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+namespace {
+
+void print(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) log_info("{}", line);
+}
+
+// Half the weight decay times the squares of all weights that decay: what weight decay adds to the loss.
+double decay_loss(const Config& config, const HostState& state, const ParameterTable& table) {
+  double squares = 0;
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    if (!table[id].trained() || (table[id].is_norm_or_bias() && !config.optimizer.decay_norm_and_bias)) continue;
+    for (const float w : state.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
+  }
+  return config.optimizer.weight_decay / 2 * squares;
+}
+
+struct BenchmarkRun {
+  const Config& config;
+  const CommandParts& parts;
+  const CompiledModel& model;
+  const DataSource& data;
+  LoaderOptions loader;
+  BenchmarkLines& lines;
+};
+
+void train(const BenchmarkRun& run, const std::atomic<bool>& stop_requested) {
+  const auto& [backend, stream, program, batches, shared_devices] = run.model;
+  ProcessGroup& group = run.parts.group;
+  const std::unique_ptr<Communicator> communicator =
+      make_communicator({run.config, group, *backend, shared_devices, wait_seconds(run.config, RunPhase::train)});
+  const StartState start = run_or_end_job([&] {
+    return prepare_start({run.config, group, *communicator, *stream, *program});
+  });
+  const HostState state(*program);
+  // On a device a later step may be under way: its part in the sum of squares does not show in three decimals.
+  const auto on_interval = [&](const ProgressRow& row) {
+    double loss = row.loss;
+    if (run.lines.shown(row.step)) {
+      state.download();
+      loss += decay_loss(run.config, state, program->parameters());
+    }
+    print(run.lines.step(row.step, row.seconds_per_step, loss));
+  };
+  Reporter reporter(
+      group, {.every_steps = 1, .on_interval = on_interval, .wait_seconds = wait_seconds(run.config, RunPhase::train)});
+  Checkpointer none(run.config, *program, {.root = false});
+  Trainer trainer({run.config, group, *communicator, *backend, *stream, *program, run.data, nullptr, none, reporter,
+                   run.parts.watchdog, stop_requested},
+                  run.loader, start.progress);
+  const RunEnd end = run_or_end_job([&] { return trainer.run(); });
+  if (end == RunEnd::stopped) {
+    throw AgreedError(ExitCode::stopped, fmt::format("stopped on request at step {}; nothing was measured to the end",
+                                                     trainer.progress().step));
+  }
+}
+
+void initialize(const Config& config, const Program& program) {
+  const HostState host(program);
+  const ParameterTable& table = program.parameters();
+  const InitRule rule = parse_init_rule(config.model.init);
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
+  }
+  host.upload();
+}
+
+// Every rank runs its own batches; nothing is exchanged.
+void run_forward(const BenchmarkRun& run, int64_t steps) {
+  const auto& [backend, stream, program, batches, shared_devices] = run.model;
+  initialize(run.config, *program);
+  LoaderOptions options = run.loader;
+  options.training = false;
+  options.rank = run.parts.group.rank();
+  options.world_size = run.parts.group.size();
+  options.batch_size = program->batches().evaluation;
+  options.allocate = pinned_memory(*backend);
+  Loader loader(run.data, options);
+  BatchUpload upload(*backend, {options.batch_size, run.config.model.image_size});
+  const Buffer no_step = backend->allocate(4 * sizeof(int32_t));
+  Arenas arenas = program->evaluation_arenas(Weights::raw);
+  for (int64_t step = 1; step <= steps; ++step) {
+    run.parts.watchdog.progress(RunPhase::evaluate, step);
+    const double began = monotonic_seconds();
+    const Batch batch = upload.next(loader);
+    const PlacedBatch placed = upload.place(*stream, batch);
+    arenas.external = {placed.images, placed.labels, placed.weights, no_step.data(), nullptr, batch.ids, batch.values};
+    program->evaluation().forward(*stream, arenas);
+    stream->wait();
+    if (run.parts.group.is_root()) print(run.lines.step(step, monotonic_seconds() - began, 0));
+  }
+}
+
+}  // namespace
+
+int benchmark_command(const CommandParts& parts) {
+  ProcessGroup& group = parts.group;
+  const BenchmarkOptions& options = parts.command.benchmark;
+  const StopSignals stop_signals;
+  const Config config = configure(parts);
+  const WaitFor wait{"the benchmark", wait_seconds(config, RunPhase::train)};
+  compare_programs(config, group);
+  const ThreadBudget threads = plan_threads(config, group);
+  const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
+  parts.watchdog.progress(RunPhase::compile, 0);
+  const Purpose purpose = options.forward_only ? Purpose::evaluate : Purpose::train;
+  const CompiledModel model = compile_model(config, purpose, threads, group);
+  const ProgramBatches& batches = model.program->batches();
+  BenchmarkLines lines(options, {.ranks = group.size(),
+                                 .batch = options.forward_only ? batches.evaluation : batches.training,
+                                 .samples = data->size(),
+                                 .gpu = !model.backend->host_addressable(),
+                                 .imagenet = config.model.classes > 10});
+  print(lines.banner());
+  if (options.warm_up > 0) {
+    log_info("Running warm up");
+  } else {
+    print(lines.start());
+  }
+  const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines};
+  if (options.forward_only) {
+    run_or_end_job([&] { run_forward(run, options.warm_up + options.batches); });
+  } else {
+    train(run, stop_signals.requested());
+  }
+  on_root(group, wait, [&] {
+    print(lines.total());
+    if (!options.log_folder.empty()) {
+      make_directories(options.log_folder, ExitCode::config);
+      write_text_atomically(options.log_folder + "/benchmark.json", lines.json(), ExitCode::config);
+    }
+    return std::string();
+  });
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace lockstep

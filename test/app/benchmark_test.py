@@ -1,0 +1,55 @@
+"""The synthetic benchmark, started and read as tf_cnn_benchmarks is."""
+
+import json
+import os
+import re
+
+import kit
+
+SMALL = ["--model", "cifar10_cnn", "--batch_size", "4", "--num_batches", "12", "--num_warmup_batches=2", "--device", "cpu"]
+STEP = re.compile(r"^(\d+)\timages/sec: (\d+\.\d) \+/- (\d+\.\d) \(jitter = (\d+\.\d)\)(?:\t(\d+\.\d{3}))?$", re.M)
+
+
+class Benchmark(kit.TestCase):
+    def benchmark(self, ranks, *more):
+        result = self.run_job(ranks, *SMALL, *more)
+        self.assertEqual(result.code, kit.OK, result)
+        return result
+
+    def test_banner_steps_and_total_are_printed_and_nothing_is_saved(self):
+        for ranks in (0, 2):
+            result = self.benchmark(ranks, "--optimizer=momentum", "--benchmark_log_dir", "logs")
+            count = max(ranks, 1)
+            for line in ("Model:       cifar10_cnn", f"Batch size:  {4 * count} global", "             4 per device",
+                         "Num batches: 12", "Optimizer:   momentum", "Running warm up", "Done warm up",
+                         "Step\tImg/sec\ttotal_loss"):
+                self.assertEqual(result.output.splitlines().count(line), 1, f"{line}\n{result}")
+            steps = STEP.findall(result.output)
+            self.assertEqual([step[0] for step in steps], ["1", "10"], result)
+            total = re.search(r"^-{64}\ntotal images/sec: (\d+\.\d\d)\n-{64}$", result.output, re.M)
+            self.assertTrue(total, result)
+            with open(self.path("logs", "benchmark.json")) as file:
+                report = json.load(file)
+            self.assertEqual((report["ranks"], len(report["step_seconds"])), (count, 12))
+            mean = 4 * count * 12 / sum(report["step_seconds"])
+            self.assertAlmostEqual(float(total[1]), mean, delta=0.01)
+            self.assertEqual([name for name in os.listdir(self.path()) if name.startswith("runs")], [])
+
+    def test_the_loss_has_weight_decay_in_it(self):
+        plain, decayed = (float(STEP.findall(self.benchmark(0, f"--weight_decay={decay}").output)[0][4])
+                          for decay in ("0", "0.1"))
+        self.assertAlmostEqual(plain, 2.303, delta=0.2)  # of ten classes
+        self.assertGreater(decayed, plain + 1)
+
+    def test_a_forward_pass_alone(self):
+        result = self.benchmark(2, "--forward_only")
+        self.assert_once(result, "Mode:        forward only")
+        self.assertEqual([step[0] for step in STEP.findall(result.output)], ["1", "10"], result)
+
+    def test_flags_of_parameter_servers_are_refused_once(self):
+        result = self.run_job(2, *SMALL, "--job_name=worker")
+        self.assert_one_error(result, kit.CONFIG, "--job_name is not for this program")
+
+
+if __name__ == "__main__":
+    kit.main()
