@@ -26,7 +26,7 @@ TEST_CASE("rates of steps are counted as in tf_cnn_benchmarks") {
   const ImageRate rate = image_rate(seconds, 100);
   CHECK(rate.mean == Approx(300.0 / 7));
   CHECK(rate.uncertainty == Approx(18.00206));  // sqrt(((125/3)^2 + (25/3)^2 + (100/3)^2) / 3) / sqrt(3)
-  CHECK(rate.jitter == Approx(1.4826 * 25));   // distances from 50: 50, 0, 25
+  CHECK(rate.jitter == Approx(1.4826 * 25));    // distances from 50: 50, 0, 25
 }
 
 TEST_CASE("the banner of a benchmark") {
