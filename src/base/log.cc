@@ -1,6 +1,5 @@
 #include "lockstep/base/log.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -26,7 +25,6 @@ struct LogState {
   std::timed_mutex mutex;
   std::list<Identity> identities{1};  // never removed, since last words are written without the lock
   std::atomic<const Identity*> identity{&identities.back()};
-  int file = -1;
   std::string status;
   std::map<std::string, int, std::less<>> warnings;
 };
@@ -77,7 +75,6 @@ void emit(LogState& log, LogLevel level, std::string_view text) {
   if (!log.status.empty()) write_all(STDOUT_FILENO, kEraseLine);
   write_all(level == LogLevel::info ? STDOUT_FILENO : STDERR_FILENO, line);
   write_all(STDOUT_FILENO, log.status);
-  if (log.file >= 0) write_all(log.file, line);
 }
 
 }  // namespace
@@ -90,13 +87,6 @@ void set_log_identity(int rank, int size, std::string host) {
 }
 
 int log_rank() { return state().identity.load()->rank; }
-
-void set_log_file(const std::string& path) {
-  LogState& log = state();
-  std::lock_guard lock(log.mutex);
-  if (log.file >= 0) ::close(log.file);
-  log.file = path.empty() ? -1 : ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-}
 
 void log_line(LogLevel level, std::string_view text) {
   LogState& log = state();
@@ -120,7 +110,6 @@ void log_urgent(LogLevel level, std::string_view text) {
       fmt::format("{}{}: {}\n", log.identity.load()->prefix, level == LogLevel::warning ? "warning" : "error", text);
   if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
   write_if_taken(STDERR_FILENO, line);
-  if (lock && log.file >= 0) write_all(log.file, line);
 }
 
 void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept {

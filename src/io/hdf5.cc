@@ -257,13 +257,4 @@ std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
   return entries;
 }
 
-void Hdf5File::create_group(const std::string& path) {
-  const Context context{name_, blame_};
-  const Lock lock;
-  if (exists(path)) return;
-  const Hdf5Id links = check_id(H5Pcreate(H5P_LINK_CREATE), context, "make a link list");
-  check(H5Pset_create_intermediate_group(links.get(), 1), context, "ask for the groups above");
-  check_id(H5Gcreate2(id_.get(), path.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), context, "create group " + path);
-}
-
 }  // namespace lockstep

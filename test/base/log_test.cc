@@ -1,6 +1,5 @@
 #include "lockstep/base/log.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,31 +10,12 @@
 #include <vector>
 
 #include "test/catch.h"
+#include "test/redirected.h"
 #include "test/scratch.h"
 
 using namespace lockstep;
 
 namespace {
-
-// Sends a descriptor of this process to a file while it lives.
-class Redirected {
- public:
-  Redirected(int descriptor, const std::string& path) : descriptor_(descriptor), before_(::dup(descriptor)) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    require(file >= 0 && before_ >= 0 && ::dup2(file, descriptor) >= 0, "{} cannot be redirected", descriptor);
-    ::close(file);
-  }
-  ~Redirected() {
-    ::dup2(before_, descriptor_);
-    ::close(before_);
-  }
-  Redirected(const Redirected&) = delete;
-  Redirected& operator=(const Redirected&) = delete;
-
- private:
-  int descriptor_;
-  int before_;
-};
 
 struct Output {
   std::string out, err;
@@ -139,16 +119,4 @@ TEST_CASE("a status line is erased before a line and drawn again below it") {
   });
   CHECK(output.out == "\r\x1b[K[==> ]\r\x1b[Kstep 3\n[==> ]\r\x1b[K");
   CHECK(printed_by(1, 2, [] { log_status("[==> ]"); }).out.empty());
-}
-
-TEST_CASE("the log file gets every line of this rank until it is taken away") {
-  const ScratchFolder folder;
-  printed_by(0, 1, [&] {
-    set_log_file(folder / "log");
-    log_info("step 3");
-    log_error("lost");
-    set_log_file({});
-    log_info("step 4");
-  });
-  CHECK(read_file(folder / "log") == "step 3\nerror: lost\n");
 }

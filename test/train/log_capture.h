@@ -1,26 +1,40 @@
 // What a test's code logs.
 #pragma once
 
+#include <iostream>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/log.h"
 #include "lockstep/io/file.h"
+#include "test/redirected.h"
 #include "test/scratch.h"
 
 namespace lockstep {
 
-// From construction to destruction every line that this process logs also goes to a file of its own. One at a time.
+// From construction to destruction everything that this process prints goes to a file, and then where it belongs: a
+// failed check must not vanish. One at a time.
 class LogCapture {
  public:
-  LogCapture() { set_log_file(folder_ / "log"); }
+  LogCapture() {
+    std::cout.flush();
+    for (std::optional<Redirected>& stream : streams_) {
+      stream.emplace(&stream == streams_ ? STDOUT_FILENO : STDERR_FILENO, folder_ / "log");
+    }
+  }
   LogCapture(const LogCapture&) = delete;
   LogCapture& operator=(const LogCapture&) = delete;
-  ~LogCapture() { set_log_file({}); }
+  ~LogCapture() {
+    std::cout.flush();
+    for (std::optional<Redirected>& stream : streams_) stream.reset();
+    std::cout << read_file(folder_ / "log") << std::flush;
+  }
 
-  std::string text() const { return read_text_file(folder_ / "log", ExitCode::internal); }
+  std::string text() const { return read_file(folder_ / "log"); }
 
  private:
   ScratchFolder folder_;
+  std::optional<Redirected> streams_[2];
 };
 
 }  // namespace lockstep

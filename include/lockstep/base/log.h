@@ -15,9 +15,6 @@ namespace lockstep {
 void set_log_identity(int rank, int size, std::string host);
 int log_rank();
 
-// Also append every line, complete and flushed, to this file (rank 0's run log). Empty: stop.
-void set_log_file(const std::string& path);
-
 enum class LogLevel { info, warning, error };
 
 // Writes one line. info: standard output, rank 0 only; warning and error: standard error, any rank, with a

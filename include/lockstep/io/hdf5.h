@@ -123,8 +123,6 @@ class Hdf5File {
   };
   std::vector<Entry> list(const std::string& group) const;  // sorted by name
 
-  void create_group(const std::string& path);  // with all groups above it; present ones are kept
-
   Hdf5Dataset dataset(const std::string& path) const;
   template <class T>
   std::vector<T> read(const std::string& path) const {
@@ -136,12 +134,9 @@ class Hdf5File {
   void write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values);
 
   // Attributes of the group or data set at `object`.
-  std::vector<std::string> list_attributes(const std::string& object) const;
   std::optional<int64_t> integer_attribute(const std::string& object, const std::string& name) const;
-  std::optional<double> float_attribute(const std::string& object, const std::string& name) const;
   std::optional<std::string> string_attribute(const std::string& object, const std::string& name) const;
   void write_attribute(const std::string& object, const std::string& name, int64_t value);
-  void write_attribute(const std::string& object, const std::string& name, double value);
   void write_attribute(const std::string& object, const std::string& name, const std::string& value);
 
  private:
