@@ -25,7 +25,11 @@ constexpr std::chrono::milliseconds kOtherEnds{1500};  // what a rank that speak
 constexpr int kMostTurns = 3;
 constexpr std::chrono::seconds kReportSeconds{2};
 
+constexpr std::chrono::seconds kFirstEnds{10};  // what the thread that failed first needs to end the job
+
 std::atomic<const FatalContext*> the_context{nullptr};
+std::atomic<int> the_code{0};      // of the thread that failed first
+thread_local bool speaks = false;  // whether it is this one
 
 Error current_error() {
   try {
@@ -123,12 +127,21 @@ void set_fatal_context(const FatalContext* context) {
 }
 
 void fatal(const Error& error, const std::function<void()>& last) noexcept {
+  const int code = static_cast<int>(error.code());
+  int first = 0;
+  if (!the_code.compare_exchange_strong(first, code)) {
+    // What fails while a job ends is a consequence, as a rule. The thread that failed first may do so again, in its
+    // last words: then there is nobody to wait for.
+    if (!speaks) std::this_thread::sleep_for(kFirstEnds);
+    abort_job(first);
+  }
+  speaks = true;
   try {
     speak(error);
     if (last) last();
   } catch (...) {  // no memory for words, say; the others must not wait all the same
   }
-  abort_job(static_cast<int>(error.code()));
+  abort_job(code);
 }
 
 void end_job(const std::function<void()>& last) noexcept {

@@ -36,8 +36,8 @@ class FatalContext {
 void set_fatal_context(const FatalContext* context);
 
 // Says what is wrong and where this rank is, writes a report when a rank has stalled, does `last`, which must not wait
-// for other ranks, and ends all of them. Never returns, whoever holds whatever lock. Finalizing here would hang the
-// others for ever.
+// for other ranks, and ends all of them. Of threads that fail together the first does that. Never returns, whoever
+// holds whatever lock. Finalizing here would hang the others for ever.
 [[noreturn]] void fatal(const Error& error, const std::function<void()>& last = {}) noexcept;
 
 // The same for the exception that is being handled.

@@ -1,0 +1,96 @@
+// How a process ends that fails: each case ends one made for it.
+#include "app/fatal.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <latch>
+#include <stdexcept>
+#include <thread>
+
+#include "lockstep/base/log.h"
+#include "test/catch.h"
+#include "test/redirected.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Ending {
+  int code = -1;  // exit code; -signal when killed
+  std::string output;
+};
+
+// Runs `work`, which does not return, in a process of its own.
+template <class Work>
+Ending ending_of(const Work& work) {
+  const ScratchFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    const Redirected errors(STDERR_FILENO, folder / "errors");
+    static const ProgressBoard board;
+    static FatalContext context(board);
+    set_fatal_context(&context);
+    work();
+    ::_exit(99);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(folder / "errors")};
+}
+
+int errors_in(const std::string& output) {
+  int count = 0;
+  for (size_t at = 0; (at = output.find("error: ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("of threads that fail together one speaks, and its code is the process's") {
+  constexpr ExitCode kCodes[] = {ExitCode::config, ExitCode::data, ExitCode::numerics, ExitCode::checkpoint};
+  for (int round = 0; round < 10; ++round) {
+    const Ending ending = ending_of([&] {
+      std::latch start(std::ssize(kCodes));
+      std::vector<std::thread> threads;
+      for (const ExitCode code : kCodes) {
+        threads.emplace_back([&start, code] {
+          start.arrive_and_wait();
+          // The work after the words leaves the others the time to come.
+          fatal(Error(code, fmt::format("failed with {}", static_cast<int>(code))),
+                [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    });
+    CHECK(errors_in(ending.output) == 1);
+    CHECK(ending.output == fmt::format("error: failed with {} [start of MPI, step 0]\n", ending.code));
+  }
+}
+
+TEST_CASE("an error in the last words ends the process with the code of the first") {
+  const Ending thrown =
+      ending_of([] { fatal(Error(ExitCode::data, "a record is torn"), [] { throw std::runtime_error("and more"); }); });
+  CHECK(thrown.code == static_cast<int>(ExitCode::data));
+  CHECK(errors_in(thrown.output) == 1);
+  const Ending again = ending_of([] {
+    fatal(Error(ExitCode::data, "a record is torn"),
+          [] { fatal(Error(ExitCode::checkpoint, "and the disk is full")); });
+  });
+  CHECK(again.code == static_cast<int>(ExitCode::data));
+  CHECK(again.output == "error: a record is torn [start of MPI, step 0]\n");
+}
+
+TEST_CASE("an exception that a thread does not catch takes the same path") {
+  const Ending ending = ending_of([] { std::thread([] { fail(ExitCode::data, "a record is torn"); }).join(); });
+  CHECK(ending.code == static_cast<int>(ExitCode::data));
+  CHECK(ending.output == "error: a record is torn [start of MPI, step 0]\n");
+}
+
+TEST_CASE("a crash is named before the process dies of it") {
+  const Ending ending = ending_of([] { ::raise(SIGSEGV); });
+  CHECK(ending.code == -SIGSEGV);
+  CHECK_THAT(ending.output, ContainsSubstring("error: SIGSEGV (invalid memory access) [start of MPI, step 0]"));
+}
