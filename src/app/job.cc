@@ -150,9 +150,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   on_every_rank(group, wait, [&] {
     source = open_data_source(options);
     if (held_out > 0) {
-      source = split_source(
-          std::move(source),
-          {.validation_fraction = held_out, .seed = static_cast<uint64_t>(config.train.seed), .validation = !training});
+      source = split_source(std::move(source), {.validation_fraction = held_out, .validation = !training});
     }
   });
   require_one_size(source->size(), group, from_train ? "data.train" : "data.validation", wait);

@@ -65,7 +65,7 @@ int leave(const CommandParts& parts, const Config& config, RunEnd end, int64_t s
   log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished", step,
            config.checkpoint.directory);
   parts.watchdog.progress(RunPhase::save, step);
-  parts.group.barrier({"the last checkpoint", wait_seconds(config, RunPhase::save)});
+  parts.group.barrier({"the last checkpoint", wait_seconds(config, RunPhase::save) + kRootSpeaksSeconds});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }
 
@@ -107,6 +107,7 @@ int train_command(const CommandParts& parts) {
     evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, watchdog, *validation},
                       loader_options(config, threads), wait_seconds(config, RunPhase::evaluate));
   }
+  Reporter reporter(group, reporter_options(config, start));
   CheckpointerOptions saving{.root = group.is_root(),
                              .world_size = group.size(),
                              .global_batch = batches.global,
@@ -115,10 +116,10 @@ int train_command(const CommandParts& parts) {
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
                              .job_end = job_end,
                              .stream = stream.get(),
-                             .lock = lock ? &*lock : nullptr};
+                             .lock = lock ? &*lock : nullptr,
+                             .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
   on_every_rank(group, wait, [&] { checkpointer.emplace(config, *program, std::move(saving)); });
-  Reporter reporter(group, reporter_options(config, start));
   if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
   Trainer trainer({config, group, *communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
                    *checkpointer, reporter, watchdog, stop_signals.requested()},

@@ -60,6 +60,7 @@ class CheckpointWriter::Worker {
   Start start(CheckpointContents contents, bool best);
   double wait_copied();
   std::optional<SaveResult> poll();
+  void returned_to(int64_t step);
   bool wait_idle(double seconds);
   // Asks run() to return; false: it is still at work after give_up_seconds.
   bool stop();
@@ -110,6 +111,7 @@ CheckpointWriter::Start CheckpointWriter::start(CheckpointContents contents, boo
 }
 double CheckpointWriter::wait_copied() { return worker_->wait_copied(); }
 std::optional<SaveResult> CheckpointWriter::poll() { return worker_->poll(); }
+void CheckpointWriter::returned_to(int64_t step) { worker_->returned_to(step); }
 bool CheckpointWriter::wait_idle(double seconds) { return worker_->wait_idle(seconds); }
 
 bool CheckpointWriter::Worker::stop() {
@@ -165,6 +167,12 @@ std::optional<SaveResult> CheckpointWriter::Worker::poll() {
   SaveResult result = std::move(results_.front());
   results_.pop_front();
   return result;
+}
+
+void CheckpointWriter::Worker::returned_to(int64_t step) {
+  std::lock_guard lock(mutex_);
+  require(phase_ == Phase::idle, "a return to step {} while step {} is being saved", step, contents_.meta.step);
+  last_saved_step_ = step;
 }
 
 bool CheckpointWriter::Worker::wait_idle(double seconds) {

@@ -8,7 +8,7 @@ class SplitSource final : public DataSource {
  public:
   SplitSource(std::unique_ptr<DataSource> whole, const SplitOptions& options)
       : DataSource(whole->labels_), whole_(std::move(whole)) {
-    const uint64_t key = random_key(options.seed, fnv1a64("validation split"));
+    const uint64_t key = random_key(1, fnv1a64("validation split"));
     for (int64_t i = 0; i < whole_->size(); ++i) {
       const bool validation = random_unit_double(key, static_cast<uint64_t>(i)) < options.validation_fraction;
       if (validation == options.validation) indices_.push_back(i);

@@ -1,7 +1,9 @@
 #include "lockstep/train/checkpointer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/clock.h"
@@ -16,6 +18,8 @@ namespace {
 
 // Of a save, before one has been measured.
 constexpr double kGuessedSeconds = 1, kGuessedBytesPerSecond = 50e6;
+
+constexpr std::chrono::milliseconds kLookAtSnapshot{1};
 
 }  // namespace
 
@@ -120,7 +124,6 @@ void Checkpointer::save(const Progress& progress) {
 bool Checkpointer::save_best(const Progress& progress) {
   if (!writer_) return true;  // rank 0 decides
   if (options_.job_end.seconds_left() < longest_save_) return false;
-  writer_->wait_idle(wait_seconds(config_, RunPhase::save));
   last_save_ = monotonic_seconds();
   if (start(progress, true) != CheckpointWriter::Start::busy) return true;
   log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
@@ -140,38 +143,44 @@ double Checkpointer::wait_copied() {
 }
 
 // A failure that ends the run is thrown, and shown by whoever ends it.
-SaveResult Checkpointer::take(SaveResult result, int64_t last_step) {
+void Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
+  options_.on_end(result);
   const double seconds = result.snapshot_seconds + result.write_seconds;
   if (!result.error) {
     longest_save_ = measured_ ? std::max(longest_save_, seconds) : seconds;
     measured_ = true;
     saved_step_ = result.step;
-    return result;
+    return;
   }
   const bool numerics = result.error->code() == ExitCode::numerics;
   if (numerics || config_.checkpoint.on_error == "fail" || result.step == last_step) throw *result.error;
   log_error("{} (failed saves so far: {})", result.error->what(), ++failures_);
-  return result;
 }
 
-std::vector<SaveResult> Checkpointer::poll(int64_t last_step) {
-  std::vector<SaveResult> results;
+void Checkpointer::poll(int64_t last_step) {
+  if (!writer_) return;
   hand_over_snapshot();
-  while (writer_) {
-    auto result = writer_->poll();
-    if (!result) break;
-    results.push_back(take(std::move(*result), last_step));
-  }
-  return results;
+  while (auto result = writer_->poll()) take(std::move(*result), last_step);
+}
+
+void Checkpointer::returned_to(int64_t step) {
+  if (!writer_) return;
+  saved_step_ = step;
+  writer_->returned_to(step);
 }
 
 bool Checkpointer::wait_for_save_in_flight(double seconds) {
-  return !writer_ || (!gave_up_ && writer_->wait_idle(seconds));
+  if (!writer_) return true;
+  const double deadline = monotonic_seconds() + seconds;
+  for (hand_over_snapshot(); snapshot_under_way_ && monotonic_seconds() < deadline; hand_over_snapshot()) {
+    std::this_thread::sleep_for(kLookAtSnapshot);  // a device that hangs must not be waited for without end
+  }
+  return !snapshot_under_way_ && !gave_up_ && writer_->wait_idle(deadline - monotonic_seconds());
 }
 
-std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
-  if (!writer_) return {};
+void Checkpointer::finish(const Progress& progress) {
+  if (!writer_) return;
   const double limit = wait_seconds(config_, RunPhase::save);
   const double deadline = monotonic_seconds() + limit;
   auto wait = [&] {
@@ -184,12 +193,11 @@ std::vector<SaveResult> Checkpointer::finish(const Progress& progress) {
          config_.checkpoint.directory);
   };
   wait();  // for a save in flight: the last state must not be skipped
-  std::vector<SaveResult> results = poll(progress.step);
+  poll(progress.step);
   if (saved_step_ != progress.step) require_time(progress);
   start(progress);
   wait();
-  for (SaveResult& r : poll(progress.step)) results.push_back(std::move(r));
-  return results;
+  poll(progress.step);
 }
 
 }  // namespace lockstep

@@ -77,7 +77,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(data, validation_fraction), .range = zero_to_below_one(),
        .meaning =
            "Where data.validation is empty: the share of data.train that is kept for evaluation and not trained on; "
-           "which samples depends on train.seed and their place in the data alone. 0: none.",
+           "which samples depends on their place in the data alone. 0: none.",
        .also = {"val_split", "validation_split"}},
       {LOCKSTEP_KEY(data, label_offset), .range = between(-1000000, 1000000),
        .meaning = "Added to every stored label; ImageNet TFRecords hold 1 to 1000, so -1 gives 0 to 999."},
@@ -141,7 +141,9 @@ std::vector<ConfigKey> make_keys() {
        .meaning =
            "When a loss or gradient is not finite: end the run with exit code 4; or leave the weights as they are "
            "and go on (at most ten times in a row); or the same, and after three times in a row go back to the newest "
-           "checkpoint (at most three times)."},
+           "checkpoint (at most three times): the samples since then come again, in the same order and augmented "
+           "alike, "
+           "so it helps against what does not happen again."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
 
@@ -216,7 +218,8 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "How many of the newest checkpoints stay.", .also = {"max_to_keep", "keep_last"}},
       {LOCKSTEP_KEY(checkpoint, keep_best),
        .meaning = "Every evaluation with a new best top-1 (of the averages where there are any) is saved, and the link "
-                  "best points at it: it stays as well."},
+                  "best points at it: it stays as well. While another save is being written it is skipped, with a "
+                  "warning."},
       {LOCKSTEP_KEY(checkpoint, on_error), .allowed = {"warn", "fail"},
        .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
       {LOCKSTEP_KEY(checkpoint, overwrite),

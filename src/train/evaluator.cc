@@ -6,9 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "lockstep/train/auc.h"
-
 #include "lockstep/base/clock.h"
+#include "lockstep/train/auc.h"
 
 namespace lockstep {
 namespace {

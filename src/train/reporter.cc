@@ -97,7 +97,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
 
 void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
   if (!group_.is_root()) return;
-  // A run that had ended already is evaluated again.
+  // A run evaluates again at the step it goes on from: one that had ended, or stopped where it was to evaluate.
   const bool again = step == options_.resumed_step && metrics_.drop("eval", step);
   for (const EvaluationResult& r : results) {
     const char* weights = r.weights == Weights::raw ? "raw" : "ema";
@@ -134,7 +134,8 @@ void Reporter::histograms(int64_t step, const Program& program) {
 }
 
 void Reporter::checkpoint(const SaveResult& r) {
-  if (!group_.is_root() || r.error) return;
+  if (!group_.is_root()) return;
+  if (r.error) return event(r.step, "save failed", r.error->what());
   log_info("checkpoint of step {}: {} ({:.1f} MB; snapshot {:.3f} s, write {:.3f} s)", r.step, r.path,
            static_cast<double>(r.bytes) * 1e-6, r.snapshot_seconds, r.write_seconds);
   metrics_.write(json_line({{"kind", "checkpoint"},

@@ -30,4 +30,11 @@ int64_t next_evaluation(double every_epochs, int64_t samples_per_epoch, int64_t 
   return end_of(period);
 }
 
+bool evaluation_due_at(const Config::Eval& eval, const DataPlan& plan, const Progress& at) {
+  if (at.step == 0) return false;
+  if (eval.every_steps > 0) return at.step % eval.every_steps == 0;
+  const int64_t before = std::max<int64_t>(0, at.position - plan.global_batch);
+  return next_evaluation(eval.every_epochs, plan.samples_per_epoch, before) <= at.position;
+}
+
 }  // namespace lockstep

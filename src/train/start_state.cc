@@ -17,7 +17,9 @@
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/io/file.h"
 #include "lockstep/train/audit.h"
+#include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/initialize.h"
@@ -120,11 +122,11 @@ void leave_later_steps(const Config::Checkpoint& config, int64_t step) {
     if (!config.overwrite) {
       fail(ExitCode::config,
            "checkpoint.resume names step {}, but {} holds step {}, which would be taken at the next start: choose "
-           "another "
-           "checkpoint.directory, or set checkpoint.overwrite = true to delete the later steps",
+           "another checkpoint.directory, or set checkpoint.overwrite = true to delete the later steps",
            step, config.directory, later.step);
     }
-    std::filesystem::remove(later.path);
+    if (!remove_file(later.path))
+      fail(ExitCode::checkpoint, "{}: cannot be deleted: {}", later.path, errno_text(errno));
   }
 }
 
@@ -151,7 +153,24 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
   return std::nullopt;
 }
 
+// Samples that the file was trained on must not be evaluated on, as some would be if more of the same data were kept
+// for that now.
+void check_split(const Config::Data& data, const CheckpointReader& file) {
+  Config::Data before;
+  try {
+    before = config_from_toml(file.config(), file.path()).data;
+  } catch (const Error&) {
+    return;  // another version's, with keys that this one does not know
+  }
+  if (data.validation_fraction <= before.validation_fraction || data.train != before.train) return;
+  fail(ExitCode::config,
+       "{} was trained with data.validation_fraction = {}, here it is {}: samples that it was trained on would be "
+       "evaluated on. Set data.validation_fraction = {}, or start afresh",
+       file.path(), before.validation_fraction, data.validation_fraction, before.validation_fraction);
+}
+
 void check_fit(const Config& config, const Program& program, const CheckpointReader& file) {
+  check_split(config.data, file);
   if (file.meta().model != config.model.name) {
     fail(ExitCode::config, "{} is a checkpoint of {}, model.name is {}", file.path(), file.meta().model,
          config.model.name);
@@ -278,6 +297,7 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
                                       : CheckpointReader::open(checkpoint);
     const HostState host(parts.program);
     host.download();
+    check_split(parts.config.data, file);
     read_group(file, {"/model"}, parts.program, host);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
     if (average) read_group(file, {"/ema", Weights::average}, parts.program, host);

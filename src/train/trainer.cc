@@ -92,7 +92,9 @@ int64_t Trainer::schedule_step(int64_t position) const { return position / globa
 RunEnd Trainer::run() {
   started_ = monotonic_seconds();
   timer_.restart();
-  while (progress_.step + steps_in_flight_ < total_steps_) {
+  // A run that stopped where it was to evaluate does so now; so does one that was killed in the middle of it.
+  if (!finished() && evaluation_due_at(config_.eval, {parts_.data.size(), global_batch_}, progress_)) evaluate();
+  while (!wishes_.stop && progress_.step + steps_in_flight_ < total_steps_) {
     step();
     settle(boundary_is_due());
     if (wishes_.roll_back) {
@@ -107,14 +109,10 @@ RunEnd Trainer::run() {
     if (evaluate_first && !wishes_.stop) evaluate_if_due();
     if (!wishes_.stop) save_if_due();
     if (!evaluate_first && !wishes_.stop) evaluate_if_due();
-    if (wishes_.stop) {
-      settle(true);
-      parts_.checkpointer.save_last(progress_);
-      return end(RunEnd::stopped);
-    }
   }
   settle(true);
-  if (!config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
+  if (wishes_.stop || !config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
+  if (wishes_.stop) return end(RunEnd::stopped);
   const bool evaluated = evaluated_at_ == progress_.step || evaluate();
   return end(evaluated ? RunEnd::finished : RunEnd::stopped);
 }
@@ -298,22 +296,30 @@ void Trainer::handle_not_finite(const StepOutcome& outcome) {
   parts_.reporter.event(progress_.step + 1, "skipped", not_finite_);
 }
 
+// Collective, between steps; the other ranks leave rank 0 the time to say itself that it takes too long.
+void Trainer::wait_for_save_in_flight() {
+  parts_.watchdog.progress(RunPhase::save, progress_.step);
+  const double limit = wait_seconds(config_, RunPhase::save);
+  if (!parts_.checkpointer.wait_for_save_in_flight(limit)) {
+    fail(ExitCode::checkpoint, "step {}: a checkpoint is still being written after {} s; {} may be out of reach",
+         progress_.step, limit, config_.checkpoint.directory);
+  }
+  parts_.checkpointer.poll();
+  parts_.group.barrier({"the save in flight", limit + kRootSpeaksSeconds});
+}
+
 // Weights that lead nowhere are given up for those of the newest checkpoint; the samples after it come again.
 void Trainer::roll_back() {
   settle(true);
   timer_.pause();
   const int64_t from = progress_.step;
+  wait_for_save_in_flight();  // it may be the one to go back to
   parts_.watchdog.progress(RunPhase::start, from);
-  const double limit = wait_seconds(config_, RunPhase::save);
-  if (!parts_.checkpointer.wait_for_save_in_flight(limit)) {
-    fail(ExitCode::checkpoint, "step {}: no return to a checkpoint, one is still being written after {} s", from,
-         limit);
-  }
-  for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
   const StartState state =
       return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
   ++rollbacks_;
   progress_ = state.progress;
+  parts_.checkpointer.returned_to(progress_.step);
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
   loader_.emplace(parts_.data, training_options(parts_, loader_options_, progress_.position));
   next_evaluation_ = evaluation_after(progress_.position);
@@ -351,7 +357,7 @@ bool Trainer::boundary_is_due() const {
 }
 
 void Trainer::save_if_due() {
-  for (const SaveResult& result : parts_.checkpointer.poll()) parts_.reporter.checkpoint(result);
+  parts_.checkpointer.poll();
   const int64_t every = config_.checkpoint.every_steps;
   const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
   if (!wishes_.save && !by_steps) return;
@@ -362,7 +368,7 @@ void Trainer::save_if_due() {
 
 void Trainer::finish_saves() {
   parts_.watchdog.progress(RunPhase::save, progress_.step);
-  for (const SaveResult& result : parts_.checkpointer.finish(progress_)) parts_.reporter.checkpoint(result);
+  parts_.checkpointer.finish(progress_);
 }
 
 int64_t Trainer::evaluation_after(int64_t position) const {
@@ -382,6 +388,8 @@ bool Trainer::evaluate() {
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = progress_.step;
   if (!parts_.evaluator) return true;
+  // The last state, should it be the best, does not come again, and holds up no step.
+  if (config_.checkpoint.keep_best && finished()) wait_for_save_in_flight();
   std::vector<Weights> weights = {Weights::raw};
   if (config_.ema.decay > 0) weights.push_back(Weights::average);
   const auto results = parts_.evaluator->run(weights, [&] { return must_stop(); });

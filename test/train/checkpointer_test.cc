@@ -28,20 +28,27 @@ struct Saving {
     options.global_batch = 8;
     options.samples_per_epoch = 100;
     options.config_text = "text = 1\n";
+    options.on_end = [this](const SaveResult& result) { ended.push_back(result); };
     checkpointer.emplace(run->config, run->program, options);
   }
   std::string file(int64_t step) const { return scratch / "run/" + checkpoint_name(step); }
   // Makes saves of this step impossible: something else bears its name.
   void block(int64_t step) const { std::filesystem::create_directories(file(step) + "/in the way"); }
+  // Waits for the save in flight; what has ended since the last look.
   std::vector<SaveResult> wait_and_poll() {
-    for (;;) {
-      std::vector<SaveResult> results = checkpointer->poll();
-      if (!results.empty()) return results;
-      sleep_ms(1);
-    }
+    for (; ended.empty(); sleep_ms(1)) checkpointer->poll();
+    return std::exchange(ended, {});
+  }
+  // The steps that the last save, and one in flight, were of.
+  std::vector<int64_t> finish(const Progress& progress) {
+    checkpointer->finish(progress);
+    std::vector<int64_t> steps;
+    for (const SaveResult& result : std::exchange(ended, {})) steps.push_back(result.step);
+    return steps;
   }
 
   ScratchFolder scratch;
+  std::vector<SaveResult> ended;
   std::optional<SmallRun> run;
   std::optional<Checkpointer> checkpointer;
 };
@@ -69,12 +76,12 @@ TEST_CASE("a run has time while the job has, and without an end for ever") {
   Saving s({}, {.job_end = later});
   CHECK_FALSE(s.checkpointer->must_stop(1));
   CHECK(s.checkpointer->must_stop(3600));
-  CHECK(s.checkpointer->finish({.step = 1}).size() == 1);
+  CHECK(s.finish({.step = 1}) == std::vector<int64_t>{1});
 }
 
 TEST_CASE("a checkpoint holds the state, the position, and what made it") {
   Saving s;
-  CHECK(s.checkpointer->finish({.step = 30, .position = 240, .updates = 29}).size() == 1);
+  s.checkpointer->finish({.step = 30, .position = 240, .updates = 29});
   const CheckpointReader file = CheckpointReader::open(s.file(30));
   CHECK(file.meta().step == 30);
   CHECK(file.meta().epoch == 2);
@@ -94,11 +101,11 @@ TEST_CASE("a checkpoint holds the state, the position, and what made it") {
 
 TEST_CASE("a run in half precision saves its loss scale, others have none") {
   Saving full;
-  CHECK(full.checkpointer->finish({.step = 1}).size() == 1);
+  full.checkpointer->finish({.step = 1});
   CHECK(CheckpointReader::open(full.file(1)).training().count("loss_scale") == 0);
   Saving s;
   s.run->config.train.precision = "fp16";
-  CHECK(s.checkpointer->finish({.step = 2, .loss_scale = {.value = 512, .steady_steps = 7}}).size() == 1);
+  s.checkpointer->finish({.step = 2, .loss_scale = {.value = 512, .steady_steps = 7}});
   const auto training = CheckpointReader::open(s.file(2)).training();
   CHECK(std::get<double>(training.at("loss_scale")) == 512);
   CHECK(std::get<int64_t>(training.at("loss_scale_steady_steps")) == 7);
@@ -110,8 +117,8 @@ TEST_CASE("ranks other than 0 save nothing and need no folder") {
   s.checkpointer->save({.step = 1});
   s.checkpointer->save_last({.step = 1});
   CHECK(s.checkpointer->wait_copied() == 0);
-  CHECK(s.checkpointer->poll().empty());
-  CHECK(s.checkpointer->finish({.step = 2}).empty());
+  s.checkpointer->poll();
+  CHECK(s.finish({.step = 2}).empty());
   CHECK_FALSE(std::filesystem::exists(s.scratch / "run"));
 }
 
@@ -152,7 +159,7 @@ TEST_CASE("a failed save is shown, and the run goes on when it may") {
   REQUIRE(results[0].error);
   CHECK(results[0].error->code() == ExitCode::checkpoint);
   CHECK_THAT(log.text(), ContainsSubstring("error: " + s.file(5)) && ContainsSubstring("failed saves so far: 1"));
-  CHECK(s.checkpointer->finish({.step = 6}).size() == 1);
+  CHECK(s.finish({.step = 6}) == std::vector<int64_t>{6});
   CHECK(std::filesystem::exists(s.file(6)));
 }
 
@@ -164,6 +171,8 @@ TEST_CASE("a failed save ends the run when checkpoint.on_error says so") {
   REQUIRE(error);
   CHECK(error->code() == ExitCode::checkpoint);
   CHECK_THAT(error->what(), ContainsSubstring(s.file(5)));
+  REQUIRE(s.ended.size() == 1);  // told before it was thrown
+  CHECK(s.ended[0].error);
 }
 
 TEST_CASE("a last save that fails is an error, whatever checkpoint.on_error says") {
@@ -189,13 +198,47 @@ TEST_CASE("a step that is on disk is not written again") {
   Saving s;
   s.checkpointer->finish({.step = 7});
   const auto written = std::filesystem::last_write_time(s.file(7));
+  s.ended.clear();
   s.checkpointer->save({.step = 7});
-  CHECK(s.checkpointer->finish({.step = 7}).empty());
+  CHECK(s.finish({.step = 7}).empty());
   CHECK(std::filesystem::last_write_time(s.file(7)) == written);
 
   Saving resumed({}, {.resumed_step = 7});
-  CHECK(resumed.checkpointer->finish({.step = 7}).empty());
+  CHECK(resumed.finish({.step = 7}).empty());
   CHECK_FALSE(std::filesystem::exists(resumed.file(7)));
+}
+
+TEST_CASE("a step is written anew after the run went back past it") {
+  Saving s;
+  s.checkpointer->save({.step = 4});
+  s.wait_and_poll();
+  s.checkpointer->save({.step = 8});
+  s.wait_and_poll();
+  std::filesystem::resize_file(s.file(8), 100);
+  s.checkpointer->returned_to(4);
+  s.checkpointer->save({.step = 8});
+  REQUIRE(s.wait_and_poll().size() == 1);
+  CHECK(CheckpointReader::open(s.file(8)).meta().step == 8);
+  std::filesystem::resize_file(s.file(8), 100);
+  s.checkpointer->returned_to(4);
+  CHECK(s.finish({.step = 8}) == std::vector<int64_t>{8});
+  CHECK(CheckpointReader::open(s.file(8)).meta().step == 8);
+}
+
+TEST_CASE("the best state is skipped with a warning while another save is being written, and nobody waits") {
+  const LogCapture log;
+  Saving s;
+  bool skipped = false;
+  for (int64_t step = 1; step < 400 && !skipped; step += 2) {
+    s.checkpointer->save({.step = step});
+    skipped = !s.checkpointer->save_best({.step = step + 1});
+  }
+  CHECK(skipped);
+  CHECK_THAT(log.text(), ContainsSubstring("is the best so far, but is not saved: the checkpoint before is still"));
+  s.wait_and_poll();
+  CHECK(s.checkpointer->save_best({.step = 1000}));
+  s.finish({.step = 1001});
+  CHECK(std::filesystem::read_symlink(s.scratch / "run/best") == checkpoint_name(1000));
 }
 
 TEST_CASE("the state may change once it is copied") {

@@ -73,6 +73,21 @@ TEST_CASE("evaluation follows every multiple of its period, and an exact multipl
   CHECK(next_evaluation(0, 100, 5) == kNever);
 }
 
+TEST_CASE("an evaluation is due where the last step passed its period, in steps or in epochs, and never at the start") {
+  const DataPlan plan{.samples_per_epoch = 100, .global_batch = 30};
+  const auto due_steps = [&](const Config::Eval& eval) {
+    std::vector<int64_t> steps;
+    for (int64_t step = 0; step <= 10; ++step) {
+      if (evaluation_due_at(eval, plan, {.step = step, .position = 30 * step})) steps.push_back(step);
+    }
+    return steps;
+  };
+  CHECK(due_steps({.every_epochs = 1}) == std::vector<int64_t>{4, 7, 10});
+  CHECK(due_steps({.every_epochs = 0.6}) == std::vector<int64_t>{2, 4, 6, 8, 10});
+  CHECK(due_steps({.every_epochs = 1, .every_steps = 4}) == std::vector<int64_t>{4, 8});
+  CHECK(due_steps({.every_epochs = 0}).empty());
+}
+
 TEST_CASE("fractional periods neither skip nor repeat an evaluation") {
   for (const double every : {0.1, 0.3, 0.7, 1.1, 1.0 / 3}) {
     for (const int64_t samples : {10, 97, 1437}) {

@@ -7,6 +7,7 @@
 #include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/io/file.h"
 #include "lockstep/train/checkpointer.h"
+#include "lockstep/train/config_load.h"
 #include "lockstep/train/initialize.h"
 #include "test/catch.h"
 #include "test/train/log_capture.h"
@@ -40,7 +41,7 @@ using Values = std::vector<std::pair<std::string, std::vector<float>>>;
 Values save(const Config& config, int64_t step) {
   const SmallRun run(config);
   run.fill(static_cast<float>(step));
-  Checkpointer checkpointer(run.config, run.program, {.root = world().is_root()});
+  Checkpointer checkpointer(run.config, run.program, {.root = world().is_root(), .config_text = to_toml(config)});
   checkpointer.finish({.step = step, .position = 10 * step, .updates = step - 1});
   world().barrier({"the save"});
   return run.values();
@@ -210,6 +211,30 @@ TEST_CASE("a checkpoint without what the optimizer or the average remembers is r
   for (const auto& error : {slots, average, model}) CHECK(error->code() == ExitCode::config);
 }
 
+TEST_CASE("a whole file that lacks one array of weights, averages or slots, or the position, is refused by its name") {
+  const SharedFolder folder;
+  const Config config = config_with(folder);
+  const SmallRun run(config);
+  const std::string lacking = GENERATE(as<std::string>(), "/model/fc5.bias", "/ema/conv1.weight",
+                                       "/optimizer/momentum/fc5.weight", "/training/position");
+  if (world().is_root()) {
+    CheckpointContents contents{.meta = {.step = 20, .model = config.model.name}};
+    contents.training = {{"position", int64_t{200}}, {"updates", int64_t{20}}};
+    contents.training.erase(lacking.substr(lacking.rfind('/') + 1));
+    for (const ModelArray& a : run.arrays()) {
+      if (a.path != lacking) contents.arrays.push_back({a.path, a.shape, a.data});
+    }
+    make_directories(config.checkpoint.directory, ExitCode::internal);
+    const std::string path = folder / "run/" + checkpoint_name(20);
+    write_file_atomically(path, build_checkpoint(contents, path).bytes(), {});
+  }
+  world().barrier({"the file"});
+  const auto error = agreed_error_of([&] { Starting(config).start(); });
+  REQUIRE(error);
+  CHECK(error->code() == (lacking.starts_with("/training") ? ExitCode::checkpoint : ExitCode::config));
+  CHECK_THAT(error->what(), ContainsSubstring(checkpoint_name(20)) && ContainsSubstring(lacking));
+}
+
 TEST_CASE("another seed changes the order of samples, which is said") {
   const SharedFolder folder;
   Config config = config_with(folder);
@@ -218,6 +243,34 @@ TEST_CASE("another seed changes the order of samples, which is said") {
   const LogCapture log;
   CHECK(Starting(config).start().progress.step == 20);
   if (world().is_root()) CHECK_THAT(log.text(), ContainsSubstring("train.seed = 1, this run has 77"));
+}
+
+TEST_CASE("what a run trained on is not kept for evaluation by a larger share of the same data") {
+  const SharedFolder folder;
+  Config config = config_with(folder);
+  config.data.train = {"/data/train"};
+  config.data.validation_fraction = 0.1;
+  save(config, 20);
+  const auto refusal = [&](const Config& c) {
+    const auto training = agreed_error_of([&] { Starting(c).start(); });
+    const auto evaluation = agreed_error_of([&] {
+      Starting s(c, Purpose::evaluate);
+      load_for_evaluation(s.parts(), "latest");
+    });
+    CHECK(message_of(training) == message_of(evaluation));
+    if (training) CHECK(training->code() == ExitCode::config);
+    return message_of(training);
+  };
+  config.train.seed = 77;
+  CHECK(refusal(config) == "no error");
+  config.data.validation_fraction = 0.2;
+  CHECK_THAT(refusal(config),
+             ContainsSubstring("step-00000020.h5 was trained with data.validation_fraction = 0.1, here "
+                               "it is 0.2"));
+  config.data.train = {"/data/other"};
+  CHECK(refusal(config) == "no error");
+  config.data = {.train = {"/data/train"}, .validation_fraction = 0.05};
+  CHECK(refusal(config) == "no error");
 }
 
 TEST_CASE("init_from gives weights alone, from a file of bare weights or a checkpoint") {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <thread>
 
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/dist/mpi_communicator.h"
@@ -78,7 +79,8 @@ struct Job {
                             {.root = world().is_root(),
                              .global_batch = global_batch(),
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
-                             .stream = run.stream.get()}};
+                             .stream = run.stream.get(),
+                             .on_end = [this](const SaveResult& result) { reporter.checkpoint(result); }}};
   Watchdog watchdog{WatchdogOptions{}};
   Reporter reporter{world(),
                     {.every_steps = run.config.log.every_steps,
@@ -147,6 +149,26 @@ TEST_CASE("training learns, the same on all ranks") {
   if (!world().is_root()) return;
   const auto losses = field<double>(folder, "train", "loss");
   CHECK(losses.back() < 0.7 * losses.front());
+}
+
+TEST_CASE("data of any number of samples are trained and evaluated to the end by all ranks") {
+  const SharedFolder folder;
+  Config config = config_in(folder);
+  config.train.epochs = 1.5;
+  config.ema.decay = 0;
+  for (int64_t samples = 1; samples <= 40; samples += samples < 14 ? 1 : 3) {
+    INFO(samples << " samples");
+    config.checkpoint.directory = folder / "run" + std::to_string(samples);
+    const PlainSource data(samples), validation(41 - samples);
+    Job job(config, data, &validation);
+    REQUIRE(job.trainer->run() == RunEnd::finished);
+    const int64_t seen = (3 * samples + 1) / 2;
+    CHECK(job.trainer->progress().step == (seen + job.global_batch() - 1) / job.global_batch());
+    if (!world().is_root()) continue;
+    for (const auto& row : json_rows(config.checkpoint.directory + "/metrics.jsonl", "eval")) {
+      CHECK(row["examples"] == validation.size());
+    }
+  }
 }
 
 TEST_CASE("evaluation happens at each multiple of its period, and once at the end") {
@@ -288,6 +310,57 @@ TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run 
   const auto training = CheckpointReader::open(folder / "run/best").training();
   CHECK(std::get<double>(training.at("best_top1")) == *best);
   CHECK(find_checkpoints(folder / "run").size() == (name == checkpoint_name(12) ? 1 : 2));
+}
+
+TEST_CASE("the last state is marked as the best although the one before is still being saved") {
+  const SharedFolder folder;
+  const PlainSource data(64), validation(9);
+  Config config = config_in(folder);
+  config.ema.decay = 0;
+  config.train.epochs = 0;
+  config.train.steps = 6;
+  config.eval.every_steps = GENERATE(0, 6);  // at the end; as any other
+  config.eval.every_epochs = 0;
+  config.checkpoint.every_steps = 1;
+  config.checkpoint.keep_best = true;
+  CHECK(Job(config, data, &validation).trainer->run() == RunEnd::finished);
+  if (!world().is_root()) return;
+  CHECK(std::filesystem::read_symlink(folder / "run/best") == checkpoint_name(6));
+  const auto training = CheckpointReader::open(folder / "run/best").training();
+  CHECK(std::get<double>(training.at("best_top1")) == field<double>(folder, "eval", "top1").back());
+}
+
+TEST_CASE("a run that stops where it was to evaluate does so when it goes on, and keeps one row of each evaluation") {
+  const SharedFolder folder;
+  const PlainSource data(64), validation(9);
+  Config config = config_in(folder);
+  config.ema.decay = 0;
+  config.train.epochs = 0;
+  config.train.steps = 5;
+  config.eval.every_steps = 2;
+  const auto run_to = [&](int64_t step) {
+    Job job(config, data, &validation);
+    job.communicator.before_sum = [&](std::string_view label, std::span<float>) {
+      // What a step carries of a wish to stop was decided before its sum.
+      if (label.starts_with(fmt::format("step {} bucket 1 ", step - 1))) job.stop = true;
+    };
+    CHECK(job.trainer->run() == (step < 5 ? RunEnd::stopped : RunEnd::finished));
+    CHECK(job.trainer->progress().step == step);
+    world().barrier({"a part of the run"});
+  };
+  const auto evaluated = [&] { return field<int64_t>(folder, "eval", "step"); };
+  run_to(2);
+  if (world().is_root()) CHECK(evaluated().empty());
+  run_to(4);
+  if (world().is_root()) CHECK(evaluated() == std::vector<int64_t>{2});
+  run_to(5);
+  if (world().is_root()) {
+    CHECK(evaluated() == std::vector<int64_t>{2, 4, 5});
+    std::filesystem::remove(folder / "run/" + checkpoint_name(5));  // as if it had been killed before that
+  }
+  world().barrier({"the kill"});
+  run_to(5);
+  if (world().is_root()) CHECK(evaluated() == std::vector<int64_t>{2, 4, 5});
 }
 
 TEST_CASE("a finished run evaluates once more and writes nothing") {
@@ -441,6 +514,29 @@ TEST_CASE(
   CHECK(field<int64_t>(folder, "event", "step") == std::vector<int64_t>{4});
 }
 
+TEST_CASE("a run that goes back past a damaged file writes it anew") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_with_rollback(folder), data);
+  const std::string damaged = folder / "run/" + checkpoint_name(8);
+  job.communicator.before_sum = [&, seen = 0](std::string_view label, std::span<float> values) mutable {
+    for (const char* step : {"step 9 bucket 1 ", "step 10 bucket 1 ", "step 11 bucket 1 "}) {
+      if (!label.starts_with(step) || seen++ >= 3) continue;
+      values[0] = std::numeric_limits<float>::quiet_NaN();
+      if (!world().is_root() || seen < 3) continue;
+      while (!std::filesystem::exists(damaged)) std::this_thread::yield();
+      std::filesystem::resize_file(damaged, 1000);
+    }
+  };
+  const LogCapture log;
+  CHECK(job.trainer->run() == RunEnd::finished);
+  if (!world().is_root()) return;
+  CHECK_THAT(log.text(), ContainsSubstring(damaged + ": truncated checkpoint") &&
+                             ContainsSubstring("back from step 11 to " + (folder / "run/" + checkpoint_name(4))));
+  CHECK(CheckpointReader::open(damaged).meta().step == 8);
+  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{4, 8, 12});
+}
+
 TEST_CASE("a run goes back three times at most") {
   const SharedFolder folder;
   const PlainSource data(64);
@@ -476,6 +572,31 @@ TEST_CASE("ranks whose weights have drifted apart are found at the next audit") 
   REQUIRE(error);
   CHECK(error->code() == ExitCode::internal);
   CHECK(job.trainer->progress().step == 2);
+}
+
+TEST_CASE("a save that fails is in the metrics, and so is the one that ends the run") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 5;
+  config.checkpoint.every_steps = 2;
+  const bool strict = GENERATE(false, true);
+  config.checkpoint.on_error = strict ? "fail" : "warn";
+  Job job(config, data);
+  if (world().is_root()) std::filesystem::create_directories(folder / "run/" + checkpoint_name(2) + "/in the way");
+  world().barrier({"the obstacle"});
+  // Rank 0 alone knows, and would end the job: here it must not leave the others behind in a reduction.
+  if (strict && world().size() > 1) return;
+  const LogCapture log;
+  const auto error = error_of([&] { job.trainer->run(); });
+  CHECK(error.has_value() == strict);
+  if (!world().is_root()) return;
+  const auto rows = json_rows(folder / "run/metrics.jsonl", "event");
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0]["event"] == "save failed");
+  CHECK(rows[0]["step"] == 2);
+  CHECK_THAT(rows[0]["text"].get<std::string>(), ContainsSubstring(checkpoint_name(2)));
 }
 
 TEST_CASE("a run saves every so many steps and at its end, each step once") {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
@@ -26,6 +26,8 @@ struct CheckpointerOptions {
   JobEnd job_end;                 // no save is started that would not end before
   Stream* stream = nullptr;       // on which the state changes; needed where the host cannot read it
   const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
+  // Told of every save that has ended, failed ones too, before a failure is thrown.
+  std::function<void(const SaveResult&)> on_end = [](const SaveResult&) {};
 };
 
 // Owned by main, used by the training thread; config and program must outlive it.
@@ -43,8 +45,7 @@ class Checkpointer {
   // Throws Error(checkpoint) when another run has taken the folder over.
   void save(const Progress& progress);
 
-  // As save(), and the link `best` points at it from then on. A save in flight is waited for: this state does not come
-  // again. False: it could not be started.
+  // As save(), and the link `best` points at it from then on. False: it was skipped.
   bool save_best(const Progress& progress);
 
   // As save(), for the last state: finish() saves it when the one before is still being written.
@@ -53,24 +54,27 @@ class Checkpointer {
   // To be called before the state changes. Returns the seconds that the training thread waited for the copy.
   double wait_copied();
 
-  // Saves that have ended since the last call, the failed ones too; snapshot_seconds is the training thread's wait. A
+  // Passes the saves that have ended since the last call to on_end; snapshot_seconds is the training thread's wait. A
   // failure is shown; it is thrown instead, as Error(checkpoint), when checkpoint.on_error is "fail" or the save was of
   // `last_step`, and as Error(numerics) when the state was not finite.
-  std::vector<SaveResult> poll(int64_t last_step = -1);
+  void poll(int64_t last_step = -1);
+
+  // The run has gone back to this step of its folder: later ones are to be saved anew. No save is in flight.
+  void returned_to(int64_t step);
 
   // Gives the save in flight, if there is one, so long to be published. False: it is still being written.
   bool wait_for_save_in_flight(double seconds);
 
   // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved,
   // or when the job ends before it could be.
-  std::vector<SaveResult> finish(const Progress& progress);
+  void finish(const Progress& progress);
 
  private:
   CheckpointContents contents(const Progress& progress, const ModelState& state) const;
   void require_time(const Progress& progress) const;
   void hand_over_snapshot();
   CheckpointWriter::Start start(const Progress& progress, bool best = false);
-  SaveResult take(SaveResult result, int64_t last_step);
+  void take(SaveResult result, int64_t last_step);
 
   const Config& config_;
   const Program& program_;

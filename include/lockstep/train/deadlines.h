@@ -19,6 +19,9 @@ WatchdogLimits watchdog_limits(const Config& config);
 // Before there is a configuration: what command line and environment of this process say, else the defaults.
 WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides, const EnvironmentLookup& environment);
 
+// What a wait for something that rank 0 does alone, under the same limit, is longer, so that rank 0 is the one to fail.
+inline constexpr double kRootSpeaksSeconds = 2;
+
 // For waits between ranks: the phase's abort limit, or a year where that is 0 (never).
 double wait_seconds(const Config& config, RunPhase phase);
 

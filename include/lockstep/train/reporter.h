@@ -41,6 +41,7 @@ class Reporter {
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
   // The values of each trained parameter, which nothing may be changing, for TensorBoard.
   void histograms(int64_t step, const Program& program);
+  // A save that has ended; one that failed is an event, \"save failed\".
   void checkpoint(const SaveResult& result);
   // Something a reader of metrics.jsonl should know ("resumed", "skipped").
   void event(int64_t step, const std::string& what, const std::string& text);

@@ -25,4 +25,7 @@ int64_t total_steps(const Config::Train& train, const DataPlan& plan, const Prog
 // when every_epochs is 0.
 int64_t next_evaluation(double every_epochs, int64_t samples_per_epoch, int64_t position);
 
+// Whether a run that has come to `at` by steps of this plan evaluates there. A fresh start is no such place.
+bool evaluation_due_at(const Config::Eval& eval, const DataPlan& plan, const Progress& at);
+
 }  // namespace lockstep

@@ -84,6 +84,7 @@ class Trainer {
   void handle_not_finite(const StepOutcome& outcome);
   std::string describe_not_finite(const StepOutcome& outcome);
   void roll_back();
+  void wait_for_save_in_flight();
   bool must_stop() const;
   void report_if_due();
   bool boundary_is_due() const;
