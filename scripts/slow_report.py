@@ -23,13 +23,14 @@ def main():
     cases = list(ElementTree.parse(sys.argv[1]).getroot().iter("testcase"))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     print("# Slow tests\n")
-    print("The last run of `scripts/test_slow.sh`, which writes this page.\n")
+    print("The last run of `scripts/test_slow.sh`, which writes this page. One of them: `ctest --preset release -R NAME`.\n")
     print(f"{datetime.date.today()}, commit {commit.stdout.strip() or 'unknown'}, {system()}, {processor()}, "
           f"{os.cpu_count()} cores.\n")
     print("| test | result | seconds |\n|---|---|---|")
     for case in sorted(cases, key=lambda c: c.get("name")):
         result = {"run": "passed", "fail": "failed", "notrun": "skipped"}.get(case.get("status"), case.get("status"))
         print(f"| {case.get('name')} | {result} | {float(case.get('time', 0)):.0f} |")
+    print(f"\nIn all {sum(float(case.get('time', 0)) for case in cases) / 60:.0f} minutes, one after the other.")
     if not cases:
         sys.exit("no slow test ran")
 

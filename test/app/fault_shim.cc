@@ -3,8 +3,11 @@
 //   FAULT_RANK      the rank that suffers, as the launcher numbers it
 //   FAULT_TRIGGER   a path; nothing happens before a file is there (unset: at once)
 //   FAULT_MARK      a path; a file is made there when the fault happens
-//   FAULT_ACTION    throw | hold (sleep for two minutes) | exit (_exit(0)) | error:NUMBER (the call fails with this
-//   errno) FAULT_CALL      new:main           an allocation on the main thread
+//   FAULT_ACTION    throw | hold (sleep for two minutes) | delay:SECONDS (once) | exit (_exit(0)) | leave (exit(0)) |
+//   finalize (MPI_Finalize,
+//                   then exit(0)) | error:NUMBER (the call fails with this errno)
+//   FAULT_CALL      mpi                starting MPI
+//                   new:main           an allocation on the main thread
 //                   reduce             starting a reduction, on the thread that drives MPI
 //                   open:PART          opening a file whose path contains PART
 //                   read:PART          a positioned read of such a file, by any thread but the main one
@@ -57,9 +60,13 @@ void mark() {
   if (file >= 0) ::syscall(SYS_close, file);
 }
 
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
 // Does what FAULT_ACTION says, once; true: the call shall fail, and errno is set.
 bool suffer() {
-  constexpr int kHoldSeconds = 120;
   static bool suffering = false;  // a second thread may come while one is held
   const std::string_view action = variable("FAULT_ACTION");
   if (action.substr(0, 6) == "error:") {
@@ -72,8 +79,11 @@ bool suffer() {
   mark();
   if (action == "throw") throw std::runtime_error("a fault made by the test");
   if (action == "exit") ::_exit(0);
-  if (action == "hold") {
-    timespec left{kHoldSeconds, 0};
+  if (action == "finalize") next<int()>("MPI_Finalize")();
+  if (action == "finalize" || action == "leave") std::exit(0);
+  const int seconds = action == "hold" ? 120 : action.substr(0, 6) == "delay:" ? std::atoi(action.data() + 6) : 0;
+  if (seconds > 0) {
+    timespec left{seconds, 0};
     while (::nanosleep(&left, &left) != 0) {
     }
   }
@@ -111,11 +121,6 @@ bool meant(const char* call, int descriptor) {
   return meant(call, path);
 }
 
-template <class Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace
 
 void* operator new(size_t bytes) {
@@ -128,6 +133,12 @@ void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 extern "C" {
+
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  static auto* real = next<int(int*, char***, int, int*)>("MPI_Init_thread");
+  if (meant("mpi")) suffer();
+  return real(argc, argv, required, provided);
+}
 
 int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* comm, void* request) {
   static auto* real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");

@@ -2,16 +2,17 @@
 
 Faults inside the program are made by fault_shim.cc, a library that is preloaded into the real one. What must hold each
 time: the job ends within its limit and ten seconds, with the documented code and a message that names the rank; no
-process stays; nothing claims a save that is not there; the newest checkpoint is whole.
+process stays; nothing claims a save that is not there; the newest checkpoint is whole. The classes Slow... do the same on
+every rank of two, three and four; each can be run by itself: ctest -R "faults, slow kills".
 
 Kinds of faults known from other trainers, and where each is tested ("faults" is this file):
 
   saving
-    a save stalls the job                             saving: steps go on while a save waits
-    saving depends on message sizes                   ranks: saves between steps do not depend on how messages travel
-    a background write fails unheard                  faults: Disks; saving: a last save that fails
+    a save stalls the job                             saving: steps go on while a save waits; a best state
+    saving depends on message sizes                   ranks: saves between steps ...; a network of any width
+    a background write fails unheard                  faults: Disks; saving: a last save that fails; train: metrics
     disk full, quota, read-only, failing fsync        faults: Disks; saving: a full disk
-    killed during a save, then resumed from a stump   faults: Kills; crash: what a kill ... leaves
+    killed during a save, then resumed from a stump   faults: Kills, Resumes; crash: what a kill ... leaves; folder
     file locks that fail                              checkpoint: neither saving nor reading needs file locks
     limits of the file format, several threads        checkpoint: schema and writer cases; io: hdf5 cases
     a slow save makes other ranks time out            faults: a last save that is slower than the limits of training
@@ -19,24 +20,26 @@ Kinds of faults known from other trainers, and where each is tested ("faults" is
     the wrong "newest", or a new run eats an old one  folder: newest is the highest step; resume never
   resuming
     data order and random state restart               resume: stopping ... changes no bit
-    slots lost, learning rate wrong                   faults: slots of another optimizer; resume; train: schedule cases
+    slots lost, learning rate wrong                   train: a whole file that lacks one array; resume: the rate of each
+                                                      step; faults: slots of another optimizer
     shapes that do not fit are skipped                errors: checkpoints of another model
   starting
-    opaque failures at the start                      check; faults: Phases, start and scan
+    opaque failures at the start                      check; faults: Phases; data that one rank does not see
     several ranks, one device                         backend and dist: device placement cases
     every process is rank 0 of 1                      faults: processes that do not know each other
-    the wrong network interface                       check: an interface that does not exist
-    slots and root                                    all of these tests run as root with more ranks than cores
+    the wrong network interface                       check: an interface that does not exist; faults: SlowStarts
+    slots and root                                    all of these tests run as root with more ranks than cores;
+                                                      faults: SlowStarts
   hanging
-    one rank fails, the others wait                   faults: Throws, Phases
-    an error, but exit code 0                         faults: every case checks its code; errors
-    one rank has fewer batches                        ranks: evaluation counts every sample once; train: run plan cases
+    one rank fails, the others wait                   faults: Throws, Phases; app: threads that fail together
+    an error, but exit code 0                         faults: Leaves, and every case checks its code; errors
+    one rank has fewer batches                        train: data of any number of samples, run plan cases; ranks
     fewer files than ranks, empty data                errors: data that are missing, empty or something else
-    a rank skips a bad batch alone                    train: bad records; ranks
-    a stall that nobody notices                       faults: Phases; crash: a rank that stands still
+    a rank skips a bad batch alone                    faults: Waits; train: bad records
+    a stall that nobody notices                       faults: Phases, Waits; failure; crash: a rank that stands still
   Slurm
     the warning signal never arrives                  slurm: stopped before its limit
-    one second after SIGTERM                          slurm: cancelled jobs; resume: any stop signal
+    one second after SIGTERM                          faults: SlowStops; slurm: cancelled jobs; resume: any stop signal
     a requeued job starts from zero                   slurm: requeued and finishes; faults: a restart with nothing there
     task counts and reality differ                    dist: launcher cases; faults: counts of Slurm under mpirun
 """
@@ -124,54 +127,106 @@ class Throws(Case):
         self.records(60)
         self.at_once(self.throws, self.cases(2, [1]))
 
-    def test_a_rank_that_leaves_with_0_in_the_middle_of_training_does_not_make_a_success(self):
-        self.records(60)
-        trigger = self.path("trigger")
-        job = self.start(2, "--config", self.config({"train.steps": 1_000_000}),
-                         env=self.faulty(1, "new:main", "exit", trigger=trigger))
+
+class Leaves(Case):
+    """A rank that leaves in the middle of training with 0 does not make a success, whichever way it goes."""
+
+    def leaves(self, ranks, rank, how):
+        name = f"{how}{ranks}{rank}"
+        trigger = self.path(name + ".trigger")
+        config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 5, "checkpoint.directory": name,
+                              "watchdog.warn_seconds": 2, "watchdog.abort_seconds": LIMIT}, name=name + ".toml")
+        job = self.start(ranks, "--config", config, env=self.faulty(rank, "new:main", how, trigger=trigger))
         job.wait_for_output("step 3,")
         kit.write(trigger, b"")
-        self.ends(job, time.monotonic(), "exit")
+        # One that finalizes waits in there for the others: the watchdogs end that.
+        self.ends(job, time.monotonic(), name, LIMIT)
+        self.assert_newest_is_whole(self.path(name))
+
+    def test_a_rank_that_leaves_with_0_does_not_make_a_success(self):
+        self.records(60)
+        self.at_once(self.leaves, [(2, 1, how) for how in ("exit", "leave", "finalize")])
 
 
-class Phases(Case):
-    """SIGKILL and SIGSTOP in each phase. The victim is held in the phase by a call that does not return."""
+class Strikes(Case):
+    """SIGKILL and SIGSTOP in each phase. A rank is held in the phase, by a call that does not return."""
+
+    class Hold:
+        def __init__(self, call=None, after=None, holder=None):
+            self.call = call      # does not return ...
+            self.after = after    # ... once this was printed
+            self.holder = holder  # ... on this rank; else on the victim
 
     HOLDS = {
-        "start": (None, None),
-        "scan": ("open:train.tfrecord", None),
-        "train": (None, "step 3,"),
-        "evaluate": ("read:validation.tfrecord", None),
-        "save": ("fsync:/step-", None),
+        "start": Hold(),
+        "mpi": Hold("mpi"),
+        "configuration": Hold(holder=0),  # from a pipe that nobody writes to
+        "scan": Hold("open:train.tfrecord"),
+        "compile": Hold("new:main", after="training data: "),
+        "reduction": Hold("reduce", after=" samples an epoch"),
+        "train": Hold(after="step 3,"),
+        "evaluate": Hold("read:validation.tfrecord"),
+        "save": Hold("fsync:/step-", holder=0),
     }
 
-    def strikes(self, ranks, victim, phase, number):
-        name = f"{phase}.{number.name}.{ranks}.{victim}"
+    def written(self, name, phase):
         config = self.config({"train.steps": 4 if phase == "save" else 1_000_000, "checkpoint.directory": name,
                               "data.validation": "validation.tfrecord" if phase == "evaluate" else [],
                               "eval.every_epochs": 0.5, "checkpoint.every_steps": 2 if phase == "train" else 0,
                               "watchdog.warn_seconds": 2, "watchdog.abort_seconds": LIMIT}, name=name + ".toml")
-        call, line = self.HOLDS[phase]
-        mark = self.path(name + ".mark")
-        holder = 0 if phase == "save" else victim
-        env = self.faulty(holder, call, "hold", mark=mark) if call else {}
+        if phase == "configuration":
+            os.remove(config)
+            os.mkfifo(config)
+        return config
+
+    def start_held(self, ranks, victim, phase, name):
+        """A job, and a rank of it, that has come to the phase."""
+        hold = self.HOLDS[phase]
+        config = self.written(name, phase)
+        mark, trigger = self.path(name + ".mark"), self.path(name + ".trigger")
+        env = {}
+        if hold.call:
+            holder = victim if hold.holder is None else hold.holder
+            env = self.faulty(holder, hold.call, "hold", mark=mark, trigger=trigger if hold.after else None)
         # On the command line the limits hold before there is a configuration, too.
         job = self.start(ranks, "--config", config, "--watchdog.abort_seconds", str(LIMIT), env=env)
-        if line:
-            job.wait_for_output(line)
-        elif call:
+        if hold.after:
+            job.wait_for_output(hold.after)
+            kit.write(trigger, b"")
+        if hold.call:
             job.wait_for(lambda: os.path.exists(mark), f"{name}: the phase")
+        if phase == "configuration":
+            self.addCleanup(os.close, self.opened_to_write(job, config))
         job.wait_for(lambda: len(job.ranks()) == ranks, f"{name}: all ranks")
-        pid = job.ranks()[victim]
-        os.kill(pid, number)
-        since = time.monotonic()
+        return job
+
+    def opened_to_write(self, job, pipe):
+        """A pipe can be opened without waiting as soon as somebody reads."""
+        opened = []
+
+        def try_open():
+            try:
+                opened.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                return False
+            return True
+
+        job.wait_for(try_open, "a reader of the pipe")
+        return opened[0]
+
+    def strikes(self, ranks, victim, phase, number):
+        name = f"{phase}.{number.name}.{ranks}.{victim}"
+        job = self.start_held(ranks, victim, phase, name)
+        os.kill(job.ranks()[victim], number)
         # Ranks that wait have their limit from when they began to; a rank that tells who is missing takes a little.
-        result = self.ends(job, since, name, LIMIT)
-        if number == signal.SIGSTOP:
-            # Of two ranks, one stopped, rank 0 may first find that its own last save takes too long.
+        result = self.ends(job, time.monotonic(), name, LIMIT)
+        if number == signal.SIGKILL:
+            self.assertEqual(result.code, 128 + signal.SIGKILL, f"{name}: {result}")
+        else:
+            # Rank 0 may first find that its own last save takes too long.
             expected = (kit.STALLED, kit.CHECKPOINT) if phase == "save" else (kit.STALLED,)
             self.assertIn(result.code, expected, f"{name}: {result}")
-            if phase != "start" and result.code == kit.STALLED:
+            if phase != "start" and self.HOLDS[phase].holder in (None, victim):
                 self.assertRegex(result.output, f"rank {victim}\\b", name)
         self.assert_newest_is_whole(self.path(name))
 
@@ -180,6 +235,8 @@ class Phases(Case):
         self.records(60)
         self.records(30, "validation.tfrecord", seed=1)
 
+
+class Phases(Strikes):
     def test_a_rank_killed_or_stopped_in_any_phase_ends_the_job(self):
         self.at_once(self.strikes, [(2, 1, phase, number) for phase in ("scan", "train", "evaluate", "save")
                                     for number in (signal.SIGKILL, signal.SIGSTOP)])
@@ -317,6 +374,37 @@ class Starts(Case):
         result = self.run_job(2, "--config", self.config({"train.steps": 4, "optimizer.name": "adamw"}))
         self.assert_one_error(result, kit.CONFIG, "step-00000002.h5", "exp_avg")
 
+    def test_an_older_file_is_not_gone_back_to_when_the_later_ones_cannot_be_deleted(self):
+        self.records(30)
+        for steps in (2, 4):
+            self.train(1, self.config({"train.steps": steps}))
+        config = self.config({"train.steps": 6, "checkpoint.resume": "run/step-00000002.h5",
+                              "checkpoint.overwrite": True})
+        later = self.path("run/step-00000004.h5")
+        script = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec "$@"
+exec strace -f --seccomp-bpf -qq -o /dev/null -P {later} -e trace=unlink,unlinkat \\
+  -e inject=unlink,unlinkat:error=EPERM "$@"
+""")
+        os.chmod(script, 0o755)
+        self.disk_fault("error=EIO")  # skips where nothing can be traced
+        result = self.run_job(2, "--config", config, wrapper=[script])
+        self.assert_one_error(result, kit.CHECKPOINT, later, "cannot be deleted", os.strerror(errno.EPERM))
+
+    def test_data_that_one_rank_does_not_see_are_told_with_its_name(self):
+        self.records(30, "data/train.tfrecord")
+        hide = f'mount -t tmpfs tmpfs "{self.path("data")}"'
+        if subprocess.run(["unshare", "-m", "sh", "-c", hide], check=False, stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no private mounts here")
+        script = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+exec unshare -m sh -c '{hide} && exec "$@"' sh "$@"
+""")
+        os.chmod(script, 0o755)
+        result = self.run_job(3, "--config", self.config({"data.train": "data/train.tfrecord"}), wrapper=[script])
+        self.assert_one_error(result, kit.DATA, "rank 1@", "data/train.tfrecord")
+        self.assertLess(result.seconds, 15, str(result))
+
     def test_foreign_files_beside_the_checkpoints_are_left_alone(self):
         self.records(30)
         self.train(1, self.config({"train.steps": 2}))
@@ -330,20 +418,155 @@ class Starts(Case):
                              set(os.listdir(self.path("run"))))
 
 
-class Slow(Throws, Phases, Disks, Kills, Damage):
-    """The same for every rank of two, three and four."""
+class Resumes(Case):
+    def test_a_file_that_is_no_whole_checkpoint_is_refused_when_it_is_named(self):
+        self.records(30)
+        config = self.config()
+        self.train(1, config, {"train.steps": 2, "checkpoint.directory": "other"})
+        with open(self.path("other/step-00000002.h5"), "rb") as file:
+            good = file.read()
+        kit.write(self.path("truncated.h5"), good[:len(good) // 2])
+        kit.write(self.path("empty.h5"), b"")
+        with h5py.File(self.path("nothing.h5"), "w"):
+            pass
+        for name in ("truncated.h5", "empty.h5", "nothing.h5", "absent.h5"):
+            refused = self.run_job(2, "--config", config, "--checkpoint.resume", self.path(name))
+            self.assert_one_error(refused, kit.CHECKPOINT, name)
 
+
+class Waits(Case):
+    def test_an_evaluation_that_is_slower_than_the_limits_of_training_has_its_own(self):
+        self.records(60)
+        self.records(30, "validation.tfrecord", seed=1)
+        config = self.config({"train.steps": 4, "data.validation": "validation.tfrecord", "watchdog.warn_seconds": 2,
+                              "watchdog.abort_seconds": 5, "watchdog.evaluate_warn_seconds": 30,
+                              "watchdog.evaluate_abort_seconds": 60})
+        result = self.train(2, config, env=self.faulty(1, "read:validation.tfrecord", "delay:7"))
+        self.assertNotIn("phase evaluation", result.output)
+        self.assertGreater(result.seconds, 7)
+
+    def test_records_that_one_rank_alone_must_skip_leave_no_rank_behind(self):
+        samples = kit.images(96)
+        for i in range(60, 72):  # rank 1's part of the third batch
+            samples[i] = (b"not an image", 0)
+        kit.write(self.path("train.tfrecord"), kit.tfrecord(samples))
+        config = self.config({"data.bad_records": "skip", "data.shuffle": False, "train.steps": 4})
+        self.train(2, config)
+        event = [row for row in kit.metrics(self.path("run"), "event") if row["event"] == "bad_records"]
+        self.assertEqual([sorted(record["index"] for record in row["records"]) for row in event], [list(range(60, 72))])
+        self.assertEqual(sorted(kit.per_step(self.path("run"), "loss")), [1, 2, 3, 4])
+
+
+class SlowStops(Case):
+    """What mpirun makes of signals while a save is under way."""
+
+    def stopped_while_saving(self, number, code):
+        self.records(60)
+        config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 1000})
+        self.train(2, config, {"train.steps": 2})
+        job = self.start(2, "--config", config, "--train.max_seconds", "1", wrapper=self.disk_fault("delay_enter=8000000"))
+        job.wait_for(lambda: glob.glob(self.path("run/step-*tmp*")), "a save under way")
+        job.process.send_signal(number)
+        result = job.wait(60)
+        self.assertEqual(result.code, code, str(result))
+        return result
+
+    def test_sigterm_to_mpirun_leaves_the_checkpoint_before(self):
+        result = self.stopped_while_saving(signal.SIGTERM, 1)
+        self.assertNotIn("is saved", result.output)
+        self.assertEqual(kit.checkpoints(self.path("run")), ["step-00000002.h5"])
+        self.assert_once(self.train(2, self.path("run.toml"), {"train.steps": 5}), "resuming at step 2 ")
+        self.assertEqual(glob.glob(self.path("run/*tmp*")), [])
+
+    def test_sigusr1_to_mpirun_gives_the_save_its_time(self):
+        self.stopped_while_saving(signal.SIGUSR1, kit.STOPPED)
+        self.assertEqual(len(kit.checkpoints(self.path("run"))), 2)
+
+
+class SlowStarts(Case):
+    def setUp(self):
+        super().setUp()
+        self.records(30)
+        self.settings = self.config({"train.steps": 4, "watchdog.start_abort_seconds": 20})
+
+    def test_an_interface_that_does_not_exist_is_no_hang(self):
+        flags = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "nosuch0"]
+        result = self.run_job(2, "--config", self.settings, flags=flags)
+        self.assertNotEqual(result.code, "timeout", str(result))
+        self.assertLess(result.seconds, 20 + GRACE, str(result))
+        if result.code != kit.OK:
+            self.assertIn("nosuch0", result.output)
+
+    def test_a_machine_with_the_loopback_interface_alone_will_do(self):
+        if subprocess.run(["unshare", "-n", "ip", "link", "set", "lo", "up"], check=False,
+                          stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no private network here")
+        command = f"ip link set lo up && {kit.MPIRUN} -np 2 {kit.TRAINER} --config {self.settings}"
+        result = self.start_command(["unshare", "-n", "sh", "-c", command]).wait()
+        self.assertEqual(result.code, kit.OK, str(result))
+
+    def test_an_unprivileged_user_may_train(self):
+        user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups"]
+        if subprocess.run([*user, "test", "-x", kit.TRAINER], check=False, stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no other user to be, or the build is in a private folder")
+        os.chmod(self.folder, 0o777)
+        os.chmod(kit.CACHE, 0o777)
+        job = self.start_command([*user, kit.MPIRUN, "-np", "2", kit.TRAINER, "--config", self.settings],
+                                 env={"HOME": self.folder})
+        result = job.wait()
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertEqual(os.stat(self.path("run/step-00000004.h5")).st_uid, 1000)
+
+    def test_a_container_that_forbids_single_copies_between_processes_is_no_matter(self):
+        env = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_btl_sm_single_copy_mechanism": "none"}
+        result = self.train(3, self.settings, env=env)
+        self.assertEqual(result.errors(), [])
+
+
+class SlowThrows(Throws):
     def test_an_exception_on_any_thread_ends_the_job_and_names_the_rank(self):
-        for ranks in (2, 3, 4):
-            self.at_once(self.throws, self.cases(ranks, range(ranks)))
+        self.records(60)
+        self.at_once(self.throws, [case for ranks in (2, 3, 4) for case in self.cases(ranks, range(ranks))])
 
-    def test_a_rank_killed_or_stopped_in_any_phase_ends_the_job(self):
-        self.at_once(self.strikes, [(ranks, victim, phase, number) for ranks in (2, 3, 4) for victim in range(ranks)
-                                    for phase in self.HOLDS for number in (signal.SIGKILL, signal.SIGSTOP)])
 
+class SlowLeaves(Leaves):
+    def test_a_rank_that_leaves_with_0_does_not_make_a_success(self):
+        self.records(60)
+        self.at_once(self.leaves, [(ranks, rank, how) for ranks in (2, 3, 4) for rank in range(ranks)
+                                   for how in ("exit", "leave", "finalize")])
+
+
+class SlowPhases(Strikes):
+    """Each rank of two, three and four, in each phase."""
+
+    def strike_everywhere(self, ranks, number):
+        self.at_once(self.strikes, [(ranks, victim, phase, number) for victim in range(ranks) for phase in self.HOLDS])
+
+    def test_one_of_two_ranks_killed(self):
+        self.strike_everywhere(2, signal.SIGKILL)
+
+    def test_one_of_two_ranks_stopped(self):
+        self.strike_everywhere(2, signal.SIGSTOP)
+
+    def test_one_of_three_ranks_killed(self):
+        self.strike_everywhere(3, signal.SIGKILL)
+
+    def test_one_of_three_ranks_stopped(self):
+        self.strike_everywhere(3, signal.SIGSTOP)
+
+    def test_one_of_four_ranks_killed(self):
+        self.strike_everywhere(4, signal.SIGKILL)
+
+    def test_one_of_four_ranks_stopped(self):
+        self.strike_everywhere(4, signal.SIGSTOP)
+
+
+class SlowKills(Kills):
     def test_the_one_checkpoint_that_is_kept_is_whole_after_kills(self):
         self.killed_while_saving(50, 4)
 
+
+class SlowDamage(Damage):
     def test_a_changed_byte_is_found_wherever_it_is(self):
         self.damaged(3000)
 

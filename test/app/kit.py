@@ -370,13 +370,11 @@ def per_step(folder, field):
 
 
 def main():
-    """Runs the cases of the calling script: with the argument "slow" those of its class Slow, with "fast" the others,
-    otherwise whatever unittest's own arguments say."""
-    if sys.argv[1:] in (["fast"], ["slow"]):
-        slow = sys.argv.pop() == "slow"
-        names = [name for name, item in vars(sys.modules["__main__"]).items()
-                 if isinstance(item, type) and issubclass(item, TestCase) and (name == "Slow") == slow]
-        sys.argv += names
+    """Runs the cases of the calling script: with the argument "fast" those of all classes but the ones called Slow...,
+    otherwise whatever unittest's own arguments say (names of classes, of cases)."""
+    if sys.argv[1:] == ["fast"]:
+        sys.argv[1:] = [name for name, item in vars(sys.modules["__main__"]).items()
+                        if isinstance(item, type) and issubclass(item, TestCase) and not name.startswith("Slow")]
     program = unittest.main(exit=False, verbosity=2)
     shutil.rmtree(CACHE, ignore_errors=True)
     sys.exit(not program.result.wasSuccessful())

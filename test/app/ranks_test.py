@@ -1,5 +1,6 @@
 """Any number of ranks trains the same model."""
 
+import concurrent.futures
 import os
 
 import numpy
@@ -135,6 +136,32 @@ class RankCounts(kit.TestCase):
         self.assertEqual(result.code, kit.OK, str(result))
         self.assertEqual(kit.checkpoints(self.path("here")), ["step-00000002.h5"])
         self.assertFalse(os.path.exists("/here"))
+
+
+class SlowSizes(kit.TestCase):
+    # The transports treat messages of different sizes differently; some jobs elsewhere hung at one size alone.
+    def test_a_network_of_any_width_saves_and_ends_on_every_transport(self):
+        base = kit.merged(kit.SMALL, {
+            "model.name": "wide_mlp", "model.classes": 2, "model.vocabulary": 124, "model.max_ids": 16,
+            "model.image_size": None, "data.format": "synthetic", "data.train": None, "data.normalize": "none",
+            "train.steps": 6, "checkpoint.every_steps": 2, "checkpoint.keep": 100})
+
+        def train(width, ranks, transport, flags):
+            folder = f"{width}.{ranks}.{transport}"
+            config = self.config({"model.hidden": [width, width], "checkpoint.directory": folder}, base, folder + ".toml")
+            self.train(ranks, config, flags=flags)
+            names = kit.checkpoints(self.path(folder))
+            self.assertIn("step-00000006.h5", names)
+            for name in names:
+                self.assertEqual(self.run_job(0, "inspect", "--verify", self.path(folder, name)).code, kit.OK, name)
+
+        small = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
+        sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+        cases = [(width, ranks, name, flags) for width in (1, 10, 20, 64, 1024, 2048) for ranks in (2, 3)
+                 for name, flags in (("small", small), ("sockets", sockets))]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            for job in [pool.submit(train, *case) for case in cases]:
+                job.result()
 
 
 if __name__ == "__main__":

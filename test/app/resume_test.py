@@ -103,6 +103,16 @@ class Resume(Case):
 
 
 class Slow(Case):
+    # Two epochs of warm-up (17.1 steps) and stairs of one (8.6 steps): in warm-up, before, at and behind edges, on a stair.
+    def test_the_rate_of_each_step_does_not_depend_on_where_the_run_was_stopped(self):
+        self.records(60)
+        config = self.config(base=SMALL)
+        self.train(1, config, {"checkpoint.directory": "whole"})
+        for step in (3, 8, 9, 16, 17, 18, 25, 26, 30):
+            self.train(1, config, {"checkpoint.directory": f"parts{step}", "train.steps": step})
+            self.train(1, config, {"checkpoint.directory": f"parts{step}"})
+            self.assert_same_runs("whole", f"parts{step}", 40)
+
     def test_statistics_and_averages_are_resumed_on_one_rank(self):
         self.check_large(1)
 

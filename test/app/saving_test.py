@@ -32,6 +32,19 @@ class Saving(kit.TestCase):
         self.assertGreater(len(during), 10)
         self.assertLess(max(during), 2)
 
+    # The others would wait in their reduction, and their watchdogs end the job.
+    def test_a_best_state_is_not_waited_for_while_another_save_waits_for_a_slow_disk(self):
+        self.records(30, "validation.tfrecord", seed=1)
+        config = self.config({"train.steps": 1_000_000, "data.validation": "validation.tfrecord", "eval.every_steps": 1,
+                              "checkpoint.keep_best": True, "optimizer.lr": 0.03, "watchdog.warn_seconds": 1,
+                              "watchdog.abort_seconds": 3, "watchdog.save_abort_seconds": 60})
+        job = self.start(2, "--config", config, wrapper=self.disk_fault("delay_enter=6000000"))
+        job.wait_for_output("is the best so far, but is not saved: the checkpoint before is still being written")
+        step = max(kit.per_step(self.path("run"), "loss"))
+        job.wait_for_output(f"step {step + 5},")
+        job.kill()
+        self.assertEqual([line for line in job.output().splitlines() if "no progress" in line], [])
+
     def test_the_last_save_is_waited_for(self):
         config = self.config({"train.steps": 4})
         result = self.train(2, config, wrapper=self.disk_fault("delay_enter=1500000"))

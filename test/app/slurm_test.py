@@ -1,6 +1,7 @@
 """The batch files of scripts/slurm under a real Slurm: one node, made for the test, on this machine."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -51,10 +52,12 @@ class Cluster:
         return os.path.join(self.folder, *parts)
 
     def configure(self):
+        # Open MPI names its shared memory after the job: two clusters on one machine must not count alike.
         host = socket.gethostname().split(".")[0]
         controller, node = free_ports(2)
         kit.write(self.path("slurm.conf"), f"""
 ClusterName=test
+FirstJobId={random.randrange(1000, 1000000)}
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
@@ -240,6 +243,7 @@ class Slow(kit.TestCase):
         self.assertNotIn("the state is saved", self.text())
         self.assert_newest_is_whole()
         self.assertEqual(self.cluster.job(job)["Restarts"], "0")
+
     def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
         self.stops_requeues_and_finishes("mpirun")
 
