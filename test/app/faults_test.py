@@ -160,7 +160,7 @@ class Strikes(Case):
     HOLDS = {
         "start": Hold(),
         "mpi": Hold("mpi"),
-        "configuration": Hold(holder=0),  # from a pipe that nobody writes to
+        "configuration": Hold("open:.toml", holder=0),
         "scan": Hold("open:train.tfrecord"),
         "compile": Hold("new:main", after="training data: "),
         "reduction": Hold("reduce", after=" samples an epoch"),
@@ -169,20 +169,13 @@ class Strikes(Case):
         "save": Hold("fsync:/step-", holder=0),
     }
 
-    def written(self, name, phase):
+    def start_held(self, ranks, victim, phase, name):
+        """A job, and a rank of it, that has come to the phase."""
         config = self.config({"train.steps": 4 if phase == "save" else 1_000_000, "checkpoint.directory": name,
                               "data.validation": "validation.tfrecord" if phase == "evaluate" else [],
                               "eval.every_epochs": 0.5, "checkpoint.every_steps": 2 if phase == "train" else 0,
                               "watchdog.warn_seconds": 2, "watchdog.abort_seconds": LIMIT}, name=name + ".toml")
-        if phase == "configuration":
-            os.remove(config)
-            os.mkfifo(config)
-        return config
-
-    def start_held(self, ranks, victim, phase, name):
-        """A job, and a rank of it, that has come to the phase."""
         hold = self.HOLDS[phase]
-        config = self.written(name, phase)
         mark, trigger = self.path(name + ".mark"), self.path(name + ".trigger")
         env = {}
         if hold.call:
@@ -195,24 +188,8 @@ class Strikes(Case):
             kit.write(trigger, b"")
         if hold.call:
             job.wait_for(lambda: os.path.exists(mark), f"{name}: the phase")
-        if phase == "configuration":
-            self.addCleanup(os.close, self.opened_to_write(job, config))
         job.wait_for(lambda: len(job.ranks()) == ranks, f"{name}: all ranks")
         return job
-
-    def opened_to_write(self, job, pipe):
-        """A pipe can be opened without waiting as soon as somebody reads."""
-        opened = []
-
-        def try_open():
-            try:
-                opened.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-            except OSError:
-                return False
-            return True
-
-        job.wait_for(try_open, "a reader of the pipe")
-        return opened[0]
 
     def strikes(self, ranks, victim, phase, number):
         name = f"{phase}.{number.name}.{ranks}.{victim}"
