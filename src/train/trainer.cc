@@ -103,11 +103,11 @@ RunEnd Trainer::run() {
     }
     audit_if_due();
     report_weights_if_due();
-    // Evaluating first lets a save of the same step say that it is the best; otherwise it is written meanwhile. An
-    // evaluation may be left, to stop.
+    // Evaluating first lets a save of the same step say that it is the best, at the end too; otherwise it is written
+    // meanwhile. An evaluation may be left, to stop.
     const bool evaluate_first = config_.checkpoint.keep_best;
     if (evaluate_first && !wishes_.stop) evaluate_if_due();
-    if (!wishes_.stop) save_if_due();
+    if (!wishes_.stop && !(evaluate_first && finished())) save_if_due();
     if (!evaluate_first && !wishes_.stop) evaluate_if_due();
   }
   settle(true);
