@@ -358,13 +358,13 @@ class Starts(Case):
         config = self.config({"train.steps": 6, "checkpoint.resume": "run/step-00000002.h5",
                               "checkpoint.overwrite": True})
         later = self.path("run/step-00000004.h5")
+        self.disk_fault("error=EIO")  # skips where nothing can be traced
         script = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
 [ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec "$@"
 exec strace -f --seccomp-bpf -qq -o /dev/null -P {later} -e trace=unlink,unlinkat \\
   -e inject=unlink,unlinkat:error=EPERM "$@"
 """)
         os.chmod(script, 0o755)
-        self.disk_fault("error=EIO")  # skips where nothing can be traced
         result = self.run_job(2, "--config", config, wrapper=[script])
         self.assert_one_error(result, kit.CHECKPOINT, later, "cannot be deleted", os.strerror(errno.EPERM))
 
