@@ -104,7 +104,10 @@ COMPARISONS = [
     Comparison("resnet50 batch 16", RESNET, 16, 5, 1, 2, 1.2),
     Comparison("cifar10_cnn batch 128", CIFAR, 128, 30, 5, 2, 1.2),
 ]
-SCALING = Comparison("two ranks", INCEPTION, 32, 4, 1, 2, 0.98)
+SCALINGS = [
+    Comparison("two ranks, batch 4 each", INCEPTION, 4, 7, 2, 2, 0.98),
+    Comparison("two ranks, batch 32 each", INCEPTION, 32, 4, 1, 2, 0.98),
+]
 
 
 @dataclasses.dataclass
@@ -290,7 +293,7 @@ def comparison_lines(comparison, ours, theirs):
 
 def scaling_lines(comparison, together, alone):
     efficiency = ratios(together, alone, lambda run: statistics.median(run.step_seconds))
-    return [f"## {comparison.name} of {comparison.model.name}, a core and a batch of {comparison.batch} each", "",
+    return [f"## {comparison.model.name}, {comparison.name}, a core for each", "",
             *HEADER, row("two ranks", 2 * comparison.batch, together),
             row("two lone ranks at once", 2 * comparison.batch, alone), "",
             f"Two ranks train at {describe(efficiency)} times the speed of two that do not exchange anything "
@@ -328,12 +331,12 @@ def main():
                 note(part, "Lockstep", Lockstep(part, trainer, next(folders), threads=len(cores)).wait())
                 note(part, "PyTorch", run_pytorch(part, len(cores)))
             lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "PyTorch"])
-        if wanted(SCALING) and len(cores) == 2:
-            for _ in range(arguments.rounds or SCALING.rounds):
+        for part in filter(wanted, SCALINGS if len(cores) == 2 else []):
+            for _ in range(arguments.rounds or part.rounds):
                 loads.append(os.getloadavg()[0])
-                note(SCALING, "together", Lockstep(SCALING, trainer, next(folders), ranks=2).wait())
-                note(SCALING, "alone", run_alone_together(SCALING, trainer, next(folders), cores))
-            lines += scaling_lines(SCALING, runs[SCALING.name, "together"], runs[SCALING.name, "alone"])
+                note(part, "together", Lockstep(part, trainer, next(folders), ranks=2).wait())
+                note(part, "alone", run_alone_together(part, trainer, next(folders), cores))
+            lines += scaling_lines(part, runs[part.name, "together"], runs[part.name, "alone"])
 
     head = ["# Training on the CPU, beside PyTorch", "",
             "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32, random images; whoever is "
