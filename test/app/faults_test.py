@@ -2,8 +2,8 @@
 
 Faults inside the program are made by fault_shim.cc, a library that is preloaded into the real one. What must hold each
 time: the job ends within its limit and ten seconds, with the documented code and a message that names the rank; no
-process stays; nothing claims a save that is not there; the newest checkpoint is whole. The classes Slow... do the same on
-every rank of two, three and four; each can be run by itself: ctest -R "faults, slow kills".
+process stays; nothing claims a save that is not there; the newest checkpoint is whole. The classes Slow... do the same
+on every rank of two, three and four; each can be run by itself: ctest -R "faults, slow kills".
 
 Kinds of faults known from other trainers, and where each is tested ("faults" is this file):
 
@@ -441,7 +441,9 @@ class SlowStops(Case):
         self.records(60)
         config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 1000})
         self.train(2, config, {"train.steps": 2})
-        job = self.start(2, "--config", config, "--train.max_seconds", "1", wrapper=self.disk_fault("delay_enter=8000000"))
+        # Not by strace: mpirun would send it the signals.
+        slow = self.faulty(0, "fsync:/step-", "delay:8")
+        job = self.start(2, "--config", config, "--train.max_seconds", "1", env=slow)
         job.wait_for(lambda: glob.glob(self.path("run/step-*tmp*")), "a save under way")
         job.process.send_signal(number)
         result = job.wait(60)
