@@ -13,7 +13,7 @@ packages=(
   # command line, configuration, metrics, text
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   # tests: the framework, independent readers of checkpoints, fault injection
-  catch2 hdf5-tools python3 python3-h5py python3-numpy python3-venv strace
+  catch2 hdf5-tools python3 python3-h5py python3-numpy python3-pil python3-venv strace
   "$@"
 )
 

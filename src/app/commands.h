@@ -27,5 +27,6 @@ int explain_command(const CommandLine& command);
 int inspect_command(const CommandLine& command);
 int export_command(const CommandLine& command);
 int import_command(const CommandLine& command);
+int pack_command(const CommandLine& command);
 
 }  // namespace lockstep

@@ -174,6 +174,7 @@ LoaderOptions loader_options(const Config& config, const ThreadBudget& threads) 
           .augment = *augment,
           .normalize = *normalize,
           .transform_input = config.model.transform_input,
+          .jpeg_scaling = config.data.jpeg_scaling,
           .apply_orientation = config.data.exif_orientation,
           .seed = static_cast<uint64_t>(config.train.seed),
           .shuffle = config.data.shuffle,

@@ -106,6 +106,8 @@ int run(int argc, char** argv) {
       return export_command(line);
     case Command::import_weights:
       return import_command(line);
+    case Command::pack:
+      return pack_command(line);
     case Command::print:
       std::fputs(line.text.c_str(), stdout);
       return 0;

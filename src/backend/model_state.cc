@@ -24,7 +24,9 @@ ModelState make_model_state(const Backend& backend, Stream& stream, const Parame
   state.statistics = backend.allocate(statistic_bytes);
   if (options.training) {
     state.gradients = backend.allocate(static_cast<size_t>(state.gradient_elements()) * element);
-    for (double initial : optimizer_slots(options.optimizer).initial) {
+    std::vector<double> start = optimizer_slots(options.optimizer).initial;
+    if (options.optimizer == OptimizerKind::ftrl) start[0] = options.initial_accumulator;
+    for (double initial : start) {
       state.slots.push_back(backend.allocate(trained_bytes));
       if (initial == 0) continue;  // allocations are zeroed
       options.dtype == DType::f64 ? fill<double>(backend, stream, state.slots.back(), initial)

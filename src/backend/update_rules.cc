@@ -11,7 +11,7 @@ std::span<const OptimizerSlots> optimizers() {
       {OptimizerKind::rmsprop, "rmsprop", {"mean_square", "momentum"}, {0, 0}},
       {OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, {0, 0}},
       {OptimizerKind::lars, "lars", {"momentum"}, {0}},
-      {OptimizerKind::ftrl, "ftrl", {"accumulator", "linear"}, {0.1, 0}},
+      {OptimizerKind::ftrl, "ftrl", {"accumulator", "linear"}, {0, 0}},
   };
   return kRows;
 }

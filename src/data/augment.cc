@@ -91,14 +91,17 @@ Transform::Planned Transform::plan(int64_t height, int64_t width, SampleRef samp
 }
 
 ImageWindow Transform::source_window(int64_t height, int64_t width, SampleRef sample) const {
-  return window_of(plan(height, width, sample).crop, options_.image_size);
+  const CropPlan crop = plan(height, width, sample).crop;
+  const bool may_shrink = options_.training && options_.jpeg_scaling;
+  return window_of(crop, {.height = options_.image_size, .width = options_.image_size},
+                   may_shrink ? shrink_of(crop) : 1);
 }
 
 void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const {
   const int64_t size = options_.image_size;
   const int64_t pixels = size * size;
   auto [random, crop] = plan(image.height, image.width, sample);
-  resample(image, crop, size, scratch, output);
+  resample(image, crop, {.height = size, .width = size}, scratch, output);
 
   const float stored_full = image.u8 != nullptr ? 255.0F : 1.0F;
   float full = stored_full;

@@ -6,27 +6,25 @@
 namespace lockstep {
 namespace {
 
-constexpr double kCentralShare = 0.875;  // of each side: the evaluation crop of `inception`
-
 int64_t round_to_int(double value) { return static_cast<int64_t>(std::llround(value)); }
 
 CropPlan whole_image(ImageSize image, int64_t size) {
   return {.rows = {.extent = image.height, .target = size}, .columns = {.extent = image.width, .target = size}};
 }
 
-// The whole image with its short side resized to `short_side`, its aspect kept; nothing of it chosen yet.
+// The whole image with its short side resized to `short_side`, its aspect kept, the long side cut to whole pixels as
+// torchvision's Resize does; nothing of it chosen yet.
 CropPlan keep_aspect(ImageSize image, int64_t short_side) {
-  const double scale = static_cast<double>(short_side) / static_cast<double>(std::min(image.height, image.width));
-  const auto target = [&](int64_t side) {
-    return std::max(short_side, round_to_int(static_cast<double>(side) * scale));
-  };
+  const auto target = [&](int64_t side) { return side * short_side / std::min(image.height, image.width); };
   return {.rows = {.extent = image.height, .target = target(image.height)},
           .columns = {.extent = image.width, .target = target(image.width)}};
 }
 
+// The middle, halves rounded to even as torchvision's CenterCrop does.
 CropPlan central(CropPlan plan, int64_t size) {
-  plan.rows.first = (plan.rows.target - size) / 2;
-  plan.columns.first = (plan.columns.target - size) / 2;
+  for (AxisMap* axis : {&plan.rows, &plan.columns}) {
+    axis->first = static_cast<int64_t>(std::nearbyint(static_cast<double>(axis->target - size) / 2));
+  }
   return plan;
 }
 
@@ -109,13 +107,10 @@ CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
     case Augment::torchvision:
       return central(keep_aspect(image, round_to_int(static_cast<double>(size) * 8.0 / 7.0)), size);
     case Augment::inception: {
-      const auto share = [](int64_t side) {
-        return std::max<int64_t>(1, round_to_int(static_cast<double>(side) * kCentralShare));
-      };
-      const ImageSize crop = {.height = share(image.height), .width = share(image.width)};
-      CropPlan plan = whole_image(crop, size);
-      plan.rows.begin = (image.height - crop.height) / 2;
-      plan.columns.begin = (image.width - crop.width) / 2;
+      // 87.5 % of each side, as TensorFlow's central_crop counts them: whole pixels of a sixteenth go on either end.
+      CropPlan plan;
+      plan.rows = {.begin = image.height / 16, .extent = image.height - 2 * (image.height / 16), .target = size};
+      plan.columns = {.begin = image.width / 16, .extent = image.width - 2 * (image.width / 16), .target = size};
       return plan;
     }
   }

@@ -65,6 +65,15 @@ class JpegReader {
     return true;
   }
 
+  // Decodes at a fraction of the size: height() and width() become that picture's.
+  bool shrink(int64_t factor) {
+    if (setjmp(errors_.escape) != 0) return false;
+    info_.scale_num = 1;
+    info_.scale_denom = static_cast<unsigned>(factor);
+    jpeg_calc_output_dimensions(&info_);
+    return true;
+  }
+
   // Begins to decode what lies in `window`, which is widened to columns where decoding can begin.
   bool begin(ImageWindow& window) {
     if (setjmp(errors_.escape) != 0) return false;
@@ -101,6 +110,11 @@ class JpegReader {
   bool four_inks() const { return info_.out_color_space == JCS_CMYK; }
   bool inverted() const { return info_.saw_Adobe_marker != 0; }
   const char* error() const { return errors_.message.data(); }
+  // Whether that error says that the file is of a kind the library does not read, rather than damaged.
+  bool unsupported() const {
+    const int code = errors_.base.msg_code;
+    return code == JERR_BAD_PRECISION || code == JERR_ARITH_NOTIMPL || code == JERR_SOF_UNSUPPORTED;
+  }
 
  private:
   const std::span<const std::byte> encoded_;
@@ -128,7 +142,8 @@ ImageWindow with_margin(const ImageWindow& wanted, int64_t height, int64_t width
   return {.top = top,
           .left = left,
           .height = std::min(height, wanted.top + wanted.height + kMargin) - top,
-          .width = std::min(width, wanted.left + wanted.width + kMargin) - left};
+          .width = std::min(width, wanted.left + wanted.width + kMargin) - left,
+          .shrink = wanted.shrink};
 }
 
 }  // namespace
@@ -136,7 +151,10 @@ ImageWindow with_margin(const ImageWindow& wanted, int64_t height, int64_t width
 void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose) {
   JpegReader reader(encoded);
   const auto check = [&](bool fine) {
-    if (!fine) throw BadRecord(fmt::format("damaged JPEG: {}", reader.error()));
+    if (fine) return;
+    if (!reader.unsupported()) throw BadRecord(fmt::format("damaged JPEG: {}", reader.error()));
+    throw BadRecord(fmt::format("a JPEG of a kind that cannot be read ({}); 8-bit baseline and progressive ones can",
+                                reader.error()));
   };
   check(reader.start());
   check_size(reader.height(), reader.width());
@@ -144,7 +162,9 @@ void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseW
   image.width = reader.width();
   ImageWindow& window = image.window = {.height = image.height, .width = image.width};
   if (choose && !reader.four_inks()) {
-    window = with_margin(choose(image.height, image.width), image.height, image.width);
+    const ImageWindow wanted = choose(image.height, image.width);
+    check(reader.shrink(wanted.shrink));
+    window = with_margin(wanted, reader.height(), reader.width());
   }
   check(reader.begin(window));
   image.pixels.resize(static_cast<size_t>(window.height * window.width * 3));

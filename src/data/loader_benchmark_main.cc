@@ -25,7 +25,8 @@ int run(const std::string& pattern, int64_t image_size, int64_t passes) {
   Loader loader(*source, {.batch_size = kBatch,
                           .image_size = image_size,
                           .augment = Augment::torchvision,
-                          .normalize = Normalize::torchvision});
+                          .normalize = Normalize::torchvision,
+                          .jpeg_scaling = true});
   loader.next();  // opens, allocates
   const double start = cpu_seconds();
   const int64_t calls = (passes * source->size() + kBatch - 1) / kBatch;

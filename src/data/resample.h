@@ -24,10 +24,23 @@ struct CropPlan {
   bool operator==(const CropPlan&) const = default;
 };
 
-// The part of the source that resample() reads; at least one pixel.
-ImageWindow window_of(const CropPlan& plan, int64_t size);
+struct OutputSize {
+  int64_t height = 1;
+  int64_t width = 1;
+  bool operator==(const OutputSize&) const = default;
+};
 
-// Writes [3,size,size] in the source's units.
-void resample(const ImageView& image, const CropPlan& plan, int64_t size, TransformScratch& scratch, float* output);
+// The part of the source, or of the source made `shrink` times smaller, that resample() reads; at least one pixel.
+ImageWindow window_of(const CropPlan& plan, const OutputSize& size, int64_t shrink = 1);
+
+// How much smaller the source may be decoded: 1, 2, 4 or 8, so that what is left of the crop has at least
+// kShrunkSpare times the output's size on either axis, and resampling still has something to average.
+inline constexpr double kShrunkSpare = 1.5;
+int64_t shrink_of(const CropPlan& plan);
+
+// Writes [3,size.height,size.width] in the source's units. The plan is in pixels of the whole picture; where the
+// image's window is of a smaller one, the pixels on the crop's edge may lie partly outside the crop.
+void resample(const ImageView& image, const CropPlan& plan, const OutputSize& size, TransformScratch& scratch,
+              float* output);
 
 }  // namespace lockstep

@@ -18,7 +18,8 @@ std::optional<Transform> image_transform(const LoaderOptions& options) {
                     .transform_input = options.transform_input,
                     .image_size = options.image_size,
                     .seed = options.seed,
-                    .training = options.training});
+                    .training = options.training,
+                    .jpeg_scaling = options.jpeg_scaling});
 }
 
 }  // namespace

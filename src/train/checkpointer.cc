@@ -78,7 +78,7 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
     c.arrays.push_back({a.path, a.shape, a.data});
   }
   c.training = {{"position", progress.position}, {"updates", progress.updates}};
-  if (progress.best_top1 >= 0) c.training["best_top1"] = progress.best_top1;
+  if (progress.best_score >= 0) c.training["best_score"] = progress.best_score;
   if (compute_type(config_) == DType::f16) {
     c.training["loss_scale"] = progress.loss_scale.value;
     c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;

@@ -27,6 +27,7 @@ class Parser {
  private:
   void add_keys();
   void add_exchange(const std::string& footer);
+  void add_pack(const std::string& footer);
   [[noreturn]] void fail_not_understood() const;
   CommandLine result() const;
 
@@ -37,11 +38,12 @@ class Parser {
   CLI::App* inspect_ = nullptr;
   CLI::App* export_ = nullptr;
   CLI::App* import_ = nullptr;
+  CLI::App* pack_ = nullptr;
   std::vector<std::string> config_;
   std::vector<std::string> checkpoint_;
   std::string inspected_;
   bool verify_ = false;
-  CommandLine exchange_;  // what export and import take besides
+  CommandLine exchange_;  // what export, import and pack take besides
   std::vector<std::string> to_, compared_;
   std::vector<std::vector<std::string>> values_;
 };
@@ -118,6 +120,7 @@ Parser::Parser() : values_(config_keys().size()) {
   inspect_->add_flag("--verify", verify_, "Read every byte");
   add_single(*inspect_, "--compare", compared_, "Print what differs from this checkpoint", "PATH");
   add_exchange(footer);
+  add_pack(footer);
 }
 
 void Parser::add_exchange(const std::string& footer) {
@@ -136,6 +139,24 @@ void Parser::add_exchange(const std::string& footer) {
   import_->add_flag("--drop_background", exchange_.drop_background, background);
 }
 
+void Parser::add_pack(const std::string& footer) {
+  PackChoices& choices = exchange_.pack;
+  pack_ = app_.add_subcommand("pack", "Write smaller copies of the images as TFRecords, for slow storage");
+  pack_->fallthrough()->footer(footer);
+  add_single(*pack_, "--to", to_, "The folder to write into", "FOLDER")->required();
+  pack_
+      ->add_option("--short_side", choices.short_side, "Longer short sides shrink to it [default 8/7 model.image_size]")
+      ->check(CLI::Range(int64_t{1}, int64_t{65500}))
+      ->type_name("PIXELS");
+  pack_->add_option("--quality", choices.quality, "Of JPEGs [default 95]")
+      ->check(CLI::Range(1, 100))
+      ->type_name("1..100");
+  pack_->add_flag("--png", choices.png, "PNG instead of JPEG: nothing is lost but size");
+  pack_->add_option("--records_per_file", choices.records_per_file, "[default 1024]")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->type_name("RECORDS");
+}
+
 void Parser::add_keys() {
   const Config defaults;
   for (size_t i = 0; i < values_.size(); ++i) {
@@ -148,8 +169,8 @@ void Parser::add_keys() {
 // The nearest option to one that does not exist, without its value.
 std::vector<std::string> suggest_options(const std::string& option) {
   const std::string name = option.substr(0, option.find('='));
-  const std::string plain =
-      nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--version", "--to", "--ema"});
+  const std::string plain = nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--version", "--to",
+                                                "--ema", "--short_side", "--quality", "--png", "--records_per_file"});
   if (!plain.empty()) return {plain};
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const size_t dot = bare.find('.');
@@ -167,7 +188,8 @@ void Parser::fail_not_understood() const {
     fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first),
          did_you_mean(suggest_options(first)));
   }
-  const std::string nearest = nearest_word(first, {"check", "evaluate", "explain", "inspect", "export", "import"});
+  const std::string nearest =
+      nearest_word(first, {"check", "evaluate", "explain", "inspect", "export", "import", "pack"});
   fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
        did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
 }
@@ -181,9 +203,11 @@ CommandLine Parser::result() const {
     line.compared = first_given_once("--compare", compared_);
     return line;
   }
-  if (export_->parsed() || import_->parsed()) {
+  if (export_->parsed() || import_->parsed() || pack_->parsed()) {
     line = exchange_;
-    line.command = export_->parsed() ? Command::export_weights : Command::import_weights;
+    line.command = export_->parsed()   ? Command::export_weights
+                   : import_->parsed() ? Command::import_weights
+                                       : Command::pack;
     line.to = first_given_once("--to", to_);
     if (export_->parsed()) return line;
   }

@@ -8,6 +8,7 @@ namespace {
 constexpr double kPublishedEpsilon = 1.0;       // of TensorFlow's RMSProp recipe
 constexpr double kInceptionNormEpsilon = 1e-3;  // of TensorFlow's and torchvision's Inception-v3
 constexpr double kResnetNormEpsilon = 1e-5;     // of torchvision's ResNet-50
+constexpr double kLargeAccumulator = 1e-3;
 constexpr int64_t kInceptionSize = 299;
 constexpr int64_t kLargeBatch = 2048;
 constexpr int64_t kImagenetClasses = 1000;
@@ -33,7 +34,8 @@ void advise_on_data(const Config& config, std::vector<std::string>& out) {
   if (config.data.format == "tfrecord" && config.model.classes == kImagenetClasses && config.data.label_offset == 0) {
     out.push_back("data.label_offset = 0 with 1000 classes: ImageNet's TFRecords hold labels 1 to 1000, which want -1");
   }
-  if (config.data.augment == "none" && config.data.format != "synthetic" && config.train.epochs > 1) {
+  const bool stored_images = config.data.format != "synthetic" && config.data.format != "sparse_tfrecord";
+  if (config.data.augment == "none" && stored_images && config.train.epochs > 1) {
     out.push_back("data.augment = \"none\": a network soon knows images by heart that never change");
   }
   if (!config.data.shuffle) {
@@ -47,6 +49,12 @@ void advise_on_optimizer(const Config& config, int64_t global_batch, std::vector
     out.push_back(fmt::format(
         "optimizer.epsilon = {}: TensorFlow's recipe has 1.0, inside the root; small ones make steps many times longer",
         optimizer.epsilon));
+  }
+  if (optimizer.name == "ftrl" && optimizer.initial_accumulator >= kLargeAccumulator) {
+    out.push_back(
+        fmt::format("optimizer.initial_accumulator = {}: FTRL's first step brings weights whose gradients are "
+                    "small beside its root to 0, and hidden layers stay there; 1e-6 keeps them",
+                    optimizer.initial_accumulator));
   }
   if (global_batch > kLargeBatch && config.schedule.warmup_epochs == 0 && optimizer.name == "sgd") {
     out.push_back(

@@ -101,6 +101,10 @@ std::vector<ConfigKey> make_keys() {
        .meaning =
            "Turns JPEGs upright as their EXIF block says, in training and evaluation alike. The published ImageNet "
            "recipes take pixels as they are stored."},
+      {LOCKSTEP_KEY(data, jpeg_scaling),
+       .meaning =
+           "Training: where the crop of a JPEG is at least three times as large as the network's input, decode a "
+           "smaller picture, which is faster and nearly the same. Evaluation always decodes the full size."},
       {LOCKSTEP_KEY(data, bad_records), .allowed = {"fail", "skip"},
        .meaning = "What to do about a record that cannot be read: end the run, or replace it, count it and report it."},
 
@@ -177,6 +181,11 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(optimizer, learning_rate_power), .range = between(-1, 0),
        .meaning = "ftrl: the rate falls as the sum of squared gradients to this power. 0: it does not fall.",
        .also = {"lr_power"}},
+      {LOCKSTEP_KEY(optimizer, initial_accumulator), .range = above(0),
+       .meaning =
+           "ftrl: what the sums of squared gradients start with. Networks with hidden layers want it small, 1e-6 "
+           "say: docs/training.md has the reason.",
+       .also = {"initial_accumulator_value"}},
       {LOCKSTEP_KEY(optimizer, weight_decay), .range = at_least(0),
        .meaning = "Weight decay: added to the gradient as weight_decay x weight (adamw: decoupled).", .also = {"wd"}},
       {LOCKSTEP_KEY(optimizer, decay_norm_and_bias),
@@ -217,9 +226,10 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(checkpoint, keep), .unit = "files", .range = between(1, 1e6),
        .meaning = "How many of the newest checkpoints stay.", .also = {"max_to_keep", "keep_last"}},
       {LOCKSTEP_KEY(checkpoint, keep_best),
-       .meaning = "Every evaluation with a new best top-1 (of the averages where there are any) is saved, and the link "
-                  "best points at it: it stays as well. While another save is being written it is skipped, with a "
-                  "warning."},
+       .meaning =
+           "Every evaluation with a new best top-1, for two classes AUC (of the averages where there are any), is "
+           "saved, and the link best points at it: it stays as well. While another save is being written it is "
+           "skipped, with a warning."},
       {LOCKSTEP_KEY(checkpoint, on_error), .allowed = {"warn", "fail"},
        .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
       {LOCKSTEP_KEY(checkpoint, overwrite),

@@ -58,6 +58,7 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
                             {.optimizer = parse_optimizer(config.optimizer.name),
                              .training = purpose == Purpose::train,
                              .average = config.ema.decay > 0,
+                             .initial_accumulator = config.optimizer.initial_accumulator,
                              .activation_bytes = static_cast<size_t>(activations)});
 }
 

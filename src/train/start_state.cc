@@ -198,10 +198,10 @@ LossScale loss_scale_of(const Config& config, const std::map<std::string, Traini
   return scale;
 }
 
-double best_top1_of(const std::map<std::string, TrainingValue>& training) {
-  const auto found = training.find("best_top1");
+double best_score_of(const std::map<std::string, TrainingValue>& training) {
+  const auto found = training.find("best_score");
   const double* value = found == training.end() ? nullptr : std::get_if<double>(&found->second);
-  return value ? *value : Progress{}.best_top1;
+  return value ? *value : Progress{}.best_score;
 }
 
 Progress load_all(const Config& config, const Program& program, const HostState& host, const CheckpointReader& file) {
@@ -225,7 +225,7 @@ Progress load_all(const Config& config, const Program& program, const HostState&
           .position = number("position"),
           .updates = number("updates"),
           .loss_scale = loss_scale_of(config, training),
-          .best_top1 = best_top1_of(training)};
+          .best_score = best_score_of(training)};
 }
 
 // The result of rank 0's part travels as text.
@@ -237,7 +237,7 @@ std::string encode(const StartState& start) {
                         start.in_run_folder,
                         start.progress.loss_scale.value,
                         start.progress.loss_scale.steady_steps,
-                        start.progress.best_top1}
+                        start.progress.best_score}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -404,9 +404,9 @@ bool Trainer::evaluate() {
 }
 
 void Trainer::keep_if_best(const EvaluationResult& result) {
-  if (!config_.checkpoint.keep_best || result.top1_fraction() <= progress_.best_top1) return;
-  const double before = std::exchange(progress_.best_top1, result.top1_fraction());
-  if (!parts_.checkpointer.save_best(progress_)) progress_.best_top1 = before;
+  if (!config_.checkpoint.keep_best || result.score() <= progress_.best_score) return;
+  const double before = std::exchange(progress_.best_score, result.score());
+  if (!parts_.checkpointer.save_best(progress_)) progress_.best_score = before;
 }
 
 void Trainer::audit_if_due() {

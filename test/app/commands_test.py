@@ -49,6 +49,29 @@ class Commands(kit.TestCase):
         self.assertEqual(rates[1:], ["0.01", "0.005"])
         self.assertLess(float(rates[0]), 1e-6)  # the first step of warm-up
 
+    def test_pack_writes_smaller_pictures_that_train_as_the_originals(self):
+        self.records(24, side=40)
+        self.records(10, "validation.tfrecord", side=40, seed=1)
+        config = self.config({"data.validation": "validation.tfrecord", "data.shuffle": False, "train.steps": 3})
+        result = self.run_job(0, "pack", "--config", config, "--to", "packed", "--png", "--records_per_file", "10",
+                              env=NO_MPI)
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertIn("24 of 24 records in 3 files", result.output)
+        self.assertIn("24 of them shrunk to a short side of 19", result.output)
+        self.assertEqual(sorted(os.listdir(self.path("packed"))),
+                         [f"train-{i:05}-of-00003" for i in range(3)] + ["validation-00000-of-00001"])
+        used = ["--data.train", "packed/train-*", "--data.validation", "packed/validation-*"]
+        for folder, options in (("plain", []), ("small", used)):
+            trained = self.run_job(1, "--config", config, "--checkpoint.directory", folder, *options)
+            self.assertEqual(trained.code, kit.OK, str(trained))
+        plain, small = (kit.per_step(self.path(folder), "loss") for folder in ("plain", "small"))
+        for step, loss in plain.items():  # resized twice and rounded: almost the same pictures
+            self.assertAlmostEqual(small[step], loss, delta=0.05)
+        again = self.run_job(0, "pack", "--config", config, "--to", "packed", env=NO_MPI)
+        self.assert_one_error(again, kit.CONFIG, "train-00000-of-00003", "is there already")
+        other = self.run_job(0, "pack", "--config", config, "--to", "other", "--data.format", "synthetic", env=NO_MPI)
+        self.assert_one_error(other, kit.CONFIG, "data.format", "pack")
+
     def test_evaluate_finds_the_numbers_of_the_run_itself(self):
         self.records(60)
         self.records(25, "validation.tfrecord", seed=1)

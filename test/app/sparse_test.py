@@ -4,6 +4,7 @@ import os
 import random
 
 import kit
+import numpy
 
 SPARSE = kit.merged(kit.SMALL, {
     "model.name": "wide_mlp", "model.classes": 2, "model.image_size": None, "model.hidden": [10, 10],
@@ -32,12 +33,13 @@ class Base(kit.TestCase):
     def data(self, name, count, seed, keys=("label", "ids", "values")):
         kit.write(self.path(name), kit.frame([kit.sparse_example(*sample, keys) for sample in samples(count, seed)]))
 
-    def saves(self, ranks, width, transport, steps=8):
+    def saves(self, ranks, width, transport, steps=8, **changes):
         """A save every second step, each of them whole and none skipped for the size of the network."""
         folder = f"{ranks}-{width}-{transport}"
         config = self.config({"data.format": "synthetic", "data.train": [], "data.validation": [],
                               "model.hidden": [width] * 4, "train.steps": steps, "checkpoint.every_steps": 2,
-                              "checkpoint.keep": 100, "checkpoint.directory": folder}, SPARSE)
+                              "checkpoint.keep": 100, "checkpoint.directory": folder,
+                              **{key.replace("__", "."): value for key, value in changes.items()}}, SPARSE)
         result = self.train(ranks, config, flags=["--oversubscribe", *TRANSPORTS[transport]])
         skipped = result.count("is skipped: the one before is still being written")
         found = kit.checkpoints(self.path(folder))
@@ -73,6 +75,30 @@ class Sparse(Base):
         for ranks, batch in ((1, 7), (2, 64), (3, 5)):
             self.assertEqual(self.evaluation(ranks, config, **{"eval.batch_size": batch}), expected)
 
+    def test_hidden_layers_learn_with_ftrl_from_a_small_accumulator(self):
+        self.data("train", 400, 1)
+        self.data("validation", 101, 2)
+        config = self.config({"train.steps": 150, "optimizer.name": "ftrl", "optimizer.lr": 0.05}, SPARSE)
+        for accumulator, folder in ((1e-6, "small"), (0.1, "usual")):
+            self.train(2, config, {"checkpoint.directory": folder, "optimizer.initial_accumulator": accumulator})
+        self.assertGreater(kit.metrics(self.path("small"), "eval")[-1]["auc"], 0.75)
+        # TensorFlow's start value: the first step brings all start weights to about 0, as its own optimizer does.
+        arrays = kit.datasets(self.path("usual", "latest"))
+        self.assertLess(abs(arrays["model/hidden.1.weight"]).max(), 0.02)  # they began with a deviation of 0.45
+        self.assertGreaterEqual(arrays["optimizer/accumulator/hidden.1.weight"].min(), numpy.float32(0.1))
+
+    def test_of_two_classes_the_best_state_is_that_of_the_largest_area(self):
+        self.data("train", 200, 1)
+        self.data("validation", 101, 2)
+        config = self.config({"train.steps": 12, "optimizer.lr": 0.05, "eval.every_epochs": 0.0, "eval.every_steps": 1,
+                              "checkpoint.keep": 1, "checkpoint.keep_best": True}, SPARSE)
+        for steps in (5, 12):  # the second run knows how good the first one was
+            self.train(2, config, {"train.steps": steps})
+            rows = {row["step"]: row["auc"] for row in kit.metrics(self.path("run"), "eval")}
+            best = max(rows, key=rows.get)  # the first of equals
+            self.assertEqual(os.readlink(self.path("run/best")), f"step-{best:08d}.h5")
+            self.assertAlmostEqual(kit.datasets(self.path("run/best"))["training/best_score"][0], rows[best])
+
     def test_the_features_may_have_other_names(self):
         names = ("clicked", "features", "weights")
         self.data("train", 100, 1, names)
@@ -106,7 +132,9 @@ class Slow(Base):
         for ranks in (2, 3):
             for transport in TRANSPORTS:
                 with self.subTest(ranks=ranks, transport=transport):
-                    self.saves(ranks, 4096, transport, steps=4)
+                    # 50 million weights, and one slot of them: checkpoints of 400 MB.
+                    self.saves(ranks, 4096, transport, steps=4, optimizer__name="sgd", checkpoint__keep=2,
+                               train__batch_size=4)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "lockstep/base/random.h"
+#include "lockstep/data/decode.h"
 #include "test/catch.h"
+#include "test/data/image_writer.h"
 
 using namespace lockstep;
 
@@ -108,6 +110,71 @@ TEST_CASE("a transform of the window it asks for is that of the whole picture") 
     windowed.u8 = part.data();
     windowed.window = window;
     REQUIRE(apply(options, windowed, sample) == apply(options, view, sample));
+  }
+}
+
+TEST_CASE("large crops are asked for at a smaller size in training, where that is allowed, and never in evaluation") {
+  const auto shrink = [](const TransformOptions& options, int64_t side) {
+    return Transform(options).source_window(side, side, {.epoch = 0, .index = 0}).shrink;
+  };
+  TransformOptions options = {.image_size = 100, .jpeg_scaling = true};  // the whole image
+  CHECK(shrink(options, 299) == 1);
+  CHECK(shrink(options, 300) == 2);
+  CHECK(shrink(options, 599) == 2);
+  CHECK(shrink(options, 600) == 4);
+  CHECK(shrink(options, 1200) == 8);
+  CHECK(shrink(options, 9000) == 8);
+  CHECK(Transform(options).source_window(1200, 299, {}).shrink == 1);
+  options.training = false;
+  CHECK(shrink(options, 1200) == 1);
+  options = {.image_size = 100, .jpeg_scaling = false};
+  CHECK(shrink(options, 1200) == 1);
+}
+
+// The bound that docs/data.md states.
+TEST_CASE("what is decoded at a smaller size differs from the full decode by less than 2 of 255 on average") {
+  constexpr int kHeight = 603, kWidth = 805;  // not multiples of 8
+  std::vector<uint8_t> pixels;                // waves of many lengths, with hard edges and noise
+  RandomStream random(4);
+  for (int y = 0; y < kHeight; ++y) {
+    for (int x = 0; x < kWidth; ++x) {
+      const double wave = 50 * std::sin(0.02 * x * (1 + 0.004 * y)) + 40 * std::cos(0.05 * y);
+      const double edge = (x / 97 + y / 61) % 2 == 0 ? 30 : -30;
+      for (int c = 0; c < 3; ++c) {
+        pixels.push_back(static_cast<uint8_t>(128 + wave / (1 + c) + edge + random.uniform(-8, 8)));
+      }
+    }
+  }
+  const std::string encoded = encode_jpeg(pixels, kHeight, kWidth, {});
+  for (const Augment augment : {Augment::none, Augment::torchvision, Augment::crop_flip}) {
+    const auto transformed = [&](int64_t index, bool scaling, int64_t size) {
+      const TransformOptions options = {
+          .augment = augment, .normalize = Normalize::none, .image_size = size, .jpeg_scaling = scaling};
+      const SampleRef sample = {.epoch = 0, .index = index};
+      Image image;
+      decode_image(std::as_bytes(std::span(encoded)), image, [&](int64_t height, int64_t width) {
+        return Transform(options).source_window(height, width, sample);
+      });
+      CHECK((image.window.shrink == 1 || scaling));
+      return apply(options,
+                   {.u8 = image.pixels.data(), .height = image.height, .width = image.width, .window = image.window},
+                   sample);
+    };
+    for (const int64_t size : {32, 50, 120}) {
+      for (int64_t index = 0; index < 10; ++index) {
+        const auto exact = transformed(index, false, size), scaled = transformed(index, true, size);
+        double sum = 0;
+        double largest = 0;
+        for (size_t i = 0; i < exact.size(); ++i) {
+          const double difference = std::abs(static_cast<double>(exact[i]) - static_cast<double>(scaled[i]));
+          sum += difference;
+          largest = std::max(largest, difference);
+        }
+        INFO("size " << size << ", sample " << index);
+        CHECK(sum / static_cast<double>(exact.size()) < 2);
+        CHECK(largest < 30);
+      }
+    }
   }
 }
 

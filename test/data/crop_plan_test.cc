@@ -84,8 +84,21 @@ TEST_CASE("evaluation crops: the numbers of each recipe") {
   CHECK(inception.columns == AxisMap{.begin = 50, .extent = 700, .target = 299});
 
   const CropPlan torchvision = plan_evaluation_crop(Augment::torchvision, {400, 800}, 299);
-  CHECK(torchvision.rows == AxisMap{.extent = 400, .target = 342, .first = 21});
+  CHECK(torchvision.rows == AxisMap{.extent = 400, .target = 342, .first = 22});
   CHECK(torchvision.columns == AxisMap{.extent = 800, .target = 684, .first = 192});
+
+  // TensorFlow's central_crop of 0.875: 375 x 500 begins at (23, 31) and has 329 x 438 pixels.
+  const CropPlan uneven = plan_evaluation_crop(Augment::inception, {375, 500}, 299);
+  CHECK(uneven.rows == AxisMap{.begin = 23, .extent = 329, .target = 299});
+  CHECK(uneven.columns == AxisMap{.begin = 31, .extent = 438, .target = 299});
+  CHECK(plan_evaluation_crop(Augment::inception, {1, 15}, 299).columns == AxisMap{.extent = 15, .target = 299});
+
+  // torchvision's CenterCrop(299) rounds 21.5 and 78.5 to even, and its Resize(342) cuts 402.35 to 402.
+  const CropPlan cut = plan_evaluation_crop(Augment::torchvision, {375, 500}, 299);
+  CHECK(cut.rows == AxisMap{.extent = 375, .target = 342, .first = 22});
+  CHECK(cut.columns == AxisMap{.extent = 500, .target = 456, .first = 78});
+  CHECK(plan_evaluation_crop(Augment::torchvision, {425, 500}, 299).columns ==
+        AxisMap{.extent = 500, .target = 402, .first = 52});  // 51.5
 
   const CropPlan crop_flip = plan_evaluation_crop(Augment::crop_flip, {64, 32}, 32);
   CHECK(crop_flip.rows == AxisMap{.extent = 64, .target = 64, .first = 16});

@@ -140,6 +140,66 @@ TEST_CASE("a truncated JPEG is a bad record even when the window lies before the
   }
 }
 
+TEST_CASE("a JPEG decoded at a fraction of its size has that picture's values in every window") {
+  constexpr int kHeight = 150, kWidth = 211;
+  for (const JpegOptions& options : {JpegOptions{}, JpegOptions{.components = 1}, JpegOptions{.progressive = true}}) {
+    const std::string encoded = encode_jpeg(gradient(kHeight, kWidth, options.components), kHeight, kWidth, options);
+    for (const int64_t shrink : {2, 4, 8}) {
+      const int64_t height = (kHeight + shrink - 1) / shrink, width = (kWidth + shrink - 1) / shrink;
+      const auto decode_part = [&](ImageWindow window) {
+        window.shrink = shrink;
+        Image image;
+        decode_image(as_bytes(encoded), image, [&](int64_t, int64_t) { return window; });
+        CHECK(image.height == kHeight);
+        CHECK(image.width == kWidth);
+        return image;
+      };
+      const Image whole = decode_part({.height = height, .width = width});
+      REQUIRE(whole.window == ImageWindow{.height = height, .width = width, .shrink = shrink});
+      RandomStream random(3);
+      for (int i = 0; i < 40; ++i) {
+        ImageWindow wanted;
+        wanted.top = static_cast<int64_t>(random.below(static_cast<uint64_t>(height)));
+        wanted.left = static_cast<int64_t>(random.below(static_cast<uint64_t>(width)));
+        wanted.height = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(height - wanted.top)));
+        wanted.width = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(width - wanted.left)));
+        const Image part = decode_part(wanted);
+        const ImageWindow& got = part.window;
+        for (int64_t y = wanted.top; y < wanted.top + wanted.height; ++y) {
+          for (int64_t x = wanted.left; x < wanted.left + wanted.width; ++x) {
+            for (int64_t c = 0; c < 3; ++c) {
+              REQUIRE(part.pixels.at(static_cast<size_t>(((y - got.top) * got.width + x - got.left) * 3 + c)) ==
+                      whole.pixels.at(static_cast<size_t>((y * width + x) * 3 + c)));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a JPEG of a kind that is not read says so: 12 bits a sample, lossless") {
+  const std::string whole = encode_jpeg(gradient(16, 16, 3), 16, 16, {});
+  const size_t frame = whole.find("\xff\xc0");
+  REQUIRE(frame != std::string::npos);
+  std::string twelve = whole;
+  twelve[frame + 4] = 12;
+  std::string lossless = whole;
+  lossless[frame + 1] = '\xc3';
+  for (const std::string& encoded : {twelve, lossless}) {
+    CHECK_THAT(error_of(encoded), ContainsSubstring("of a kind that cannot be read") && ContainsSubstring("8-bit"));
+  }
+}
+
+TEST_CASE("an arithmetic-coded JPEG is decoded where the library can, else named") {
+  const std::string encoded = encode_jpeg(gradient(32, 32, 3), 32, 32, {.arithmetic = true});
+  try {
+    CHECK(decode(encoded).height == 32);
+  } catch (const BadRecord& bad) {
+    CHECK_THAT(bad.what(), ContainsSubstring("of a kind that cannot be read"));
+  }
+}
+
 TEST_CASE("stray bytes between a JPEG's parts do not make it bad") {
   std::string encoded = encode_jpeg(gradient(16, 16, 3), 16, 16, {});
   encoded.insert(20, "stray");  // behind the JFIF segment

@@ -17,7 +17,8 @@ std::vector<float> stretch(const std::vector<float>& pixels, AxisMap columns, in
                           .layout = ImageView::Layout::planar};
   TransformScratch scratch;
   std::vector<float> output(static_cast<size_t>(3 * size * size));
-  resample(view, {.rows = {.extent = 1, .target = size}, .columns = columns}, size, scratch, output.data());
+  resample(view, {.rows = {.extent = 1, .target = size}, .columns = columns}, {.height = size, .width = size}, scratch,
+           output.data());
   return {output.begin(), output.begin() + size};
 }
 
@@ -30,7 +31,7 @@ TEST_CASE("an unchanged size copies exactly") {
   TransformScratch scratch;
   std::vector<float> output(pixels.size());
   const AxisMap whole = {.extent = 5, .target = 5};
-  resample(view, {.rows = whole, .columns = whole}, 5, scratch, output.data());
+  resample(view, {.rows = whole, .columns = whole}, {.height = 5, .width = 5}, scratch, output.data());
   for (size_t c = 0; c < 3; ++c) {
     for (size_t i = 0; i < 25; ++i) CHECK(output[c * 25 + i] == static_cast<float>(pixels[3 * i + c]));
   }
@@ -47,9 +48,9 @@ TEST_CASE("interleaved and planar layouts of one image give the same") {
   TransformScratch scratch;
   std::vector<float> a(3 * 16);
   std::vector<float> b(3 * 16);
-  resample({.u8 = interleaved.data(), .height = 4, .width = 6}, plan, 4, scratch, a.data());
-  resample({.u8 = planar.data(), .height = 4, .width = 6, .layout = ImageView::Layout::planar}, plan, 4, scratch,
-           b.data());
+  resample({.u8 = interleaved.data(), .height = 4, .width = 6}, plan, {.height = 4, .width = 4}, scratch, a.data());
+  resample({.u8 = planar.data(), .height = 4, .width = 6, .layout = ImageView::Layout::planar}, plan,
+           {.height = 4, .width = 4}, scratch, b.data());
   CHECK(a == b);
 }
 
@@ -63,6 +64,38 @@ TEST_CASE("shrinking averages over the wider triangle") {
   CHECK(out[0] == Approx(8.0 * 0.75 / 1.75));
   CHECK(out[1] == Approx(8.0 * 0.0));
   CHECK(stretch(std::vector<float>(100, 3.0F), {.extent = 100, .target = 7}, 7)[3] == Approx(3.0F));
+}
+
+// By hand, for tf.image.resize with antialias: 4 pixels to 3 are centers at 1/6, 3/2 and 17/6 and a triangle that
+// reaches 4/3 to either side.
+TEST_CASE("shrinking by 4/3 has TensorFlow's weights: 7:3, 1:1, 3:7") {
+  const auto out = stretch({10.0F, 20.0F, 40.0F, 80.0F}, {.extent = 4, .target = 3}, 3);
+  CHECK(out[0] == Approx(0.7 * 10 + 0.3 * 20));
+  CHECK(out[1] == Approx(0.5 * 20 + 0.5 * 40));
+  CHECK(out[2] == Approx(0.3 * 40 + 0.7 * 80));
+}
+
+TEST_CASE("a smaller source is read at the places that its plan means in the whole one") {
+  // A ramp of 32 pixels whose halves are the means of two; the crop [5, 29) to 4 pixels.
+  std::vector<float> whole, half;
+  for (int i = 0; i < 32; ++i) whole.push_back(static_cast<float>(i));
+  for (int i = 0; i < 16; ++i) half.push_back(static_cast<float>(2 * i) + 0.5F);
+  const CropPlan plan = {.rows = {.extent = 1, .target = 4}, .columns = {.begin = 5, .extent = 24, .target = 4}};
+  const OutputSize size = {.height = 4, .width = 4};
+  const ImageWindow window = window_of(plan, size, 2);
+  CHECK(window.left == 2);
+  CHECK(window.left + window.width <= 15);
+  ImageView view = {.f32 = half.data() + window.left,
+                    .channels = 1,
+                    .height = 1,
+                    .width = 32,
+                    .layout = ImageView::Layout::planar,
+                    .window = window};
+  TransformScratch scratch;
+  std::vector<float> output(3 * 16);
+  resample(view, plan, size, scratch, output.data());
+  const auto expected = stretch(whole, plan.columns, 4);
+  for (size_t i = 0; i < 4; ++i) CHECK(output[i] == Approx(expected[i]).margin(0.5));
 }
 
 TEST_CASE("a window, its place in the stretched image, black outside and mirroring") {

@@ -170,3 +170,25 @@ TEST_CASE("import takes a file, a checkpoint to write and, if need be, the optio
   REQUIRE(full.overrides.size() == 1);
   CHECK(full.overrides[0].name == "model.classes");
 }
+
+TEST_CASE("pack takes a folder to write into, the options of training and how pictures are written") {
+  const CommandLine plain = parse_command_line({"pack", "--config", "flowers", "--to", "packed"});
+  CHECK(plain.command == Command::pack);
+  CHECK(plain.config == "flowers");
+  CHECK(plain.to == "packed");
+  CHECK(plain.pack.short_side == 0);
+  CHECK(plain.pack.quality == 95);
+  CHECK_FALSE(plain.pack.png);
+  const CommandLine full = parse_command_line({"pack", "--to", "packed", "--data.train", "photos", "--short_side",
+                                               "400", "--quality", "90", "--png", "--records_per_file", "7"});
+  CHECK(full.overrides.size() == 1);
+  CHECK(full.pack.short_side == 400);
+  CHECK(full.pack.quality == 90);
+  CHECK(full.pack.png);
+  CHECK(full.pack.records_per_file == 7);
+  CHECK_THAT(error_of({"pack", "--config", "flowers"}), ContainsSubstring("--to is required"));
+  CHECK_THAT(error_of({"pack", "--to", "a", "--config", "b", "--quality", "0"}), ContainsSubstring("--quality"));
+  CHECK_THAT(error_of({"pack", "--to", "packed"}), ContainsSubstring("no configuration"));
+  CHECK_THAT(error_of({"pack", "--to", "a", "--config", "b", "--short_sides", "3"}),
+             ContainsSubstring("did you mean --short_side?"));
+}

@@ -298,17 +298,17 @@ TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run 
   CHECK(job.trainer->run() == RunEnd::finished);
   world().barrier({"the run"});
   const Job again(config, data, &validation);
-  CHECK(again.start.progress.best_top1 == job.trainer->progress().best_top1);
+  CHECK(again.start.progress.best_score == job.trainer->progress().best_score);
   if (!world().is_root()) return;
   const auto steps = field<int64_t>(folder, "eval", "step");
   const auto top1 = field<double>(folder, "eval", "top1");
   const auto best = std::ranges::max_element(top1);  // the first of equals
-  CHECK(job.trainer->progress().best_top1 == *best);
+  CHECK(job.trainer->progress().best_score == *best);
   const std::string name = checkpoint_name(steps[static_cast<size_t>(best - top1.begin())]);
   CHECK(std::filesystem::read_symlink(folder / "run/best") == name);
   CHECK(std::filesystem::read_symlink(folder / "run/latest") == checkpoint_name(12));
   const auto training = CheckpointReader::open(folder / "run/best").training();
-  CHECK(std::get<double>(training.at("best_top1")) == *best);
+  CHECK(std::get<double>(training.at("best_score")) == *best);
   CHECK(find_checkpoints(folder / "run").size() == (name == checkpoint_name(12) ? 1 : 2));
 }
 
@@ -327,7 +327,7 @@ TEST_CASE("the last state is marked as the best although the one before is still
   if (!world().is_root()) return;
   CHECK(std::filesystem::read_symlink(folder / "run/best") == checkpoint_name(6));
   const auto training = CheckpointReader::open(folder / "run/best").training();
-  CHECK(std::get<double>(training.at("best_top1")) == field<double>(folder, "eval", "top1").back());
+  CHECK(std::get<double>(training.at("best_score")) == field<double>(folder, "eval", "top1").back());
 }
 
 TEST_CASE("a run that stops where it was to evaluate does so when it goes on, and keeps one row of each evaluation") {

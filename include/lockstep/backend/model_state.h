@@ -24,6 +24,7 @@ struct ModelStateOptions {
   OptimizerKind optimizer = OptimizerKind::sgd;
   bool training = true;  // gradients and optimizer slots
   bool average = false;
+  double initial_accumulator = 0.1;  // ftrl: start value of its sums of squares
   DType dtype = DType::f32;
   size_t activation_bytes = 0;
 };

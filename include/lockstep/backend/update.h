@@ -33,7 +33,7 @@ enum class OptimizerKind : uint8_t {
                // m = momentum m + lr r g; w -= m (You, Gitman and Ginsburg 2017); slot momentum
   ftrl,        // g += wd w; n' = n + g^2; z += g - (n'^p - n^p) / lr w, p = -learning_rate_power;
                // w = (clamp(z, -l1, l1) - z) / (n'^p / lr + 2 l2)
-               // (TensorFlow's FtrlOptimizer, McMahan et al. 2013; n starts at 0.1); slots accumulator, linear
+               // (TensorFlow's FtrlOptimizer, McMahan et al. 2013; n starts above 0); slots accumulator, linear
 };
 
 // Scalars of one step, in the parameters' element type, at these places of the `scalars` input.
@@ -122,7 +122,7 @@ struct OptimizerSlots {
   OptimizerKind kind;
   std::string_view name;                // train.optimizer name
   std::vector<std::string_view> slots;  // data set names in checkpoints
-  std::vector<double> initial;          // start value of each slot
+  std::vector<double> initial;          // start value of each slot; ftrl's first is a choice of the run
 };
 // All optimizers, one row each.
 std::span<const OptimizerSlots> optimizers();

@@ -54,6 +54,7 @@ struct TransformOptions {
   int64_t image_size = 0;
   uint64_t seed = 1;
   bool training = true;
+  bool jpeg_scaling = false;  // in training: source_window() may ask for a smaller picture where the crop is large
 };
 
 // A worker thread's own buffers, kept between images.
@@ -74,7 +75,7 @@ class Transform {
  public:
   explicit Transform(const TransformOptions& options);
 
-  // The part of a picture of this size that apply() reads for the sample.
+  // The part of a picture of this size that apply() reads for the sample, with jpeg_scaling of it at a smaller size.
   ImageWindow source_window(int64_t height, int64_t width, SampleRef sample) const;
 
   // Writes [3,S,S] to `output`. Images of any size from 1 x 1 are fine.

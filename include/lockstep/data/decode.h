@@ -9,10 +9,11 @@
 
 namespace lockstep {
 
-// A part of a picture, in its pixels.
+// A part of a picture, in pixels of the picture made `shrink` times smaller (its size rounded up).
 struct ImageWindow {
   int64_t top = 0, left = 0;
   int64_t height = 0, width = 0;
+  int64_t shrink = 1;  // 1, 2, 4 or 8
   bool operator==(const ImageWindow&) const = default;
 };
 
@@ -32,7 +33,9 @@ struct Image {
 // samples scaled, alpha dropped. EXIF orientation is ignored here (see data/exif.h). Throws BadRecord, without the
 // sample's place, for anything else, truncated files among them.
 // With `choose`, no more of a JPEG than that window and a margin around it may be decoded, with the same values as when
-// all of it is; a file that ends too soon is bad all the same. Any thread; prints nothing.
+// all of it is; a file that ends too soon is bad all the same. A window with a shrink is decoded at that size at once,
+// from the low frequencies alone; PNG and CMYK ignore it, so `image.window` tells what came. Any thread; prints
+// nothing.
 void decode_image(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose = {});
 
 }  // namespace lockstep

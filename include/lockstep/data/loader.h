@@ -35,6 +35,7 @@ struct LoaderOptions {
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
   bool transform_input = false;
+  bool jpeg_scaling = false;       // training: decode JPEGs at a smaller size where the crop is several times the input
   bool apply_orientation = false;  // turn JPEGs as their EXIF block says
   uint64_t seed = 1;
   bool shuffle = true;

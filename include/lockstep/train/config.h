@@ -45,6 +45,7 @@ struct Config {
     int64_t workers = 0;
     std::string bad_records = "fail";
     bool exif_orientation = false;
+    bool jpeg_scaling = true;
     bool operator==(const Data&) const = default;
   } data;
 
@@ -79,6 +80,7 @@ struct Config {
     double l1 = 0;
     double l2 = 0;
     double learning_rate_power = -0.5;
+    double initial_accumulator = 0.1;
     double weight_decay = 4e-5;
     bool decay_norm_and_bias = false;
     bool operator==(const Optimizer&) const = default;

@@ -25,6 +25,8 @@ struct EvaluationResult {
   std::optional<double> auc;  // with two classes: area_under_curve(), to five decimals for the same reason
   double top1_fraction() const { return examples ? static_cast<double>(top1) / static_cast<double>(examples) : 0; }
   double top5_fraction() const { return examples ? static_cast<double>(top5) / static_cast<double>(examples) : 0; }
+  // By what one state is better than another: with two classes, of which one is often rare, the area.
+  double score() const { return auc.value_or(top1_fraction()); }
 };
 
 struct EvaluatorParts {

@@ -17,7 +17,7 @@ struct Progress {
   int64_t position = 0;  // samples of the global stream consumed so far
   int64_t updates = 0;   // steps that changed the weights (a skipped step does not)
   LossScale loss_scale;
-  double best_top1 = -1;  // of all evaluations, where checkpoint.keep_best is set; -1: none yet
+  double best_score = -1;  // highest score of all evaluations, where checkpoint.keep_best is set; -1: none yet
 };
 
 }  // namespace lockstep
