@@ -191,11 +191,11 @@ class Acceptance:
         return f"trained on {', '.join(kinds)} in turn; evaluation losses {losses}"
 
     def sanitizer(self):
-        program = self.programs.test("backend", "gpu_ops_test")
+        program = self.programs.test("backend", "backend_test")
         tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
         if not program or not tool or self.kind != "gpu":
             return "skipped: no compute-sanitizer, no op tests or no GPU"
-        code, text = self.run([tool, "--error-exitcode", "9", program], 100)
+        code, text = self.run([tool, "--error-exitcode", "9", program, "[gpu]"], 100)
         if code is None:
             return "skipped: not done within its time"
         assert code == 0, text[-3000:]
@@ -238,7 +238,7 @@ class Acceptance:
         self.measure_pytorch([f"{b}:{p}:{h}" for b, p, h in order])
 
     def run_all(self):
-        self.check("op tests against the reference backend", lambda: self.unit_tests("backend", "gpu_ops_test", "*"))
+        self.check("op tests against the reference backend", lambda: self.unit_tests("backend", "backend_test", "*"))
         self.check("golden values", lambda: self.unit_tests("models", "golden_test", "*on a GPU*"))
         self.check("one rank" + (" over NCCL" if self.kind == "gpu" else ""), self.one_rank)
         self.check("the step captured and not", self.captured_or_not)

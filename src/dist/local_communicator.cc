@@ -10,6 +10,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/half.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +21,7 @@ struct BroadcastBytes {
 };
 
 // What one rank brings to an operation.
-using Contribution = std::variant<std::span<float>, std::span<double>, BroadcastBytes>;
+using Contribution = std::variant<std::span<float>, std::span<double>, HalfSpan, BroadcastBytes>;
 
 struct Operation {
   std::string label;
@@ -38,6 +39,15 @@ void add_up(std::vector<std::span<T>>& by_rank) {
     for (size_t r = 1; r < by_rank.size(); ++r) total += by_rank[r][i];
     for (auto& values : by_rank) values[i] = total;
   }
+}
+
+void add_up(std::vector<HalfSpan>& by_rank) {
+  std::vector<float> total(by_rank[0].values.size());
+  for (const HalfSpan& half : by_rank) {
+    require(half.type == by_rank[0].type, "ranks bring {} and {}", dtype_name(by_rank[0].type), dtype_name(half.type));
+    add_half(half.type, half.values, total);
+  }
+  for (const HalfSpan& half : by_rank) to_half(half.type, total, half.values);
 }
 
 void spread(std::vector<BroadcastBytes>& by_rank) {
@@ -143,6 +153,13 @@ void LocalCommunicator::sum(Stream& stream, std::span<double> values, std::strin
   hub_.post(options_.rank, values, label);
   ++statistics_.operations;
   statistics_.bytes += static_cast<int64_t>(values.size_bytes());
+}
+
+void LocalCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  stream.wait();
+  hub_.post(options_.rank, values, label);
+  ++statistics_.operations;
+  statistics_.bytes += static_cast<int64_t>(values.values.size_bytes());
 }
 
 void LocalCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {

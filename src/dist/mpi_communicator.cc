@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "dist/half_sum.h"
 #include "dist/process_group_state.h"
 #include "dist/roll_call.h"
 #include "lockstep/base/clock.h"
@@ -21,17 +22,19 @@ namespace {
 
 // One call of the user, as it waits in the queue or is in progress.
 struct Operation {
-  enum class Kind { sum, broadcast };
+  enum class Kind { sum, sum_halves, broadcast };
   Kind kind = Kind::sum;
   std::byte* data = nullptr;
   int64_t count = 0;  // elements
   int64_t element_bytes = 1;
   MPI_Datatype type = MPI_BYTE;
+  DType half_type = DType::f32;  // of a sum of halves
   int root = 0;
   bool at_once = false;
   size_t index = 0;  // since the last join
   CommRecord record;
   std::vector<MPI_Request> pieces;
+  std::vector<HalfSum> halves;  // the pieces of a sum of halves
 };
 
 template <class T>
@@ -76,13 +79,19 @@ class PollPause {
 
 }  // namespace
 
+// The MPI communicators of a Driver: in each, operations are begun in one order on every rank.
+struct Comms {
+  CommHandle in_order, at_once, gather;  // gather: the second half of sums of halves
+};
+
 // The communication thread and what it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(CommHandle comm, CommHandle comm_at_once, const ProcessGroupState& group, MpiCommunicatorOptions options)
-      : comm_(std::move(comm)),
-        comm_at_once_(std::move(comm_at_once)),
-        group_(group),
+  Driver(Comms comms, const ProcessGroup& ranks, MpiCommunicatorOptions options)
+      : comms_(std::move(comms)),
+        rank_(ranks.rank()),
+        size_(ranks.size()),
+        group_(ranks.state()),
         options_(std::move(options)),
         thread_([this] { run(); }) {}
 
@@ -94,8 +103,9 @@ class MpiCommunicator::Driver {
     wake_.notify_all();
     thread_.join();
     if (queue_.empty() && flight_.empty()) return;
-    (void)comm_.release();  // operations are pending on them
-    (void)comm_at_once_.release();
+    for (CommHandle* comm : {&comms_.in_order, &comms_.at_once, &comms_.gather}) {
+      (void)comm->release();  // operations are pending on them
+    }
     if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
   }
 
@@ -230,8 +240,14 @@ class MpiCommunicator::Driver {
     for (int64_t first = 0; first < operation.count; first += options_.elements_per_call) {
       const int count = static_cast<int>(std::min(options_.elements_per_call, operation.count - first));
       std::byte* data = operation.data + first * operation.element_bytes;
+      if (operation.kind == Operation::Kind::sum_halves) {
+        const std::span values(reinterpret_cast<uint16_t*>(data), static_cast<size_t>(count));
+        operation.halves.emplace_back(HalfSpan{values, operation.half_type},
+                                      HalfSum::Place{comms_.in_order.get(), rank_, size_}, operation.record.label);
+        continue;
+      }
       MPI_Request& request = operation.pieces.emplace_back(MPI_REQUEST_NULL);
-      const MPI_Comm comm = operation.at_once ? comm_at_once_.get() : comm_.get();
+      const MPI_Comm comm = (operation.at_once ? comms_.at_once : comms_.in_order).get();
       const int status = operation.kind == Operation::Kind::sum
                              ? MPI_Iallreduce(MPI_IN_PLACE, data, count, operation.type, MPI_SUM, comm, &request)
                              : MPI_Ibcast(data, count, operation.type, operation.root, comm, &request);
@@ -242,12 +258,17 @@ class MpiCommunicator::Driver {
   // Lets MPI advance and removes from flight_ what is complete.
   std::vector<Operation> take_finished() {
     std::vector<Operation> finished;
+    bool may_gather = true;
     for (auto operation = flight_.begin(); operation != flight_.end();) {
       int done = 0;
       check_mpi(
           MPI_Testall(static_cast<int>(operation->pieces.size()), operation->pieces.data(), &done, MPI_STATUSES_IGNORE),
           operation->record.label);
-      if (!done) {
+      for (HalfSum& half : operation->halves) {
+        half.advance(comms_.gather.get(), may_gather);
+        may_gather = may_gather && half.gathers();
+      }
+      if (!done || !std::ranges::all_of(operation->halves, &HalfSum::done)) {
         ++operation;
         continue;
       }
@@ -271,8 +292,8 @@ class MpiCommunicator::Driver {
 
   static constexpr std::chrono::seconds kLookEvery{1};
 
-  CommHandle comm_;
-  CommHandle comm_at_once_;
+  Comms comms_;
+  const int rank_, size_;
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
@@ -301,8 +322,9 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
   const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
-  CommHandle comm = another(), at_once = another();
-  driver_ = std::make_unique<Driver>(std::move(comm), std::move(at_once), state, std::move(options));
+  Comms comms;
+  for (CommHandle* comm : {&comms.in_order, &comms.at_once, &comms.gather}) *comm = another();
+  driver_ = std::make_unique<Driver>(std::move(comms), group, std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
@@ -320,6 +342,15 @@ void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_
   if (!driver_) return;
   stream.wait();
   driver_->enqueue(sum_of(values, MPI_DOUBLE, label));
+}
+
+void MpiCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  Operation operation = sum_of(values.values, MPI_UINT16_T, label);
+  operation.kind = Operation::Kind::sum_halves;
+  operation.half_type = values.type;
+  driver_->enqueue(std::move(operation));
 }
 
 void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {

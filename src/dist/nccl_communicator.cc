@@ -126,6 +126,10 @@ void NcclCommunicator::sum(Stream& stream, std::span<double> values, std::string
   enqueue(stream, label, values.size_bytes(), [&] { link_->sum(*reduction_, values); });
 }
 
+void NcclCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  enqueue(stream, label, values.values.size_bytes(), [&] { link_->sum(*reduction_, values); });
+}
+
 void NcclCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
   enqueue(stream, label, bytes.size(), [&] { link_->broadcast(*reduction_, bytes, root); });
 }
@@ -135,6 +139,15 @@ double NcclCommunicator::join(Stream& stream) {
   reduction_->record(*done_);
   stream.wait_for(*done_);
   return 0;
+}
+
+void NcclCommunicator::check() {
+  monitor_->with_link("work under way", [] {});
+}
+
+// An abort, which frees what captured operations use, cannot come in between.
+void NcclCommunicator::enqueue_captured(const std::function<void()>& launch) {
+  monitor_->with_link("a captured step", launch);
 }
 
 std::unique_ptr<NcclLibrary> open_nccl() {

@@ -1,5 +1,6 @@
 #include "lockstep/dist/staged_communicator.h"
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {
@@ -32,28 +33,51 @@ StagedCommunicator::~StagedCommunicator() {
 }
 
 void StagedCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
-  enqueue(stream, {Kind::sum_floats, std::as_writable_bytes(values), 0, std::string(label)});
+  enqueue(stream, {Kind::sum_floats, std::as_writable_bytes(values), std::string(label)});
 }
 
 void StagedCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
-  enqueue(stream, {Kind::sum_doubles, std::as_writable_bytes(values), 0, std::string(label)});
+  enqueue(stream, {Kind::sum_doubles, std::as_writable_bytes(values), std::string(label)});
+}
+
+void StagedCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  enqueue(stream, {Kind::sum_halves, std::as_writable_bytes(values.values), std::string(label), 0, values.type});
+}
+
+// Sums that are on their way stay there. The host waits.
+double StagedCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+  if (size() == 1) return 0;
+  const double begin = monotonic_seconds();
+  download(stream, at_once_, std::as_bytes(values));
+  at_once_.arrived->wait();
+  start_arrived();
+  HostMemoryStream host_stream;
+  host_->sum_at_once(host_stream, as<float>(at_once_.memory, values.size_bytes()), label);
+  backend_.copy(stream, values.data(), at_once_.memory.data(), values.size_bytes());
+  return monotonic_seconds() - begin;
 }
 
 void StagedCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
-  enqueue(stream, {Kind::broadcast, bytes, root, std::string(label)});
+  enqueue(stream, {Kind::broadcast, bytes, std::string(label), root});
+}
+
+// The copy back out of the place, in an earlier step, is on a compute stream, before this.
+void StagedCommunicator::download(Stream& stream, Place& place, std::span<const std::byte> memory) {
+  if (place.memory.bytes() < memory.size()) {
+    stream.wait();  // for a copy out of the memory that goes
+    place.memory = backend_.allocate_pinned(memory.size());
+  }
+  stream.record(*place.ready);
+  transfer_->wait_for(*place.ready);
+  backend_.copy(*transfer_, place.memory.data(), memory.data(), memory.size());
+  transfer_->record(*place.arrived);
 }
 
 void StagedCommunicator::enqueue(Stream& stream, Request request) {
   if (size() == 1) return;
   const size_t index = requests_.size();
-  if (index == places_.size()) places_.push_back({{}, backend_.make_event(), backend_.make_event()});
-  Place& place = places_[index];
-  if (place.memory.bytes() < request.memory.size()) place.memory = backend_.allocate_pinned(request.memory.size());
-  // The copy back of the last join is on a compute stream, before this.
-  stream.record(*place.ready);
-  transfer_->wait_for(*place.ready);
-  backend_.copy(*transfer_, place.memory.data(), request.memory.data(), request.memory.size());
-  transfer_->record(*place.arrived);
+  if (index == places_.size()) places_.push_back(make_place());
+  download(stream, places_[index], request.memory);
   requests_.push_back(std::move(request));
   start_arrived();
 }
@@ -69,6 +93,9 @@ void StagedCommunicator::start(size_t index) {
       break;
     case Kind::sum_doubles:
       host_->sum(host_stream, as<double>(memory, bytes), request.label);
+      break;
+    case Kind::sum_halves:
+      host_->sum(host_stream, HalfSpan{as<uint16_t>(memory, bytes), request.half_type}, request.label);
       break;
     case Kind::broadcast:
       host_->broadcast(host_stream, as<std::byte>(memory, bytes), request.root, request.label);

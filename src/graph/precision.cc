@@ -13,7 +13,9 @@ bool lowered(const Op& op, size_t input) {
   return std::visit(
       Overload{[](const Conv2d&) { return true; }, [](const Linear&) { return true; }, [](const Add&) { return true; },
                [](const Concat&) { return true; }, [&](const BatchNorm&) { return input == 0; },
-               [&](const BatchNormInference&) { return input == 0; }, [](const auto&) { return false; }},
+               [&](const BatchNormInference&) { return input == 0; },
+               [&](const SyncBatchNormSums&) { return input == 0; }, [&](const SyncBatchNorm&) { return input == 0; },
+               [](const auto&) { return false; }},
       op);
 }
 

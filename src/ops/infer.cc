@@ -139,7 +139,7 @@ Result infer_op(const SyncBatchNormSums&, Descs in) {
   expect_inputs(in, 2);
   expect_rank(in[0], 4, "input");
   expect_shape(in[1], {in[0].shape.c()}, "running mean");
-  return {like(in[0], {2 * in[0].shape.c()})};
+  return {like(in[1], {2 * in[0].shape.c()})};
 }
 Result infer_op(const SyncBatchNorm& op, Descs in) {
   expect_inputs(in, 5);
@@ -147,14 +147,14 @@ Result infer_op(const SyncBatchNorm& op, Descs in) {
   for (size_t i : {1, 2, 3}) expect_shape(in[i], channels, "scale, shift or running mean");
   expect_shape(in[4], {2 * in[0].shape.c()}, "sums");
   require(op.values > 1, "batch statistics of {} values", op.values);
-  return {like(in[0]), like(in[0], channels), like(in[0], channels), saved_blob()};
+  return {like(in[0]), like(in[1], channels), like(in[1], channels), saved_blob()};
 }
 Result infer_op(const SyncBatchNormGradSums&, Descs in) {
   expect_inputs(in, 6);
   expect_shape(in[1], in[0].shape, "output gradient");
   const int64_t channels = in[0].shape.c();
   for (size_t i : {2, 3, 4}) expect_shape(in[i], {channels}, "scale, mean or variance");
-  return {like(in[0], {channels}), like(in[0], {channels}), like(in[0], {2 * channels})};
+  return {like(in[2], {channels}), like(in[2], {channels}), like(in[2], {2 * channels})};
 }
 Result infer_op(const SyncBatchNormGrad&, Descs in) {
   expect_inputs(in, 7);

@@ -1,8 +1,5 @@
 #include "lockstep/train/audit.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "lockstep/dist/parameter_audit.h"
 #include "lockstep/train/host_state.h"
 
@@ -19,13 +16,11 @@ void audit_parameters(ProcessGroup& group, const Program& program, double wait_s
   audit_ranges(group, {"the comparison of parameters over ranks", wait_seconds}, ranges);
 }
 
-std::string first_bad_gradient(const Program& program) {
-  if (!program.backend().host_addressable()) return "an unknown parameter";
-  const float* gradients = program.state().gradients.as<float>();
+std::string parameter_at(const Program& program, double place) {
   for (ParameterId id : program.training().schedule().gradient_order) {
-    const float* g = gradients + program.training().layout().offset[static_cast<size_t>(id)];
-    const auto count = program.parameters()[id].shape.elements();
-    if (!std::all_of(g, g + count, [](float x) { return std::isfinite(x); })) return program.parameters()[id].name;
+    const auto begin = static_cast<double>(program.layout().offset[static_cast<size_t>(id)]);
+    const auto count = static_cast<double>(program.parameters()[id].shape.elements());
+    if (place >= begin && place < begin + count) return program.parameters()[id].name;
   }
   return "an unknown parameter";
 }

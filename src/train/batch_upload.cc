@@ -5,19 +5,22 @@
 
 namespace lockstep {
 
-BatchUpload::BatchUpload(const Backend& backend, const BatchShape& shape)
-    : backend_(backend),
-      image_bytes_(static_cast<size_t>(shape.samples * 3 * shape.image_size * shape.image_size) * sizeof(float)),
-      label_bytes_(static_cast<size_t>(shape.samples) * sizeof(int32_t)),
-      weight_bytes_(static_cast<size_t>(shape.samples) * sizeof(float)) {
+BatchUpload::BatchUpload(const Backend& backend, const BatchShape& shape) : backend_(backend) {
   if (backend.host_addressable()) return;
   transfer_ = backend.make_stream();
   staged_ = backend.make_event();
   placed_ = backend.make_event();
-  staging_ = backend.allocate(image_bytes_ + label_bytes_ + weight_bytes_);
-  images_ = backend.allocate(image_bytes_);
-  labels_ = backend.allocate(label_bytes_);
-  weights_ = backend.allocate(weight_bytes_);
+  const auto bytes = [](int64_t elements) { return static_cast<size_t>(elements) * sizeof(float); };
+  static_assert(sizeof(int32_t) == sizeof(float));
+  places_[kImages].bytes = bytes(shape.samples * 3 * shape.image_size * shape.image_size);
+  places_[kLabels].bytes = places_[kWeights].bytes = bytes(shape.samples);
+  places_[kIds].bytes = places_[kValues].bytes = bytes(shape.samples * shape.max_ids);
+  size_t all = 0;
+  for (Place& place : places_) {
+    place.memory = backend.allocate(place.bytes);
+    all += place.bytes;
+  }
+  staging_ = backend.allocate(all);
 }
 
 BatchUpload::~BatchUpload() {
@@ -35,21 +38,26 @@ Batch BatchUpload::next(Loader& loader) const {
 }
 
 PlacedBatch BatchUpload::place(Stream& compute, const Batch& batch) {
-  if (!transfer_) return {batch.images, batch.labels, batch.weights};
-  auto* staging = staging_.as<std::byte>();
-  auto* labels = staging + image_bytes_;
-  auto* weights = labels + label_bytes_;
+  if (!transfer_) return {batch.images, batch.labels, batch.weights, batch.ids, batch.values};
+  const std::array<const void*, kMembers> members{batch.images, batch.labels, batch.weights, batch.ids, batch.values};
   transfer_->wait_for(*placed_);
-  backend_.copy(*transfer_, staging, batch.images, image_bytes_);
-  backend_.copy(*transfer_, labels, batch.labels, label_bytes_);
-  backend_.copy(*transfer_, weights, batch.weights, weight_bytes_);
+  auto* staging = staging_.as<std::byte>();
+  for (size_t i = 0; i < kMembers; ++i) {
+    require((members[i] != nullptr) == (places_[i].bytes > 0), "a batch of another kind than the upload was made for");
+    backend_.copy(*transfer_, staging, members[i], places_[i].bytes);
+    staging += places_[i].bytes;
+  }
   transfer_->record(*staged_);
   compute.wait_for(*staged_);
-  backend_.copy(compute, images_.data(), staging, image_bytes_);
-  backend_.copy(compute, labels_.data(), labels, label_bytes_);
-  backend_.copy(compute, weights_.data(), weights, weight_bytes_);
+  staging = staging_.as<std::byte>();
+  for (const Place& place : places_) {
+    backend_.copy(compute, place.memory.data(), staging, place.bytes);
+    staging += place.bytes;
+  }
   compute.record(*placed_);
-  return {images_.as<float>(), labels_.as<int32_t>(), weights_.as<float>()};
+  return {places_[kImages].memory.as<float>(), places_[kLabels].memory.as<int32_t>(),
+          places_[kWeights].memory.as<float>(), places_[kIds].memory.as<int32_t>(),
+          places_[kValues].memory.as<float>()};
 }
 
 HostAllocator pinned_memory(const Backend& backend) {

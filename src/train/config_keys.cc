@@ -279,8 +279,9 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
        .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},
-      {LOCKSTEP_KEY(comm, gradient_dtype), .allowed = {"float32"},
-       .meaning = "Number format of gradients on the wire; this version has one."},
+      {LOCKSTEP_KEY(comm, gradient_dtype), .allowed = {"float32", "bf16", "fp16"},
+       .meaning = "Number format of gradients on the wire. bf16 and fp16 halve what travels; sums over ranks are then "
+                  "rounded to 8 and 11 bits, and fp16 ends at 65504. Statistics and counts stay float32."},
 
       {LOCKSTEP_KEY(watchdog, enabled),
        .meaning = "Whether ranks that make no progress are noticed. false: nothing of this section applies and waits "

@@ -82,7 +82,7 @@ void add_batch(const EvaluatorParts& parts, const Batch& batch, const Arenas& ar
 Evaluator::Evaluator(const EvaluatorParts& parts, const LoaderOptions& options, double wait_seconds)
     : parts_(parts),
       loader_(parts.data, evaluation_options(parts, options)),
-      upload_(parts.backend, {parts.program.batches().evaluation, options.image_size}),
+      upload_(parts.backend, {parts.program.batches().evaluation, options.image_size, options.max_ids}),
       no_step_(parts.backend.allocate(4 * sizeof(int32_t))),
       steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.program.batches().evaluation)),
       wait_seconds_(wait_seconds) {}
@@ -114,7 +114,7 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     for (size_t i = 0; i < weights.size(); ++i) {
       Arenas arenas = parts_.program.evaluation_arenas(weights[i]);
       arenas.external = {placed.images, placed.labels, placed.weights, no_step_.data(),
-                         nullptr,       batch.ids,     batch.values};
+                         nullptr,       placed.ids,    placed.values};
       add_batch(parts_, batch, arenas, sums[i]);
     }
   }

@@ -33,6 +33,7 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
                                                               .average_decay = config.ema.decay,
                                                               .halt = config.train.not_finite == "stop",
                                                               .scale_loss = compute_type(config) == DType::f16}});
+  find_ = backend.compile(UpdateOp{DType::f32, FindNotFinite{program.layout().trained_elements}});
   for (int i = 0; i <= ahead; ++i) done_.push_back(backend.make_event());
   ring_ = backend.allocate_pinned(done_.size() * sizeof(Slot));
   dropout_ring_ = backend.allocate_pinned(done_.size() * micro_batches_ * sizeof(Dropout));
@@ -42,8 +43,11 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
   scalars_ = backend.allocate(kUpdateScalars * sizeof(float));
   update_state_ = backend.allocate(sizeof(UpdateState));
   outcome_ = backend.allocate(sizeof(StepOutcome));
-  workspace_ =
-      backend.allocate(std::max({header_->workspace_bytes(), squares_->workspace_bytes(), decide_->workspace_bytes()}));
+  size_t workspace = 0;
+  for (const auto& kernel : {&header_, &squares_, &decide_, &find_}) {
+    workspace = std::max(workspace, (*kernel)->workspace_bytes());
+  }
+  workspace_ = backend.allocate(workspace);
 }
 
 void StepFrame::run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs,
@@ -92,6 +96,9 @@ void StepFrame::decide(Stream& stream) {
   const std::array<void*, 3> inputs{header_in(state), squares_result_.data(), control_.data()};
   const std::array<void*, 3> outputs{scalars_.data(), update_state_.data(), outcome_.data()};
   run(*decide_, stream, inputs, outputs);
+  const std::array<void*, 2> suspects{state.gradients.data(), squares_result_.data()};
+  const std::array<void*, 1> finding{outcome_.data()};
+  run(*find_, stream, suspects, finding);
 }
 
 void StepFrame::end(Stream& stream) {

@@ -46,6 +46,15 @@ std::vector<Bucket> reduction_plan(const Program& program, const Config& config)
                               .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
 }
 
+// What comm.gradient_dtype asks for; a single rank has no wire.
+std::optional<WireFormat> wire_format(const TrainerParts& parts) {
+  const std::string& type = parts.config.comm.gradient_dtype;
+  if (type == "float32" || parts.communicator.size() == 1) return std::nullopt;
+  return WireFormat{.backend = parts.backend,
+                    .type = type == "bf16" ? DType::bf16 : DType::f16,
+                    .elements = parts.program.state().trained_elements};
+}
+
 // How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
 int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 : 2; }
 
@@ -54,7 +63,7 @@ constexpr int64_t kWarmUpSteps = 2;
 
 bool may_capture(const TrainerParts& parts) {
   const Config& config = parts.config;
-  return config.device.graph != "off" && config.train.accumulate == 1 && parts.communicator.stream_ordered();
+  return config.device.graph != "off" && parts.communicator.stream_ordered();
 }
 
 }  // namespace
@@ -71,18 +80,29 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       updater_(parts.backend, parts.program.training(), config_),
       accumulator_(parts.backend, parts.program.state(), config_.train.accumulate,
                    reduction_plan(parts.program, config_)),
-      reducer_(parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_),
-               [this](Stream& stream, size_t bucket) {
-                 if (accumulator_.active()) accumulator_.complete(stream, bucket);
-               }),
+      reducer_(
+          parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_),
+          [this](Stream& stream, size_t bucket) {
+            if (accumulator_.active()) accumulator_.complete(stream, bucket);
+          },
+          wire_format(parts)),
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
       loader_options_(std::move(loader)),
       loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
-      upload_(parts.backend, {parts.program.batches().training, config_.model.image_size}),
+      upload_(parts.backend, {parts.program.batches().training, loader_options_.image_size, loader_options_.max_ids}),
       may_capture_(may_capture(parts)),
       arenas_(parts.program.training_arenas()),
       next_evaluation_(evaluation_after(start.position)) {
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
+}
+
+// Ranks that end together have enqueued the same steps: these end before the memory and the connections that they use.
+Trainer::~Trainer() {
+  try {
+    if (steps_in_flight_ > 0) parts_.stream.wait();
+  } catch (const std::exception& error) {
+    log_warning("waiting for the steps under way: {}", error.what());
+  }
 }
 
 // The step at which a run with this global batch from the start would be here: the schedule's epochs hold when a run
@@ -137,7 +157,7 @@ void Trainer::step() {
     frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
     const PlacedBatch placed = upload_.place(parts_.stream, batch);
     arenas_.external = {placed.images,       placed.labels, placed.weights, frame_.dropout(),
-                        frame_.loss_scale(), batch.ids,     batch.values};
+                        frame_.loss_scale(), placed.ids,    placed.values};
     enqueue_compute(micro);
   }
   frame_.end(parts_.stream);
@@ -171,14 +191,18 @@ bool Trainer::must_stop() const {
 }
 
 // Enqueues compute(); as one piece of work where the backend can capture it. Nothing that changes from step to step is
-// part of it: the batch and the step's numbers lie at fixed places.
+// part of it: the batch and the step's numbers lie at fixed places. Of micro-batches the first starts a sum, the last
+// ends the step, and those between are alike.
 void Trainer::enqueue_compute(int64_t micro) {
-  if (may_capture_ && !captured_ && computed_ == kWarmUpSteps) {
-    captured_ = parts_.backend.capture(parts_.stream, [&] { compute(micro); });
-    may_capture_ = captured_ != nullptr;
+  const bool first = micro == 0, last = micro + 1 == config_.train.accumulate;
+  std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
+  if (may_capture_ && !captured && computed_ >= kWarmUpSteps * config_.train.accumulate) {
+    captured = parts_.backend.capture(parts_.stream, [&] { compute(micro); });
+    may_capture_ = captured != nullptr;
   }
   ++computed_;
-  captured_ ? captured_->launch(parts_.stream) : compute(micro);
+  if (!captured) return compute(micro);
+  parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
 }
 
 // All that a step does with one micro-batch; with the last one, the reduction and the update.
@@ -235,7 +259,10 @@ void Trainer::update() {
 
 // Takes note of the steps whose outcomes are to be acted on by now, or of all.
 void Trainer::settle(bool all) {
-  while (const auto outcome = frame_.next_outcome(all)) settle(*outcome);
+  while (const auto outcome = frame_.next_outcome(all)) {
+    parts_.communicator.check();  // the sums behind it are sums
+    settle(*outcome);
+  }
 }
 
 void Trainer::settle(const StepOutcome& outcome) {
@@ -273,7 +300,8 @@ std::string Trainer::describe_not_finite(const StepOutcome& outcome) {
       where += fmt::format("{}{}", where.empty() ? "" : ", ", parts_.group.describe(rank));
   }
   return fmt::format("step {}: {}", progress_.step + 1,
-                     where.empty() ? fmt::format("the gradient of {} is not finite", first_bad_gradient(parts_.program))
+                     where.empty() ? fmt::format("the gradient of {} is not finite",
+                                                 parameter_at(parts_.program, outcome.bad_gradient))
                                    : fmt::format("the loss is not finite on {}", where));
 }
 

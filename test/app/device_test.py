@@ -38,19 +38,34 @@ class Device(kit.TestCase):
         result = self.run_job(2, "--config", self.config_of("gpu"), "--device.deferred", "true")
         self.assert_one_error(result, kit.CONFIG, "device.deferred = true is for the CPU")
 
+    def assert_late_is_the_same(self, ranks, config, steps):
+        folders = [f"{how}_{ranks}" for how in ("once", "late")]
+        for folder, deferred in zip(folders, ("false", "true")):
+            self.train(ranks, config, {"checkpoint.directory": folder, "device.deferred": deferred})
+        once, late = (kit.datasets(self.path(folder, f"step-{steps:08d}.h5")) for folder in folders)
+        self.assertEqual(once.keys(), late.keys())
+        for key in once.keys() - {"config"}:
+            self.assertEqual(once[key].tobytes(), late[key].tobytes(), key)
+        self.assertEqual(*(kit.per_step(self.path(folder), "loss") for folder in folders))
+
     def test_a_cpu_that_works_late_like_a_gpu_gets_the_same_bits(self):
         self.records(60)
         config = self.config({"device.kind": "cpu", "train.steps": 9, "train.audit_every": 2, "checkpoint.every_steps": 4,
                               "model.dropout": 0.3, "ema.decay": 0.9})
         for ranks in (1, 2):
-            folders = [f"{how}_{ranks}" for how in ("once", "late")]
-            for folder, deferred in zip(folders, ("false", "true")):
-                self.train(ranks, config, {"checkpoint.directory": folder, "device.deferred": deferred})
-            once, late = (kit.datasets(self.path(folder, "step-00000009.h5")) for folder in folders)
-            self.assertEqual(once.keys(), late.keys())
-            for key in once.keys() - {"config"}:
-                self.assertEqual(once[key].tobytes(), late[key].tobytes(), key)
-            self.assertEqual(*(kit.per_step(self.path(folder), "loss") for folder in folders))
+            self.assert_late_is_the_same(ranks, config, 9)
+
+    def test_sparse_batches_come_to_a_device_that_works_late(self):
+        config = self.config({"device.kind": "cpu", "train.steps": 7, "eval.every_steps": 3, "model.name": "wide_mlp",
+                              "model.classes": 2, "model.image_size": None, "model.hidden": [10, 10],
+                              "model.vocabulary": 50, "model.max_ids": 8, "data.format": "synthetic",
+                              "data.train": [], "comm.gradient_dtype": "bf16"})
+        for ranks in (1, 2):
+            self.assert_late_is_the_same(ranks, config, 7)
+
+    def test_batch_norm_over_ranks_waits_for_its_sums_on_a_device_that_works_late(self):
+        config = self.config({"device.kind": "cpu", "train.steps": 4, "train.sync_batch_norm": True}, kit.LARGE)
+        self.assert_late_is_the_same(2, config, 4)
 
     def test_the_cpu_does_not_ask_for_a_gpu(self):
         result = self.train(0, self.config_of("cpu"))

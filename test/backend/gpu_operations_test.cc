@@ -108,7 +108,7 @@ constexpr Precision kPrecisions[] = {
 
 }  // namespace
 
-TEST_CASE("operations on a GPU agree with the reference backend, in every precision") {
+TEST_CASE("operations on a GPU agree with the reference backend, in every precision", "[gpu]") {
   if (!gpu_obstacle().empty()) {
     WARN("skipped, no usable GPU: " << gpu_obstacle());
     return;

@@ -1,10 +1,14 @@
 // The parameter update on every backend in float32 and on the reference backend in float64 too: optimizers against
 // tables computed apart in 40-digit decimal arithmetic, statistics against the joint batch.
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
+#include "lockstep/backend/step_header.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/base/random.h"
+#include "lockstep/tensor/half.h"
 #include "test/backend/op_runner.h"
 #include "test/catch.h"
 
@@ -140,6 +144,24 @@ TEST_CASE("values are added to sums, as many as asked for") {
   });
 }
 
+TEST_CASE("parts of an arena are added wherever they begin") {
+  for (std::string_view name : backend_names()) {
+    INFO(name);
+    const auto backend = make_backend(name, {.threads = 1});
+    const auto stream = backend->make_stream();
+    std::vector<float> values(107), sums(107, 1);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    const Buffer in = backend->allocate(107 * sizeof(float)), out = backend->allocate(107 * sizeof(float));
+    backend->copy(*stream, in.data(), values.data(), in.bytes());
+    backend->copy(*stream, out.data(), sums.data(), out.bytes());
+    const std::array<void*, 1> inputs{in.as<float>() + 3}, outputs{out.as<float>() + 3};
+    backend->compile(UpdateOp{DType::f32, AddToSums{100}})->run({*stream, inputs, outputs});
+    backend->copy(*stream, sums.data(), out.data(), out.bytes());
+    stream->wait();
+    for (size_t i = 0; i < sums.size(); ++i) CHECK(sums[i] == (i >= 3 && i < 103 ? 1 + values[i] : 1));
+  }
+}
+
 TEST_CASE("the sum of squares is kept in double and is finite only when all values are") {
   on_every_backend([](const Backend& backend, DType dtype, double) {
     auto sum_of_squares = [&](std::vector<double> values) {
@@ -157,6 +179,67 @@ TEST_CASE("the sum of squares is kept in double and is finite only when all valu
     CHECK_FALSE(std::isfinite(sum_of_squares(many)));
     many[571] = std::numeric_limits<double>::quiet_NaN();
     CHECK_FALSE(std::isfinite(sum_of_squares(many)));
+  });
+}
+
+// What a kernel makes of memory, as bits.
+template <class To, class From>
+std::vector<To> converted(const Backend& backend, const UpdateOp& op, const std::vector<From>& from) {
+  const auto stream = backend.make_stream();
+  const Buffer in = backend.allocate(from.size() * sizeof(From)), out = backend.allocate(from.size() * sizeof(To));
+  backend.copy(*stream, in.data(), from.data(), in.bytes());
+  const std::array<void*, 1> inputs{in.data()}, outputs{out.data()};
+  backend.compile(op)->run({*stream, inputs, outputs});
+  std::vector<To> to(from.size());
+  backend.copy(*stream, to.data(), out.data(), out.bytes());
+  stream->wait();
+  return to;
+}
+
+TEST_CASE("values become numbers of 16 bits and come back, on every backend with the same bits") {
+  std::vector<float> values = {0, -1.5F, 1e-7F, 70000, -1e30F, 3.14159265F, std::numeric_limits<float>::infinity()};
+  RandomStream random(4);
+  while (values.size() < 1001)
+    values.push_back(static_cast<float>(std::ldexp(random.normal(), static_cast<int>(values.size() % 40) - 30)));
+  const auto count = static_cast<int64_t>(values.size());
+  for (const DType type : {DType::bf16, DType::f16}) {
+    std::vector<uint16_t> expected(values.size());
+    to_half(type, values, expected);
+    std::vector<float> back(values.size());
+    from_half(type, expected, back);
+    for (std::string_view name : backend_names()) {
+      INFO(name << " in " << dtype_name(type));
+      const auto backend = make_backend(name, {.threads = 2});
+      CHECK(converted<uint16_t>(*backend, {DType::f32, NarrowValues{count, type}}, values) == expected);
+      CHECK(converted<float>(*backend, {DType::f32, WidenValues{count, type}}, expected) == back);
+    }
+  }
+}
+
+TEST_CASE("the first value that is not finite is found, where the sum of squares says that there is one") {
+  on_every_backend([](const Backend& backend, DType dtype, double) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    constexpr size_t kPlace = offsetof(StepOutcome, bad_gradient) / sizeof(double);
+    auto place = [&](std::vector<double> values, double squares) {
+      const FindNotFinite op{static_cast<int64_t>(values.size())};
+      const HostTensor inputs[] = {vector_of(dtype, std::move(values)), {{1}, DType::f64, {squares}}};
+      std::vector<double> before(sizeof(StepOutcome) / sizeof(double), 5);
+      before[kPlace] = -1;
+      HostTensor outcome[] = {vector_of(DType::f64, before)};
+      run_update(backend, {dtype, op}, inputs, outcome);
+      CHECK(outcome[0].values[0] == 5);
+      return outcome[0].values[kPlace];
+    };
+    std::vector<double> values(3000, 1);
+    CHECK(place(values, 3000) == -1);
+    values[2900] = nan;
+    CHECK(place(values, nan) == 2900);
+    values[700] = -std::numeric_limits<double>::infinity();
+    values[701] = nan;
+    CHECK(place(values, nan) == 700);
+    CHECK(place(values, 1) == -1);
+    values[0] = nan;
+    CHECK(place(values, nan) == 0);
   });
 }
 

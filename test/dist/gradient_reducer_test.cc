@@ -1,6 +1,9 @@
 #include "lockstep/dist/gradient_reducer.h"
 
+#include <cmath>
+
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/half.h"
 #include "test/catch.h"
 #include "test/dist/rank_threads.h"
 #include "test/dist/test_stream.h"
@@ -23,11 +26,16 @@ class Recorder final : public Communicator {
     labels.emplace_back(label);
   }
   void sum(Stream&, std::span<double>, std::string_view) override { FAIL("no doubles were given"); }
+  void sum(Stream&, HalfSpan half, std::string_view label) override {
+    halves.emplace_back(half.values.data(), half.values.size());
+    labels.emplace_back(label);
+  }
   void broadcast(Stream&, std::span<std::byte>, int, std::string_view) override { FAIL("nothing to broadcast"); }
   double join(Stream&) override { return 0.25; }
   CommStatistics statistics() const override { return {}; }
 
   std::vector<std::pair<float*, size_t>> ranges;
+  std::vector<std::pair<uint16_t*, size_t>> halves;
   std::vector<std::string> labels;
 };
 
@@ -90,6 +98,58 @@ TEST_CASE("buckets must cover the arena") {
   CHECK_THROWS_WITH(GradientReducer(recorder, std::span(arena), kBuckets), ContainsSubstring("cover 250 of 251"));
   CHECK_THROWS_WITH(GradientReducer(recorder, std::span(arena), std::vector<Bucket>{{0, 10, 1}, {11, 240}}),
                     ContainsSubstring("bucket at element 11"));
+}
+
+TEST_CASE("gradients are narrowed bucket by bucket; what lies behind them is summed as it is") {
+  Recorder recorder;
+  const auto backend = make_backend("reference", {.threads = 1});
+  const auto stream = backend->make_stream();
+  std::vector<float> arena(250, 1 + 0x1p-9F);
+  GradientReducer reducer(recorder, std::span(arena), kBuckets, {},
+                          WireFormat{.backend = *backend, .type = DType::bf16, .elements = 230});
+  reducer.begin_step(1);
+  reducer.ready_up_to(*stream, 100);
+  CHECK(recorder.halves.size() == 3);
+  CHECK(recorder.ranges.empty());
+  reducer.last_ready(*stream);
+  REQUIRE(recorder.halves.size() == 4);
+  CHECK(recorder.halves[1].second == 50);
+  CHECK(recorder.halves[3] == std::pair(recorder.halves[0].first + 220, size_t{10}));
+  CHECK(recorder.ranges == std::vector{std::pair(arena.data() + 230, size_t{20})});
+  for (int i = 0; i < 230; ++i) CHECK(recorder.halves[0].first[i] == to_bf16(1));
+  recorder.halves[0].first[229] = to_bf16(-8);  // the sum
+  reducer.join(*stream);
+  CHECK(arena[0] == 1);
+  CHECK(arena[229] == -8);
+  CHECK(arena[230] == 1 + 0x1p-9F);
+}
+
+TEST_CASE("all ranks get the same sums of narrow gradients, near those of float32") {
+  constexpr int kRanks = 3;
+  std::vector<std::vector<float>> results(kRanks);
+  const auto errors = run_ranks(kRanks, 30, [&](LocalCommunicator& communicator) {
+    const auto backend = make_backend("cpu", {.threads = 1});
+    const auto stream = backend->make_stream();
+    std::vector<float> arena(250);
+    GradientReducer reducer(communicator, std::span(arena), kBuckets, {},
+                            WireFormat{.backend = *backend, .type = DType::f16, .elements = 240});
+    for (int64_t step = 0; step < 2; ++step) {
+      for (size_t i = 0; i < arena.size(); ++i) {
+        arena[i] = 0.1F * static_cast<float>(i + 1) * static_cast<float>(communicator.rank() + 1);
+      }
+      reducer.begin_step(step);
+      reducer.ready_up_to(*stream, 10);
+      reducer.last_ready(*stream);
+      reducer.join(*stream);
+    }
+    results[static_cast<size_t>(communicator.rank())] = arena;
+  });
+  for (const auto& error : errors) CHECK_FALSE(error);
+  for (const auto& result : results) CHECK(result == results[0]);
+  for (size_t i = 0; i < 250; ++i) {
+    const double exact = 0.6 * static_cast<double>(i + 1);
+    CHECK(std::abs(results[0][i] - exact) <= exact * (i < 240 ? 0x1p-10 : 1e-6));
+  }
 }
 
 TEST_CASE("a reduced arena holds the sums of all ranks, in either element type") {

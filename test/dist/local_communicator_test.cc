@@ -1,6 +1,7 @@
 #include "lockstep/dist/local_communicator.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/half.h"
 #include "test/catch.h"
 #include "test/dist/rank_threads.h"
 #include "test/dist/test_stream.h"
@@ -36,6 +37,20 @@ TEST_CASE("threads sum in the order of ranks") {
   });
   for (const auto& error : errors) CHECK_FALSE(error);
   for (const auto& result : results) CHECK(result == std::vector<float>(100, (16777216.0F + 1.0F) - 16777216.0F));
+}
+
+TEST_CASE("numbers of 16 bits are added in float32 and rounded once") {
+  // 256 + 1 is no bfloat16: rounded after each term the sum would stay 256.
+  std::vector<std::vector<uint16_t>> results(3);
+  const auto errors = run_ranks(3, 30, [&](LocalCommunicator& communicator) {
+    IdleStream stream;
+    std::vector<uint16_t> values(10, to_bf16(communicator.rank() == 0 ? 256 : 1));
+    communicator.sum(stream, HalfSpan{values, DType::bf16}, "values");
+    communicator.join(stream);
+    results[static_cast<size_t>(communicator.rank())] = values;
+  });
+  for (const auto& error : errors) CHECK_FALSE(error);
+  for (const auto& result : results) CHECK(result == std::vector<uint16_t>(10, to_bf16(258)));
 }
 
 TEST_CASE("several operations of both types and broadcasts may be in progress at once") {

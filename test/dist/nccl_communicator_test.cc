@@ -24,6 +24,7 @@ struct Script {
   std::atomic<int> aborted{0};
   std::vector<std::byte> id;
   std::string algorithm;
+  DType half_type = DType::f32;
 };
 
 // "Sums" by copying a result over the values, on the stream it is given.
@@ -43,6 +44,10 @@ class FakeLink final : public NcclLink {
     backend_.copy(stream, values.data(), result_.data(), values.size_bytes());
   }
   void sum(Stream&, std::span<double>) override { FAIL("no doubles were given"); }
+  void sum(Stream& stream, HalfSpan half) override {
+    script_.half_type = half.type;
+    backend_.copy(stream, half.values.data(), result_.data(), half.values.size_bytes());
+  }
   void broadcast(Stream& stream, std::span<std::byte> bytes, int) override {
     backend_.copy(stream, bytes.data(), result_.data(), bytes.size());
   }
@@ -139,6 +144,10 @@ TEST_CASE(
     CHECK_THAT(error->what(), ContainsSubstring("unhandled system error"));
   }
   CHECK(error_of([&] { communicator->join(*bench.stream); }));
+  CHECK(error_of([&] { communicator->check(); }));
+  bool launched = false;
+  CHECK(error_of([&] { communicator->enqueue_captured([&] { launched = true; }); }));
+  CHECK_FALSE(launched);
 }
 
 TEST_CASE("an operation that the library cannot enqueue in time is named, and aborted") {
@@ -167,6 +176,17 @@ TEST_CASE("sums start after earlier work of the stream, and later work sees them
   CHECK(communicator->statistics().bytes == 16);
 }
 
+TEST_CASE("sums of 16 bits carry their type to the library, and half the bytes") {
+  Bench bench;
+  const auto communicator = bench.communicator();
+  for (const DType type : {DType::bf16, DType::f16}) {
+    communicator->sum(*bench.stream, HalfSpan{{bench.values.as<uint16_t>(), 4}, type}, "halves");
+    communicator->join(*bench.stream);
+    CHECK(bench.script.half_type == type);
+  }
+  CHECK(communicator->statistics().bytes == 16);
+}
+
 TEST_CASE("a reduction can be captured with the work around it") {
   Bench bench;
   const auto communicator = bench.communicator();
@@ -178,8 +198,9 @@ TEST_CASE("a reduction can be captured with the work around it") {
   for (const float value : {1.0F, 2.0F}) {
     const std::vector<float> results(4, value);
     bench.backend->copy(*bench.stream, bench.result.data(), results.data(), 16);
-    work->launch(*bench.stream);
+    communicator->enqueue_captured([&] { work->launch(*bench.stream); });
     bench.stream->wait();
+    CHECK_NOTHROW(communicator->check());
     CHECK(bench.host.as<float>()[3] == value);
   }
 }

@@ -3,6 +3,7 @@
 #include "lockstep/backend/deferred_backend.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/half.h"
 #include "test/catch.h"
 #include "test/dist/rank_threads.h"
 
@@ -19,6 +20,7 @@ class Borrowed final : public Communicator {
   int size() const override { return other_.size(); }
   void sum(Stream& s, std::span<float> v, std::string_view l) override { other_.sum(s, v, l); }
   void sum(Stream& s, std::span<double> v, std::string_view l) override { other_.sum(s, v, l); }
+  void sum(Stream& s, HalfSpan v, std::string_view l) override { other_.sum(s, v, l); }
   void broadcast(Stream& s, std::span<std::byte> b, int root, std::string_view l) override {
     other_.broadcast(s, b, root, l);
   }
@@ -80,6 +82,31 @@ TEST_CASE("sums and broadcasts of device memory go through the host, after earli
       require(rank.download<double>(doubles) == std::vector<double>{6}, "doubles of step {}", step);
       require(rank.download<std::byte>(bytes) == std::vector<std::byte>{std::byte{2}, std::byte{7}}, "bytes");
     }
+  }));
+}
+
+TEST_CASE("numbers of 16 bits go through the host as they are") {
+  rethrow(run_ranks(3, 30, [](LocalCommunicator& communicator) {
+    Rank rank(communicator);
+    const float mine = 0.25F * static_cast<float>(rank.staged.rank() + 1);
+    const Buffer values = rank.upload<uint16_t>({to_f16(mine), to_f16(-2)});
+    rank.staged.sum(*rank.stream, HalfSpan{span_of<uint16_t>(values), DType::f16}, "values");
+    rank.staged.join(*rank.stream);
+    require(rank.download<uint16_t>(values) == std::vector{to_f16(1.5F), to_f16(-6)}, "the sums");
+  }));
+}
+
+TEST_CASE("a sum in the middle of a step is there before later work, and leaves the memory of other sums alone") {
+  rethrow(run_ranks(2, 30, [](LocalCommunicator& communicator) {
+    Rank rank(communicator);
+    const Buffer bucket = rank.upload<float>({1, 2, 3}), small = rank.upload<float>({5});
+    for (int repeat = 1; repeat <= 3; ++repeat) {
+      rank.staged.sum_at_once(*rank.stream, span_of<float>(small), "small");
+      require(rank.download<float>(small) == std::vector<float>{5.0F * static_cast<float>(1 << repeat)}, "small");
+    }
+    rank.staged.sum(*rank.stream, span_of<float>(bucket), "bucket");
+    rank.staged.join(*rank.stream);
+    require(rank.download<float>(bucket) == std::vector<float>{2, 4, 6}, "bucket");
   }));
 }
 

@@ -105,6 +105,23 @@ TEST_CASE("every layer of every model has its kernels on an H100, in every preci
 
 TEST_CASE("every layer of every model has its kernels on an A100, in every precision") { check_device("a100", 8); }
 
+TEST_CASE("batch norm over all ranks has its kernels, in every precision") {
+  capability_major = 9;
+  for (const Precision& precision : kPrecisions) {
+    INFO(precision.name);
+    const auto backend = cuda::make_backend_for_described_device(device_description("h100"), {.tf32 = precision.tf32});
+    const Executable e = Executable::compile(build_model("resnet50", model_options("resnet50", true)), *backend,
+                                             {.synchronized_ranks = 2, .compute = precision.compute});
+    const auto count = [&]<class Wanted>(Wanted) {
+      return std::ranges::count_if(e.graph().nodes,
+                                   [](const Node& node) { return std::holds_alternative<Wanted>(node.op); });
+    };
+    CHECK(count(BatchNorm{}) == 0);
+    CHECK(count(SyncBatchNorm{}) == 53);
+    CHECK(count(SumOverRanks{}) == 2 * 53);
+  }
+}
+
 TEST_CASE("what has no kernel is refused with its name and the reason") {
   const auto backend = cuda::make_backend_for_described_device(device_description("h100"), {});
   ModelBuilder b({.batch_size = 2, .image_size = 8, .classes = 4, .dtype = DType::f64});

@@ -35,6 +35,42 @@ TEST_CASE("on a CPU kernels read the loader's memory") {
   CHECK(placed.weights == batch.weights);
 }
 
+TEST_CASE("sparse batches come to fixed places of a device too, ids and values") {
+  const auto source = open_data_source(
+      {.format = "synthetic", .labels = {.classes = 2}, .synthetic = {.vocabulary = 50, .max_ids = 7}});
+  const auto backend = make_deferred_backend(cpu());
+  const auto options = [&](const Backend& of) {
+    return LoaderOptions{.batch_size = 3, .max_ids = 7, .vocabulary = 50, .allocate = pinned_memory(of)};
+  };
+  const auto host = cpu();
+  Loader reference(*source, options(*host)), loader(*source, options(*backend));
+  BatchUpload upload(*backend, {.samples = 3, .max_ids = 7});
+  const auto compute = backend->make_stream();
+  const Buffer ids = backend->allocate_pinned(4 * 21 * sizeof(int32_t));
+  const Buffer seen = backend->allocate_pinned(4 * 21 * sizeof(float));
+  const float* place = nullptr;
+  for (size_t i = 0; i < 4; ++i) {
+    const PlacedBatch placed = upload.place(*compute, upload.next(loader));
+    CHECK(placed.images == nullptr);
+    if (place) CHECK(placed.values == place);
+    place = placed.values;
+    backend->copy(*compute, ids.as<int32_t>() + 21 * i, placed.ids, 21 * sizeof(int32_t));
+    backend->copy(*compute, seen.as<float>() + 21 * i, placed.values, 21 * sizeof(float));
+  }
+  compute->wait();
+  for (size_t i = 0; i < 4; ++i) {
+    const Batch batch = reference.next();
+    CHECK(std::equal(batch.ids, batch.ids + 21, ids.as<int32_t>() + 21 * i));
+    CHECK(std::equal(batch.values, batch.values + 21, seen.as<float>() + 21 * i));
+  }
+}
+
+TEST_CASE("a batch that the upload was not made for is a bug") {
+  Bench bench(make_deferred_backend(cpu()));
+  BatchUpload sparse(*bench.backend, {.samples = 2, .max_ids = 4});
+  CHECK_THROWS_WITH(sparse.place(*bench.compute, sparse.next(bench.loader)), ContainsSubstring("of another kind"));
+}
+
 TEST_CASE("on a device every batch comes to the same place, whole, though the host runs ahead") {
   Bench bench(make_deferred_backend(cpu()));
   Bench host(cpu());

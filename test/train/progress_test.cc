@@ -1,5 +1,7 @@
 #include "lockstep/train/progress.h"
 
+#include <limits>
+
 #include "test/catch.h"
 
 using namespace lockstep;
@@ -30,6 +32,13 @@ TEST_CASE("the log line is the one that scripts parse") {
   CHECK(training_line("now", row) ==
         "now: step 110, loss = 0.85 (354.3 examples/sec; 0.361 sec/batch) "
         "[data 0.001 compute 0.340 reduce 0.018 save 0.000; slowest rank 3@node7 +0.012]");
+}
+
+TEST_CASE("an interval without a finite loss says so") {
+  ProgressRow row = kRow;
+  row.loss = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(training_line("now", row), ContainsSubstring("step 110, loss = none ("));
+  CHECK_THAT(progress_bar(row, 80), ContainsSubstring("loss none ETA"));
 }
 
 TEST_CASE("the bar grows with the steps done and says how long it will take") {

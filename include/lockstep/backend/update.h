@@ -92,6 +92,18 @@ struct AddToSums {
   int64_t count = 0;
 };
 
+// Values as numbers of 16 bits (`to`: bf16 | f16), and back: gradients on the wire. What is too large for the type
+// becomes infinite.
+// NarrowValues: inputs: values; outputs: narrow values. WidenValues: inputs: narrow values; outputs: values.
+struct NarrowValues {
+  int64_t count = 0;
+  DType to = DType::bf16;
+};
+struct WidenValues {
+  int64_t count = 0;
+  DType from = DType::bf16;
+};
+
 // This rank's step header (step_header.h) from its loss heads, of which the first one's `correct` counts.
 // inputs: StepControl, correct i32[2], then a loss [] for each head; outputs: the header, StepOutcome (adds to
 // own_loss)
@@ -113,9 +125,18 @@ struct DecideUpdate {
   bool scale_loss = false;
 };
 
+// The place of the first of the values that is not finite, when their sum of squares says that there is one; without a
+// second look otherwise.
+// inputs: values, sum of squares f64[1]; outputs (read and written): StepOutcome (bad_gradient)
+struct FindNotFinite {
+  int64_t count = 0;
+};
+
 struct UpdateOp {
   DType dtype = DType::f32;
-  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, AddToSums, FillStepHeader, DecideUpdate> op;
+  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, AddToSums, NarrowValues, WidenValues,
+               FillStepHeader, DecideUpdate, FindNotFinite>
+      op;
 };
 
 struct OptimizerSlots {

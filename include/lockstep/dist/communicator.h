@@ -32,6 +32,12 @@ struct CommStatistics {
   double exposed_seconds = 0;  // join() waiting: the part that computing did not hide
 };
 
+// Numbers of 16 bits: gradients on the wire.
+struct HalfSpan {
+  std::span<uint16_t> values;
+  DType type = DType::bf16;  // or f16
+};
+
 // Every rank of the job makes the same calls in the same order, with equal lengths. An operation starts after all work
 // that is on the stream already and returns at once; the memory must be left alone until join(). Operations may finish
 // in any order. Labels ("step 12 bucket 3") appear in messages and traces.
@@ -48,6 +54,8 @@ class Communicator {
   // In place: each element becomes its sum over all ranks, with the same bits on every rank.
   virtual void sum(Stream& stream, std::span<float> values, std::string_view label) = 0;
   virtual void sum(Stream& stream, std::span<double> values, std::string_view label) = 0;
+  // Where the transport lets it, terms are added in float32 and the sum alone is rounded.
+  virtual void sum(Stream& stream, HalfSpan values, std::string_view label) = 0;
   // As sum(), ahead of operations that wait to be started, and later work on the stream sees the result: for small sums
   // in the middle of a step. Returns the seconds for which computing had to wait; throws as join() does.
   virtual double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
@@ -61,10 +69,16 @@ class Communicator {
   // had to wait. Throws Error(stalled) naming the oldest unfinished operation when the limit has passed.
   virtual double join(Stream& stream) = 0;
 
+  // Throws what has gone wrong with operations that are enqueued, which the host may not have met: before it trusts
+  // what a device made of their results.
+  virtual void check() {}
+
   virtual CommStatistics statistics() const = 0;
 
   // Whether operations are only enqueued and never hold up the host, so that work with them in it can be captured.
   virtual bool stream_ordered() const { return false; }
+  // Calls `launch`, which enqueues such captured work; throws when operations are possible no more.
+  virtual void enqueue_captured(const std::function<void()>& launch) { launch(); }
 };
 
 }  // namespace lockstep

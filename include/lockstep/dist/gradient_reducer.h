@@ -3,7 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -14,6 +17,13 @@ namespace lockstep {
 
 // The whole gradient arena, in the element type of the run.
 using GradientArena = std::variant<std::span<float>, std::span<double>>;
+
+// Gradients of 16 bits on the wire: the first `elements` of a float arena. What lies behind them travels as it is.
+struct WireFormat {
+  const Backend& backend;  // of the arena
+  DType type = DType::bf16;
+  int64_t elements = 0;
+};
 
 // Owned by the trainer; communicator and arena must outlive it. Used by the thread that runs the step, which must
 // leave a bucket's memory alone from its start to join().
@@ -30,7 +40,7 @@ class GradientReducer {
 
   // The buckets (plan_buckets) must cover the arena without a gap.
   GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets,
-                  BeforeSum before_sum = {});
+                  BeforeSum before_sum = {}, const std::optional<WireFormat>& wire = {});
 
   // `step` is for messages. The step before must have been joined.
   void begin_step(int64_t step);
@@ -46,10 +56,21 @@ class GradientReducer {
   std::span<const Bucket> buckets() const { return buckets_; }
 
  private:
+  // The narrow copy of the gradients, and what makes it and takes it back.
+  struct Narrow {
+    DType type;
+    int64_t elements;
+    Buffer memory;
+    std::vector<std::unique_ptr<Kernel>> narrow;  // by bucket; null: it holds no gradients
+    std::unique_ptr<Kernel> widen;
+  };
+  int64_t sum_narrow(Stream& stream, size_t bucket, const std::string& label);
+
   Communicator& communicator_;
   const GradientArena arena_;
   const std::vector<Bucket> buckets_;
   const BeforeSum before_sum_;
+  std::optional<Narrow> narrow_;
   int64_t step_ = 0;
   size_t started_ = 0;  // buckets of this step
   bool open_ = false;   // between begin_step and join

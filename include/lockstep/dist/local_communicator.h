@@ -33,6 +33,7 @@ class LocalCommunicator final : public Communicator {
   int size() const override;
   void sum(Stream& stream, std::span<float> values, std::string_view label) override;
   void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double join(Stream& stream) override;
   CommStatistics statistics() const override { return statistics_; }

@@ -31,6 +31,8 @@ class MpiCommunicator final : public Communicator {
   int size() const override;
   void sum(Stream& stream, std::span<float> values, std::string_view label) override;
   void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  // Added in float32 in the order of ranks and rounded once.
+  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
   // On an MPI communicator of its own, so that every rank may start it whatever else is on its way.
   double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;

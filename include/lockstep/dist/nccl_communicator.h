@@ -27,6 +27,7 @@ class NcclLink {
   // Enqueue, in place; `stream` is the backend's. Throw Error(internal) when the library refuses.
   virtual void sum(Stream& stream, std::span<float> values) = 0;
   virtual void sum(Stream& stream, std::span<double> values) = 0;
+  virtual void sum(Stream& stream, HalfSpan values) = 0;
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root) = 0;
   // Ends what is under way, on the device too. Nothing else may be called afterwards but abort again.
   virtual void abort() noexcept = 0;
@@ -71,10 +72,14 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return size_; }
   void sum(Stream& stream, std::span<float> values, std::string_view label) override;
   void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  // Rounded where NCCL hands a partial sum on.
+  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double join(Stream& stream) override;  // returns 0: nobody waits here
   CommStatistics statistics() const override { return statistics_; }
+  void check() override;
   bool stream_ordered() const override { return true; }
+  void enqueue_captured(const std::function<void()>& launch) override;
 
  private:
   class Monitor;

@@ -24,24 +24,29 @@ class StagedCommunicator final : public Communicator {
   int size() const override { return host_->size(); }
   void sum(Stream& stream, std::span<float> values, std::string_view label) override;
   void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
+  double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double join(Stream& stream) override;
   CommStatistics statistics() const override { return host_->statistics(); }
   bool stream_ordered() const override { return size() == 1; }
 
  private:
-  enum class Kind : uint8_t { sum_floats, sum_doubles, broadcast };
+  enum class Kind : uint8_t { sum_floats, sum_doubles, sum_halves, broadcast };
   struct Request {
     Kind kind;
     std::span<std::byte> memory;
-    int root = 0;
     std::string label;
+    int root = 0;                  // of a broadcast
+    DType half_type = DType::f32;  // of a sum of halves
   };
   // Pinned memory of the n-th operation since a join, and the copy into it.
   struct Place {
     Buffer memory;
     std::unique_ptr<Event> ready, arrived;
   };
+  Place make_place() const { return {{}, backend_.make_event(), backend_.make_event()}; }
+  void download(Stream& stream, Place& place, std::span<const std::byte> memory);
   void enqueue(Stream& stream, Request request);
   void start(size_t index);
   void start_arrived();
@@ -49,6 +54,7 @@ class StagedCommunicator final : public Communicator {
   const Backend& backend_;
   const std::unique_ptr<Communicator> host_;
   const std::unique_ptr<Stream> transfer_;
+  Place at_once_ = make_place();
   std::vector<Place> places_;
   std::vector<Request> requests_;  // since the last join
   size_t started_ = 0;             // of those

@@ -12,8 +12,8 @@ namespace lockstep {
 // All work on them must have been waited for.
 void audit_parameters(ProcessGroup& group, const Program& program, double wait_seconds);
 
-// The first parameter, in the order in which gradients finish, whose gradient holds a value that is not finite;
-// "an unknown parameter" when there is none, or when the host cannot read the gradients.
-std::string first_bad_gradient(const Program& program);
+// The parameter whose gradient lies at this place of the gradient arena (StepOutcome::bad_gradient); "an unknown
+// parameter" where there is none.
+std::string parameter_at(const Program& program, double place);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // The way of a batch from the loader's memory to where the kernels read it.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "lockstep/backend/backend.h"
@@ -10,14 +11,17 @@ namespace lockstep {
 
 struct BatchShape {
   int64_t samples = 1;
-  int64_t image_size = 1;  // pixels; images are [N,3,S,S]
+  int64_t image_size = 0;  // pixels; images are [N,3,S,S]; 0: there are none
+  int64_t max_ids = 0;     // of a sparse sample; 0: samples are not sparse
 };
 
-// Where kernels find a batch.
+// Where kernels find a batch; null what it has not.
 struct PlacedBatch {
   const float* images = nullptr;
   const int32_t* labels = nullptr;
   const float* weights = nullptr;
+  const int32_t* ids = nullptr;
+  const float* values = nullptr;
 };
 
 // On a device the copy runs on a stream of its own while the step before computes: loader memory, then a staging area,
@@ -40,12 +44,19 @@ class BatchUpload {
   PlacedBatch place(Stream& compute, const Batch& batch);
 
  private:
+  // The members of a batch that kernels read, and the fixed place of each.
+  enum Member : size_t { kImages, kLabels, kWeights, kIds, kValues, kMembers };
+  struct Place {
+    size_t bytes = 0;  // 0: the batch has none
+    Buffer memory;
+  };
+
   const Backend& backend_;
-  const size_t image_bytes_, label_bytes_, weight_bytes_;
   std::unique_ptr<Stream> transfer_;  // null: the host's memory is the backend's
   std::unique_ptr<Event> staged_;     // the batch is in the staging area
   std::unique_ptr<Event> placed_;     // and has left it
-  Buffer staging_, images_, labels_, weights_;
+  Buffer staging_;                    // of all members
+  std::array<Place, kMembers> places_;
 };
 
 // Memory for a loader from which the backend copies while the host goes on. The backend must outlive the loader.

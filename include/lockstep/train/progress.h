@@ -11,7 +11,7 @@ struct ProgressRow {
   int64_t step = 0;
   int64_t total_steps = 0;
   double epoch = 0;
-  double loss = 0;
+  double loss = 0;  // mean of the steps whose loss was finite; NaN: of none, shown as "none"
   double learning_rate = 0;
   double examples_per_second = 0;
   double seconds_per_step = 0;

@@ -78,7 +78,7 @@ class StepFrame {
   const Program& program_;
   const int ahead_;
   const size_t micro_batches_;
-  std::unique_ptr<Kernel> header_, squares_, decide_;
+  std::unique_ptr<Kernel> header_, squares_, decide_, find_;
   Buffer control_, dropout_, squares_result_, scalars_, update_state_, outcome_, workspace_;
   Buffer ring_, dropout_ring_;                // of Slots, and what belongs to each
   std::vector<std::unique_ptr<Event>> done_;  // the outcome of each slot is there

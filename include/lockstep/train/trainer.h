@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -51,6 +52,11 @@ class Trainer {
  public:
   // `loader`: everything but rank, batch and position, which follow from the parts.
   Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start);
+
+  // Waits for steps under way.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   // Trains to the end of the configuration, or until a stop is requested on any rank; saves and evaluates on the way
   // and at the end. Throws AgreedError(numerics) when loss or gradients are not finite and train.not_finite allows no
@@ -116,7 +122,7 @@ class Trainer {
   LoaderOptions loader_options_;
   std::optional<Loader> loader_;  // made anew when the run goes back
   BatchUpload upload_;
-  std::unique_ptr<CapturedWork> captured_;  // compute(), once it is captured
+  std::array<std::unique_ptr<CapturedWork>, 3> captured_;  // compute() of the first, the other, the last micro-batches
   bool may_capture_;
   int64_t computed_ = 0;  // micro-batches
   Arenas arenas_;

@@ -1,6 +1,8 @@
 // The parameter update over flat arenas (update.h has the formulas), cut into pieces of fixed size, so that results do
 // not depend on the number of threads.
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -8,6 +10,7 @@
 #include "backend/kernels/functors.h"
 #include "backend/optimizer_rules.h"
 #include "backend/step_rules.h"
+#include "lockstep/tensor/half.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -195,6 +198,36 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const AddToSums& 
     parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
       add_to(input(args, 0) + range.begin, output(args, 0) + range.begin, range.size());
     });
+  });
+}
+
+template <class T>
+std::span<T> part(T* values, Range range) {
+  return {values + range.begin, static_cast<size_t>(range.size())};
+}
+
+std::unique_ptr<Kernel> compile_update(const Context& context, const NarrowValues& op) {
+  return make_loop_kernel([op, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
+      to_half(op.to, part(input(args, 0), range), part(output<uint16_t>(args, 0), range));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile_update(const Context& context, const WidenValues& op) {
+  return make_loop_kernel([op, threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
+      from_half(op.from, part(input<uint16_t>(args, 0), range), part(output(args, 0), range));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> compile_update(const Context&, const FindNotFinite& op) {
+  return make_loop_kernel([op](const KernelArgs& args) {
+    if (std::isfinite(input<double>(args, 1)[0])) return;
+    const float* const values = input(args, 0);
+    const float* const bad = std::find_if(values, values + op.count, [](float x) { return !std::isfinite(x); });
+    if (bad != values + op.count) output<StepOutcome>(args, 0)->bad_gradient = static_cast<double>(bad - values);
   });
 }
 

@@ -37,6 +37,11 @@ T* output(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.outputs[i]);
 }
 
+// Rows of channels: how our own kernels see an image. Requires that it lies channels last.
+struct Rows rows_of(const TensorDesc& desc);
+// Tensors of one description, of an element type that kernels have.
+void expect_alike(const Op& op, Descs tensors);
+
 // A kernel from a callable body(args, stream); what it enqueues is checked.
 void check_launch(std::string_view implementation);
 template <class Body>
@@ -71,7 +76,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs 
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights& op, Descs inputs, Descs outputs);
 
-// own_kernels.cc
+// own_kernels.cc; norm.cc: batch norm
 size_t saved_bytes(const Op& op, Descs inputs);
 std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBag& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBagGrad& op, Descs inputs, Descs outputs);

@@ -83,6 +83,35 @@ void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const voi
 // Scratch memory of the sums over rows: partial sums of every block.
 size_t channel_sums_bytes(Rows shape);
 
+// ---- sync_norm.cu: over the samples of all ranks; `values`: of a channel on all of them together
+void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, const void* x, const float* running_mean,
+                           float* sums, void* workspace);  // workspace: channel_sums_bytes
+struct SyncNormForward {
+  Rows shape;
+  double values = 0;
+  float epsilon = 0;
+  bool relu = false;
+  const void* x;
+  const float *scale, *shift, *running_mean, *sums;
+  void* y;
+  float *mean, *var, *saved;  // as of NormForward
+};
+void launch_sync_norm(cudaStream_t stream, DType dtype, const SyncNormForward& args);
+struct SyncNormBackward {
+  Rows shape;
+  double values = 0;
+  float epsilon = 0;
+  bool relu = false;
+  const void *x, *dy;
+  const float *mean, *var, *saved;
+  float *dscale = nullptr, *dshift = nullptr, *own_sums = nullptr;  // of the sums
+  const float* sums = nullptr;                                      // of the gradient: of all ranks
+  void* dx = nullptr;
+  void* workspace;  // of the sums: channel_sums_bytes; of the gradient: 2 C floats
+};
+void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNormBackward& args);
+void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const SyncNormBackward& args);
+
 // ---- pool.cu
 struct PoolLaunch {
   Window window;

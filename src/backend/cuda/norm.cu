@@ -1,23 +1,7 @@
-#include "backend/cuda/channels.h"
-#include "backend/kernels/functors.h"
+#include "backend/cuda/norm_terms.h"
 
 namespace lockstep::cuda {
 namespace {
-
-template <int kLanes>
-struct Norms {
-  kernels::Normalization<float> lane[kLanes];
-};
-
-// Where the normalization of a channel comes from: batch statistics and what the forward pass saved.
-struct SavedNorm {
-  const float *mean, *saved;
-  int64_t channels;
-
-  __device__ kernels::Normalization<float> of(int64_t channel) const {
-    return {mean[channel], saved[channel], saved[channels + channel]};
-  }
-};
 
 struct RunningNorm {
   const float *scale, *shift, *mean, *var;
@@ -25,67 +9,6 @@ struct RunningNorm {
 
   __device__ kernels::Normalization<float> of(int64_t channel) const {
     return {mean[channel], scale[channel] / sqrtf(var[channel] + epsilon), shift[channel]};
-  }
-};
-
-template <int kLanes, class Source>
-__device__ Norms<kLanes> norms_at(const Source& source, int64_t channel) {
-  Norms<kLanes> norms;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) norms.lane[i] = source.of(channel + i);
-  return norms;
-}
-
-template <class T, class Source>
-struct Normalize {
-  Source source;
-  bool relu;
-  const T* x;
-  T* y;
-
-  template <int kLanes>
-  __device__ Norms<kLanes> at(int64_t channel) const {
-    return norms_at<kLanes>(source, channel);
-  }
-  template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, int64_t offset) const {
-    float values[kLanes];
-    load<kLanes>(x + offset, values);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const float z = kernels::normalized(values[i], norms.lane[i]);
-      values[i] = relu ? kernels::rectified(z) : z;
-    }
-    store<kLanes>(values, y + offset);
-  }
-};
-
-template <int kLanes>
-struct Pivots {
-  float lane[kLanes];
-};
-
-// Values are measured from the channel's first one, so that their squares do not cancel.
-template <class T>
-struct BatchTerms {
-  const T* x;
-
-  template <int kLanes>
-  __device__ Pivots<kLanes> at(int64_t channel) const {
-    Pivots<kLanes> pivots;
-    load<kLanes>(x + channel, pivots.lane);
-    return pivots;
-  }
-  template <int kLanes>
-  __device__ void row(const Pivots<kLanes>& pivots, int64_t offset, float* first, float* second) const {
-    float values[kLanes];
-    load<kLanes>(x + offset, values);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const float d = values[i] - pivots.lane[i];
-      first[i] += d;
-      second[i] += d * d;
-    }
   }
 };
 
@@ -108,31 +31,6 @@ struct BatchFinish {
   }
 };
 
-template <class T>
-struct GradientTerms {
-  SavedNorm source;
-  bool relu;
-  const T *x, *dy;
-
-  template <int kLanes>
-  __device__ Norms<kLanes> at(int64_t channel) const {
-    return norms_at<kLanes>(source, channel);
-  }
-  template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, int64_t offset, float* first, float* second) const {
-    float values[kLanes], gradients[kLanes];
-    load<kLanes>(x + offset, values);
-    load<kLanes>(dy + offset, gradients);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const float z = kernels::normalized(values[i], norms.lane[i]);
-      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
-      first[i] += g;
-      second[i] += g * (values[i] - norms.lane[i].mean);
-    }
-  }
-};
-
 // dshift = sum of g, dscale = d * sum of g (x - mean), and the coefficients of dx.
 struct GradientFinish {
   const float *var, *saved;
@@ -147,45 +45,6 @@ struct GradientFinish {
     dscale[channel] = static_cast<float>(deviation * second);
     coefficients[channel] = static_cast<float>(factor * deviation * deviation * second / count);
     coefficients[channels + channel] = static_cast<float>(factor * first / count);
-  }
-};
-
-template <int kLanes>
-struct Gradients {
-  Norms<kLanes> norms;
-  kernels::NormalizationGradient<float> lane[kLanes];
-};
-
-template <class T>
-struct ApplyGradient {
-  SavedNorm source;
-  bool relu;
-  const T *x, *dy;
-  const float* coefficients;
-  T* dx;
-
-  template <int kLanes>
-  __device__ Gradients<kLanes> at(int64_t channel) const {
-    Gradients<kLanes> all{norms_at<kLanes>(source, channel), {}};
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      all.lane[i] = {coefficients[channel + i], coefficients[source.channels + channel + i]};
-    }
-    return all;
-  }
-  template <int kLanes>
-  __device__ void row(const Gradients<kLanes>& all, int64_t offset) const {
-    float values[kLanes], gradients[kLanes];
-    load<kLanes>(x + offset, values);
-    load<kLanes>(dy + offset, gradients);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const auto& norm = all.norms.lane[i];
-      const float z = kernels::normalized(values[i], norm);
-      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
-      gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
-    }
-    store<kLanes>(gradients, dx + offset);
   }
 };
 

@@ -5,9 +5,6 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
-namespace {
-
-constexpr int64_t kMostLrnChannels = 6144;  // two lines of them fit into a block's shared memory
 
 Rows rows_of(const TensorDesc& desc) {
   const Shape& s = desc.shape;
@@ -22,13 +19,9 @@ void expect_alike(const Op& op, Descs tensors) {
   }
 }
 
-// The vectors of a batch norm stay float32 whatever the images are.
-void expect_float_vectors(const Op& op, Descs vectors) {
-  for (const TensorDesc& desc : vectors) {
-    if (desc.dtype != DType::f32)
-      fail(ExitCode::config, "{} of {} channel values", op_name(op), dtype_name(desc.dtype));
-  }
-}
+namespace {
+
+constexpr int64_t kMostLrnChannels = 6144;  // two lines of them fit into a block's shared memory
 
 PoolLaunch pool_of(const Window& window, const Shape& image, const Shape& out) {
   const int64_t elements = std::max(image.elements(), out.elements());
@@ -76,11 +69,6 @@ LossShape loss_shape(const Shape& logits, double label_smoothing) {
   return {logits[0], logits[1], static_cast<float>(label_smoothing)};
 }
 
-[[noreturn]] void refuse_sync(const Op& op) {
-  fail(ExitCode::config, "the CUDA backend has no {}: set train.sync_batch_norm = false, or device.kind = \"cpu\"",
-       op_name(op));
-}
-
 }  // namespace
 
 // BatchNorm: slope and shift of each channel, from which backward computes the ReLU's mask again. MaxPool: for each
@@ -88,88 +76,11 @@ LossShape loss_shape(const Shape& logits, double label_smoothing) {
 size_t saved_bytes(const Op& op, Descs inputs) {
   return std::visit(
       Overload{[&](const BatchNorm&) { return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+               [&](const SyncBatchNorm&) { return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
                [&](const MaxPool&) { return static_cast<size_t>(infer(op, inputs)[0].shape.elements()); },
                [](const auto&) { return size_t{0}; }},
       op);
 }
-
-std::unique_ptr<Kernel> compile(const Context&, const BatchNorm& op, Descs inputs, Descs) {
-  expect_element(op, inputs[0].dtype);
-  expect_float_vectors(op, inputs.subspan(1));
-  const Rows shape = rows_of(inputs[0]);
-  const auto body = [op, shape, dtype = inputs[0].dtype](const KernelArgs& args, cudaStream_t stream) {
-    launch_norm(stream, dtype,
-                {.shape = shape,
-                 .epsilon = static_cast<float>(op.epsilon),
-                 .relu = op.relu,
-                 .x = input(args, 0),
-                 .scale = input<float>(args, 1),
-                 .shift = input<float>(args, 2),
-                 .y = output(args, 0),
-                 .mean = output<float>(args, 1),
-                 .var = output<float>(args, 2),
-                 .saved = output<float>(args, 3),
-                 .workspace = args.workspace});
-  };
-  return make_launch_kernel("norm", body, channel_sums_bytes(shape));
-}
-
-std::unique_ptr<Kernel> compile(const Context&, const BatchNormGrad& op, Descs inputs, Descs) {
-  expect_alike(op, inputs.first(2));
-  expect_float_vectors(op, inputs.subspan(2, 3));
-  const Rows shape = rows_of(inputs[0]);
-  const auto body = [op, shape, dtype = inputs[0].dtype](const KernelArgs& args, cudaStream_t stream) {
-    launch_norm_grad(stream, dtype,
-                     {.shape = shape,
-                      .epsilon = static_cast<float>(op.epsilon),
-                      .relu = op.relu,
-                      .x = input(args, 0),
-                      .dy = input(args, 1),
-                      .mean = input<float>(args, 3),
-                      .var = input<float>(args, 4),
-                      .saved = input<float>(args, 5),
-                      .dx = output(args, 0),
-                      .dscale = output<float>(args, 1),
-                      .dshift = output<float>(args, 2),
-                      .workspace = args.workspace});
-  };
-  const size_t coefficients = static_cast<size_t>(2 * shape.channels) * sizeof(float);
-  return make_launch_kernel("norm", body, channel_sums_bytes(shape) + coefficients);
-}
-
-std::unique_ptr<Kernel> compile(const Context&, const BatchNormInference& op, Descs inputs, Descs) {
-  expect_element(op, inputs[0].dtype);
-  expect_float_vectors(op, inputs.subspan(1));
-  const Rows shape = rows_of(inputs[0]);
-  return make_launch_kernel("norm", [op, shape, dtype = inputs[0].dtype](const KernelArgs& args, cudaStream_t stream) {
-    launch_norm_inference(stream, dtype,
-                          {.shape = shape,
-                           .epsilon = static_cast<float>(op.epsilon),
-                           .relu = op.relu,
-                           .x = input(args, 0),
-                           .scale = input<float>(args, 1),
-                           .shift = input<float>(args, 2),
-                           .mean = input<float>(args, 3),
-                           .var = input<float>(args, 4),
-                           .y = output(args, 0)});
-  });
-}
-
-std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs inputs, Descs) {
-  expect_float_vectors(op, inputs);
-  const auto samples = static_cast<float>(op.samples);
-  const auto body = [channels = inputs[0].shape.elements(), samples](const KernelArgs& args, cudaStream_t stream) {
-    launch_moments(stream, channels, samples, {input<float>(args, 0), input<float>(args, 1), input<float>(args, 2)},
-                   {output<float>(args, 0), output<float>(args, 1)});
-  };
-  return make_launch_kernel("moments", body);
-}
-
-std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormSums& op, Descs, Descs) { refuse_sync(op); }
-std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNorm& op, Descs, Descs) { refuse_sync(op); }
-std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGradSums& op, Descs, Descs) { refuse_sync(op); }
-std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGrad& op, Descs, Descs) { refuse_sync(op); }
-std::unique_ptr<Kernel> compile(const Context&, const SumOverRanks& op, Descs, Descs) { refuse_sync(op); }
 
 std::unique_ptr<Kernel> compile(const Context&, const Relu& op, Descs inputs, Descs) {
   expect_alike(op, inputs);

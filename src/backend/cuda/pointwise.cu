@@ -16,9 +16,8 @@ struct AddUp {
 };
 
 // out[i] = body(a[i], b[i]) in packs, the rest one by one; b may be null for bodies of one argument.
-template <class T, class Body>
+template <int kLanes, class T, class Body>
 __global__ void map(int64_t count, Body body, const T* a, const T* b, T* out) {
-  constexpr int kLanes = kWidest<T>;
   const int64_t packs = count / kLanes;
   for (int64_t i = thread_index(); i < packs; i += grid_threads()) {
     float left[kLanes], right[kLanes] = {};
@@ -32,12 +31,22 @@ __global__ void map(int64_t count, Body body, const T* a, const T* b, T* out) {
   if (rest < count) out[rest] = from_float<T>(body(to_float(a[rest]), b ? to_float(b[rest]) : 0));
 }
 
+// Part of an arena may begin anywhere; then there are no packs.
+bool begins_pack(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % 16 == 0; }
+
 template <class Body>
 void launch_map(cudaStream_t stream, DType dtype, int64_t count, const void* a, const void* b, void* out) {
+  const bool in_packs = begins_pack(a) && begins_pack(b) && begins_pack(out);
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
-    map<T><<<blocks_for(count / kWidest<T>), kThreads, 0, stream>>>(count, Body{}, static_cast<const T*>(a),
-                                                                    static_cast<const T*>(b), static_cast<T*>(out));
+    const auto *left = static_cast<const T*>(a), *right = static_cast<const T*>(b);
+    auto* result = static_cast<T*>(out);
+    if (in_packs) {
+      constexpr int kLanes = kWidest<T>;
+      map<kLanes><<<blocks_for(count / kLanes), kThreads, 0, stream>>>(count, Body{}, left, right, result);
+    } else {
+      map<1><<<blocks_for(count), kThreads, 0, stream>>>(count, Body{}, left, right, result);
+    }
   });
 }
 

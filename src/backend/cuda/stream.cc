@@ -23,7 +23,8 @@ void CublasTraits::destroy(type handle) noexcept {
 
 CudaEvent::CudaEvent() {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  // A host that waits leaves its core to the loader.
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
   event_.reset(event);
 }
 

@@ -41,6 +41,8 @@ Buffer upload(const std::vector<T>& table) {
   Buffer buffer = allocate_device(table.size() * sizeof(T));
   if (!table.empty()) {
     check(cudaMemcpy(buffer.data(), table.data(), buffer.bytes(), cudaMemcpyHostToDevice), "uploading a table");
+    // The call may return before the last bytes are there, and no stream of ours waits for the default one.
+    check(cudaDeviceSynchronize(), "uploading a table");
   }
   return buffer;
 }
@@ -122,6 +124,24 @@ std::unique_ptr<Kernel> compile_one(const SumOfSquares& op) {
 std::unique_ptr<Kernel> compile_one(const AddToSums& op) {
   return make_launch_kernel("pointwise", [op](const KernelArgs& args, cudaStream_t stream) {
     launch_add(stream, DType::f32, op.count, output(args, 0), input(args, 0), output(args, 0));
+  });
+}
+
+std::unique_ptr<Kernel> compile_conversion(int64_t count, DType from, DType to) {
+  const Conversion what{.samples = 1, .channels = count, .places = 1, .from = from, .to = to};
+  return make_launch_kernel("convert", [what](const KernelArgs& args, cudaStream_t stream) {
+    launch_convert(stream, what, input(args, 0), output(args, 0));
+  });
+}
+
+std::unique_ptr<Kernel> compile_one(const NarrowValues& op) { return compile_conversion(op.count, DType::f32, op.to); }
+
+std::unique_ptr<Kernel> compile_one(const WidenValues& op) { return compile_conversion(op.count, op.from, DType::f32); }
+
+std::unique_ptr<Kernel> compile_one(const FindNotFinite& op) {
+  return make_launch_kernel("find_not_finite", [op](const KernelArgs& args, cudaStream_t stream) {
+    launch_find_not_finite(stream, op.count, input<float>(args, 0), input<double>(args, 1),
+                           output<StepOutcome>(args, 0));
   });
 }
 

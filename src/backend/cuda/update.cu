@@ -120,6 +120,24 @@ __global__ void __launch_bounds__(kThreads) add_partial(const double* partial, d
   if (threadIdx.x == 0) *result = sum;
 }
 
+// One block, which looks at nothing in a step that went well.
+__global__ void __launch_bounds__(kThreads)
+    find_not_finite(int64_t count, const float* values, const double* squares, StepOutcome* outcome) {
+  if (isfinite(*squares)) return;
+  __shared__ int64_t first[kThreads];
+  int64_t mine = count;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) {
+    if (isfinite(values[i])) continue;
+    mine = i;
+    break;
+  }
+  first[threadIdx.x] = mine;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int thread = 1; thread < kThreads; ++thread) mine = first[thread] < mine ? first[thread] : mine;
+  if (mine < count) outcome->bad_gradient = static_cast<double>(mine);
+}
+
 __global__ void fill_header(HeadLosses heads, const StepControl* control, const int32_t* correct, float* header,
                             StepOutcome* outcome) {
   float loss = 0;
@@ -167,6 +185,11 @@ void launch_sum_of_squares(cudaStream_t stream, int64_t count, const float* valu
   auto* partial = static_cast<double*>(workspace);
   partial_squares<<<kSumBlocks, kThreads, 0, stream>>>(count, values, partial);
   add_partial<<<1, kThreads, 0, stream>>>(partial, result);
+}
+
+void launch_find_not_finite(cudaStream_t stream, int64_t count, const float* values, const double* squares,
+                            StepOutcome* outcome) {
+  find_not_finite<<<1, kThreads, 0, stream>>>(count, values, squares, outcome);
 }
 
 void launch_fill_step_header(cudaStream_t stream, const HeadLosses& heads, const StepControl* control,

@@ -8,6 +8,8 @@
 namespace lockstep {
 namespace {
 
+constexpr size_t kHalfBytes = 2;
+
 size_t extent(const std::vector<UpdateSegment>& segments) {
   int64_t end = 0;
   for (const UpdateSegment& s : segments) end = std::max(end, s.offset + s.count);
@@ -45,6 +47,15 @@ OperandBytes operand_bytes(const UpdateOp& op) {
           [&](const SumOfSquares& o) {
             return OperandBytes{{static_cast<size_t>(o.count) * element}, {sizeof(double)}};
           },
+          [&](const NarrowValues& o) {
+            return OperandBytes{{static_cast<size_t>(o.count) * element}, {static_cast<size_t>(o.count) * kHalfBytes}};
+          },
+          [&](const WidenValues& o) {
+            return OperandBytes{{static_cast<size_t>(o.count) * kHalfBytes}, {static_cast<size_t>(o.count) * element}};
+          },
+          [&](const FindNotFinite& o) {
+            return OperandBytes{{static_cast<size_t>(o.count) * element, sizeof(double)}, {sizeof(StepOutcome)}};
+          },
           [&](const FillStepHeader& o) {
             OperandBytes bytes{{sizeof(StepControl), 2 * sizeof(int32_t)},
                                {kStepHeaderElements * element, sizeof(StepOutcome)}};
@@ -63,8 +74,9 @@ std::string_view operation_name(const UpdateOp& op) {
       Overload{
           [](const ApplyOptimizer&) { return "ApplyOptimizer"; }, [](const ApplyAverage&) { return "ApplyAverage"; },
           [](const ApplyStatistics&) { return "ApplyStatistics"; }, [](const AddToSums&) { return "AddToSums"; },
-          [](const SumOfSquares&) { return "SumOfSquares"; }, [](const FillStepHeader&) { return "FillStepHeader"; },
-          [](const DecideUpdate&) { return "DecideUpdate"; }},
+          [](const NarrowValues&) { return "NarrowValues"; }, [](const WidenValues&) { return "WidenValues"; },
+          [](const FindNotFinite&) { return "FindNotFinite"; }, [](const SumOfSquares&) { return "SumOfSquares"; },
+          [](const FillStepHeader&) { return "FillStepHeader"; }, [](const DecideUpdate&) { return "DecideUpdate"; }},
       op.op);
 }
 

@@ -120,6 +120,12 @@ void loops(const SumOfSquares& op, const Call<T>& call);
 template <class T>
 void loops(const AddToSums& op, const Call<T>& call);
 template <class T>
+void loops(const NarrowValues& op, const Call<T>& call);
+template <class T>
+void loops(const WidenValues& op, const Call<T>& call);
+template <class T>
+void loops(const FindNotFinite& op, const Call<T>& call);
+template <class T>
 void loops(const FillStepHeader& op, const Call<T>& call);
 template <class T>
 void loops(const DecideUpdate& op, const Call<T>& call);

@@ -1,9 +1,11 @@
 // The parameter update, element by element in double (update.h has the formulas).
 #include <algorithm>
+#include <cmath>
 
 #include "backend/optimizer_rules.h"
 #include "backend/reference/loops.h"
 #include "backend/step_rules.h"
+#include "lockstep/tensor/half.h"
 
 namespace lockstep::reference {
 namespace {
@@ -84,6 +86,31 @@ void loops(const AddToSums& op, const Call<T>& call) {
 }
 
 template <class T>
+void loops(const NarrowValues& op, const Call<T>& call) {
+  auto* to = call.template output<uint16_t>(0);
+  for (int64_t i = 0; i < op.count; ++i) {
+    const auto value = static_cast<float>(call.input(0)[i]);
+    to[i] = op.to == DType::bf16 ? to_bf16(value) : to_f16(value);
+  }
+}
+
+template <class T>
+void loops(const WidenValues& op, const Call<T>& call) {
+  const auto* from = call.template input<uint16_t>(0);
+  for (int64_t i = 0; i < op.count; ++i) {
+    call.output(0)[i] = op.from == DType::bf16 ? from_bf16(from[i]) : from_f16(from[i]);
+  }
+}
+
+template <class T>
+void loops(const FindNotFinite& op, const Call<T>& call) {
+  if (std::isfinite(call.template input<double>(1)[0])) return;
+  const T* values = call.input(0);
+  const T* bad = std::find_if(values, values + op.count, [](T x) { return !std::isfinite(x); });
+  if (bad != values + op.count) call.template output<StepOutcome>(0)->bad_gradient = static_cast<double>(bad - values);
+}
+
+template <class T>
 void loops(const FillStepHeader& op, const Call<T>& call) {
   T loss = 0;
   for (size_t i = 0; i < op.head_weights.size(); ++i) {
@@ -108,6 +135,9 @@ LOCKSTEP_REFERENCE_LOOPS(ApplyAverage);
 LOCKSTEP_REFERENCE_LOOPS(ApplyStatistics);
 LOCKSTEP_REFERENCE_LOOPS(SumOfSquares);
 LOCKSTEP_REFERENCE_LOOPS(AddToSums);
+LOCKSTEP_REFERENCE_LOOPS(NarrowValues);
+LOCKSTEP_REFERENCE_LOOPS(WidenValues);
+LOCKSTEP_REFERENCE_LOOPS(FindNotFinite);
 LOCKSTEP_REFERENCE_LOOPS(FillStepHeader);
 LOCKSTEP_REFERENCE_LOOPS(DecideUpdate);
 

@@ -16,6 +16,7 @@ void emulate(dim3 grid, dim3 block, const std::function<void()>& kernel);
 void __syncthreads();
 
 // What CUDA declares globally.
+using std::isfinite;
 using std::isnan;
 using std::max;
 using std::min;

@@ -1,0 +1,149 @@
+// What batch norm adds up and applies, row by row (channels.h): of one rank and of all ranks together. For .cu files.
+#pragma once
+
+#include "backend/cuda/channels.h"
+#include "backend/kernels/functors.h"
+
+namespace lockstep::cuda {
+
+template <int kLanes>
+struct Norms {
+  kernels::Normalization<float> lane[kLanes];
+};
+
+// Where the normalization of a channel comes from: batch statistics and what the forward pass saved.
+struct SavedNorm {
+  const float *mean, *saved;
+  int64_t channels;
+
+  __device__ kernels::Normalization<float> of(int64_t channel) const {
+    return {mean[channel], saved[channel], saved[channels + channel]};
+  }
+};
+
+template <int kLanes, class Source>
+__device__ Norms<kLanes> norms_at(const Source& source, int64_t channel) {
+  Norms<kLanes> norms;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) norms.lane[i] = source.of(channel + i);
+  return norms;
+}
+
+template <class T, class Source>
+struct Normalize {
+  Source source;
+  bool relu;
+  const T* x;
+  T* y;
+
+  template <int kLanes>
+  __device__ Norms<kLanes> at(int64_t channel) const {
+    return norms_at<kLanes>(source, channel);
+  }
+  template <int kLanes>
+  __device__ void row(const Norms<kLanes>& norms, int64_t offset) const {
+    float values[kLanes];
+    load<kLanes>(x + offset, values);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float z = kernels::normalized(values[i], norms.lane[i]);
+      values[i] = relu ? kernels::rectified(z) : z;
+    }
+    store<kLanes>(values, y + offset);
+  }
+};
+
+template <int kLanes>
+struct Pivots {
+  float lane[kLanes];
+};
+
+// Values are measured from the channel's first one, so that their squares do not cancel.
+template <class T>
+struct BatchTerms {
+  const T* x;
+
+  template <int kLanes>
+  __device__ Pivots<kLanes> at(int64_t channel) const {
+    Pivots<kLanes> pivots;
+    load<kLanes>(x + channel, pivots.lane);
+    return pivots;
+  }
+  template <int kLanes>
+  __device__ void row(const Pivots<kLanes>& pivots, int64_t offset, float* first, float* second) const {
+    float values[kLanes];
+    load<kLanes>(x + offset, values);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float d = values[i] - pivots.lane[i];
+      first[i] += d;
+      second[i] += d * d;
+    }
+  }
+};
+
+template <class T>
+struct GradientTerms {
+  SavedNorm source;
+  bool relu;
+  const T *x, *dy;
+
+  template <int kLanes>
+  __device__ Norms<kLanes> at(int64_t channel) const {
+    return norms_at<kLanes>(source, channel);
+  }
+  template <int kLanes>
+  __device__ void row(const Norms<kLanes>& norms, int64_t offset, float* first, float* second) const {
+    float values[kLanes], gradients[kLanes];
+    load<kLanes>(x + offset, values);
+    load<kLanes>(dy + offset, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float z = kernels::normalized(values[i], norms.lane[i]);
+      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
+      first[i] += g;
+      second[i] += g * (values[i] - norms.lane[i].mean);
+    }
+  }
+};
+
+template <int kLanes>
+struct Gradients {
+  Norms<kLanes> norms;
+  kernels::NormalizationGradient<float> lane[kLanes];
+};
+
+template <class T>
+struct ApplyGradient {
+  SavedNorm source;
+  bool relu;
+  const T *x, *dy;
+  const float* coefficients;
+  T* dx;
+
+  template <int kLanes>
+  __device__ Gradients<kLanes> at(int64_t channel) const {
+    Gradients<kLanes> all{norms_at<kLanes>(source, channel), {}};
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      all.lane[i] = {coefficients[channel + i], coefficients[source.channels + channel + i]};
+    }
+    return all;
+  }
+  template <int kLanes>
+  __device__ void row(const Gradients<kLanes>& all, int64_t offset) const {
+    float values[kLanes], gradients[kLanes];
+    load<kLanes>(x + offset, values);
+    load<kLanes>(dy + offset, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const auto& norm = all.norms.lane[i];
+      const float z = kernels::normalized(values[i], norm);
+      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
+      gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
+    }
+    store<kLanes>(gradients, dx + offset);
+  }
+};
+
+}  // namespace lockstep::cuda
