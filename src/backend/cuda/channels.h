@@ -12,6 +12,28 @@ constexpr int kRowsOfBlock = 32;      // at once
 constexpr int64_t kRowsOfThread = 4;  // at least, where there are enough
 constexpr int64_t kMostRowBlocks = 1024;
 
+// A row, and the first channel of a thread's pack.
+struct Place {
+  int64_t row, channel;
+};
+
+// An image in memory, as rows of channels; between those of a slice lie other channels.
+template <class T>
+struct Image {
+  T* data;
+  int64_t row_elements;  // from a row to the next
+
+  __device__ T* at(Place place) const { return data + place.row * row_elements + place.channel; }
+};
+template <class T>
+Image<const T> image_in(const RowsIn& rows) {
+  return {static_cast<const T*>(rows.data), rows.row_elements};
+}
+template <class T>
+Image<T> image_out(const RowsOut& rows) {
+  return {static_cast<T*>(rows.data), rows.row_elements};
+}
+
 struct ChannelGrid {
   dim3 grid, block{kPacksOfBlock, kRowsOfBlock};
 };
@@ -24,7 +46,7 @@ inline ChannelGrid channel_grid(Rows shape, int lanes) {
   return {dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
 }
 
-// Calls body.row(channel values, offset of the pack) for all rows of a thread's channels; body.at<kLanes>(channel)
+// Calls body.row(channel values, place of the pack) for all rows of a thread's channels; body.at<kLanes>(channel)
 // makes the channel values once.
 template <int kLanes, class Body>
 __device__ void for_each_row(Rows shape, Body& body) {
@@ -33,7 +55,7 @@ __device__ void for_each_row(Rows shape, Body& body) {
   const auto values = body.template at<kLanes>(channel);
   const int64_t stride = int64_t{gridDim.y} * kRowsOfBlock;
   for (int64_t row = int64_t{blockIdx.y} * kRowsOfBlock + threadIdx.y; row < shape.rows; row += stride) {
-    body.row(values, row * shape.channels + channel);
+    body.row(values, Place{row, channel});
   }
 }
 
@@ -54,8 +76,8 @@ struct Summing {
     return terms.template at<kSame>(channel);
   }
   template <class Values>
-  __device__ void row(const Values& values, int64_t offset) {
-    terms.row(values, offset, first, second);
+  __device__ void row(const Values& values, Place place) {
+    terms.row(values, place, first, second);
   }
 };
 

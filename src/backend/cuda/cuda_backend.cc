@@ -60,6 +60,18 @@ class CudaBackend final : public Backend {
             }},
         op);
   }
+  // Batch norm alone: its rows of channels may lie apart. Libraries get dense images.
+  bool reads_slice(const Op& op, size_t input) const override {
+    return std::visit(
+        Overload{[&](const BatchNorm&) { return input == 0; }, [&](const BatchNormInference&) { return input == 0; },
+                 [&](const BatchNormGrad&) { return input <= 1; }, [](const auto&) { return false; }},
+        op);
+  }
+  bool writes_slice(const Op& op) const override {
+    return std::visit(Overload{[](const BatchNorm&) { return true; }, [](const BatchNormInference&) { return true; },
+                               [](const BatchNormGrad&) { return true; }, [](const auto&) { return false; }},
+                      op);
+  }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override { return packed_bytes(desc); }
 

@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
+#include <numeric>
 #include <type_traits>
 
+#include "backend/cuda/launchers.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::cuda {
@@ -70,12 +73,23 @@ void with_element(DType dtype, const Launch& launch) {
   if (dtype == DType::f16) launch(__half{});
 }
 
-// Calls launch(T{}, lanes) with lanes an integral_constant: the widest pack that divides `channels`, or 1.
+// Of what packs can be in all of these: as many elements as divide the channels, the way from row to row, and where
+// they begin.
+inline int64_t common_granule(DType dtype, int64_t channels, std::initializer_list<RowsIn> images) {
+  int64_t granule = channels;
+  for (const RowsIn& image : images) {
+    const auto begin = reinterpret_cast<uintptr_t>(image.data) / dtype_bytes(dtype) % 16;
+    granule = std::gcd(std::gcd(granule, image.row_elements), static_cast<int64_t>(begin));
+  }
+  return granule;
+}
+
+// Calls launch(T{}, lanes) with lanes an integral_constant: the widest pack that divides `granule`, or 1.
 template <class Launch>
-void with_packs(DType dtype, int64_t channels, const Launch& launch) {
+void with_packs(DType dtype, int64_t granule, const Launch& launch) {
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
-    if (channels % kWidest<T> == 0) {
+    if (granule % kWidest<T> == 0) {
       launch(element, std::integral_constant<int, kWidest<T>>{});
     } else {
       launch(element, std::integral_constant<int, 1>{});

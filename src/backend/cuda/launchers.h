@@ -16,6 +16,17 @@ struct Rows {
   constexpr int64_t elements() const { return rows * channels; }
 };
 
+// Rows in memory, which may be a slice: then other channels lie between them.
+struct RowsIn {
+  const void* data = nullptr;
+  int64_t row_elements = 0;  // from a row to the next
+};
+struct RowsOut {
+  void* data = nullptr;
+  int64_t row_elements = 0;
+  operator RowsIn() const { return {data, row_elements}; }
+};
+
 // ---- pointwise.cu: over flat arrays; outputs may be the first input's memory
 void launch_relu(cudaStream_t stream, DType dtype, int64_t count, const void* x, void* y);
 void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const void* y, const void* dy, void* dx);
@@ -46,9 +57,9 @@ struct NormForward {
   Rows shape;
   float epsilon = 0;
   bool relu = false;
-  const void* x;
+  RowsIn x;
   const float *scale, *shift;
-  void* y;
+  RowsOut y;
   float *mean, *var, *saved;
   void* workspace;  // channel_sums_bytes
 };
@@ -58,9 +69,9 @@ struct NormBackward {
   Rows shape;
   float epsilon = 0;
   bool relu = false;
-  const void *x, *dy;
+  RowsIn x, dy;
   const float *mean, *var, *saved;
-  void* dx;
+  RowsOut dx;
   float *dscale, *dshift;
   void* workspace;  // channel_sums_bytes, then 2 C floats
 };
@@ -70,9 +81,9 @@ struct NormInference {
   Rows shape;
   float epsilon = 0;
   bool relu = false;
-  const void* x;
+  RowsIn x;
   const float *scale, *shift, *mean, *var;
-  void* y;
+  RowsOut y;
 };
 void launch_norm_inference(cudaStream_t stream, DType dtype, const NormInference& args);
 // first, second of BatchMoments; f32
@@ -84,16 +95,16 @@ void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const voi
 size_t channel_sums_bytes(Rows shape);
 
 // ---- sync_norm.cu: over the samples of all ranks; `values`: of a channel on all of them together
-void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, const void* x, const float* running_mean,
+void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const float* running_mean,
                            float* sums, void* workspace);  // workspace: channel_sums_bytes
 struct SyncNormForward {
   Rows shape;
   double values = 0;
   float epsilon = 0;
   bool relu = false;
-  const void* x;
+  RowsIn x;
   const float *scale, *shift, *running_mean, *sums;
-  void* y;
+  RowsOut y;
   float *mean, *var, *saved;  // as of NormForward
 };
 void launch_sync_norm(cudaStream_t stream, DType dtype, const SyncNormForward& args);
@@ -102,11 +113,11 @@ struct SyncNormBackward {
   double values = 0;
   float epsilon = 0;
   bool relu = false;
-  const void *x, *dy;
+  RowsIn x, dy;
   const float *mean, *var, *saved;
   float *dscale = nullptr, *dshift = nullptr, *own_sums = nullptr;  // of the sums
   const float* sums = nullptr;                                      // of the gradient: of all ranks
-  void* dx = nullptr;
+  RowsOut dx = {};
   void* workspace;  // of the sums: channel_sums_bytes; of the gradient: 2 C floats
 };
 void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNormBackward& args);

@@ -50,16 +50,16 @@ struct GradientFinish {
 
 template <class T>
 struct PlainTerms {
-  const T* values;
+  Image<const T> values;
 
   template <int kLanes>
   __device__ auto at(int64_t) const {
     return std::integral_constant<int, kLanes>{};
   }
   template <int kLanes>
-  __device__ void row(std::integral_constant<int, kLanes>, int64_t offset, float* first, float*) const {
+  __device__ void row(std::integral_constant<int, kLanes>, Place place, float* first, float*) const {
     float row_values[kLanes];
-    load<kLanes>(values + offset, row_values);
+    load<kLanes>(values.at(place), row_values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) first[i] += row_values[i];
   }
@@ -93,31 +93,25 @@ size_t channel_sums_bytes(Rows shape) {
 
 void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args) {
   const int64_t channels = args.shape.channels;
-  with_packs(dtype, channels, [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.y}), [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
-    const auto* x = static_cast<const T*>(args.x);
-    const BatchFinish<T> finish{x,
-                                args.scale,
-                                args.shift,
-                                args.mean,
-                                args.var,
-                                args.saved,
-                                static_cast<double>(args.shape.rows),
-                                args.epsilon,
-                                channels};
+    const auto x = image_in<T>(args.x);
+    const BatchFinish<T> finish{
+        x.data,       args.scale, args.shift, args.mean, args.var, args.saved, static_cast<double>(args.shape.rows),
+        args.epsilon, channels};
     launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, args.workspace);
     const SavedNorm norm{args.mean, args.saved, channels};
-    launch_map_rows<kLanes>(stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, x, static_cast<T*>(args.y)});
+    launch_map_rows<kLanes>(stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, x, image_out<T>(args.y)});
   });
 }
 
 void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args) {
   const int64_t channels = args.shape.channels;
-  with_packs(dtype, channels, [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, args.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
-    const auto *x = static_cast<const T*>(args.x), *dy = static_cast<const T*>(args.dy);
+    const auto x = image_in<T>(args.x), dy = image_in<T>(args.dy);
     const SavedNorm norm{args.mean, args.saved, channels};
     auto* coefficients = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + channel_sums_bytes(args.shape));
     const GradientFinish finish{args.var,     args.saved,   args.dscale,
@@ -125,17 +119,17 @@ void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args
                                 args.epsilon, channels};
     launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, args.workspace);
     launch_map_rows<kLanes>(stream, args.shape,
-                            ApplyGradient<T>{norm, args.relu, x, dy, coefficients, static_cast<T*>(args.dx)});
+                            ApplyGradient<T>{norm, args.relu, x, dy, coefficients, image_out<T>(args.dx)});
   });
 }
 
 void launch_norm_inference(cudaStream_t stream, DType dtype, const NormInference& args) {
-  with_packs(dtype, args.shape.channels, [&](auto element, auto lanes) {
+  const int64_t granule = common_granule(dtype, args.shape.channels, {args.x, args.y});
+  with_packs(dtype, granule, [&](auto element, auto lanes) {
     using T = decltype(element);
     const RunningNorm norm{args.scale, args.shift, args.mean, args.var, args.epsilon};
     launch_map_rows<decltype(lanes)::value>(
-        stream, args.shape,
-        Normalize<T, RunningNorm>{norm, args.relu, static_cast<const T*>(args.x), static_cast<T*>(args.y)});
+        stream, args.shape, Normalize<T, RunningNorm>{norm, args.relu, image_in<T>(args.x), image_out<T>(args.y)});
   });
 }
 
@@ -149,7 +143,8 @@ void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const voi
                          void* workspace) {
   with_packs(dtype, shape.channels, [&](auto element, auto lanes) {
     using T = decltype(element);
-    launch_sum_rows<decltype(lanes)::value>(stream, shape, PlainTerms<T>{static_cast<const T*>(values)},
+    launch_sum_rows<decltype(lanes)::value>(stream, shape,
+                                            PlainTerms<T>{{static_cast<const T*>(values), shape.channels}},
                                             PlainFinish<T>{static_cast<T*>(sums)}, workspace);
   });
 }

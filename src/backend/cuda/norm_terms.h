@@ -33,23 +33,23 @@ template <class T, class Source>
 struct Normalize {
   Source source;
   bool relu;
-  const T* x;
-  T* y;
+  Image<const T> x;
+  Image<T> y;
 
   template <int kLanes>
   __device__ Norms<kLanes> at(int64_t channel) const {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, int64_t offset) const {
+  __device__ void row(const Norms<kLanes>& norms, Place place) const {
     float values[kLanes];
-    load<kLanes>(x + offset, values);
+    load<kLanes>(x.at(place), values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float z = kernels::normalized(values[i], norms.lane[i]);
       values[i] = relu ? kernels::rectified(z) : z;
     }
-    store<kLanes>(values, y + offset);
+    store<kLanes>(values, y.at(place));
   }
 };
 
@@ -61,18 +61,18 @@ struct Pivots {
 // Values are measured from the channel's first one, so that their squares do not cancel.
 template <class T>
 struct BatchTerms {
-  const T* x;
+  Image<const T> x;
 
   template <int kLanes>
   __device__ Pivots<kLanes> at(int64_t channel) const {
     Pivots<kLanes> pivots;
-    load<kLanes>(x + channel, pivots.lane);
+    load<kLanes>(x.data + channel, pivots.lane);
     return pivots;
   }
   template <int kLanes>
-  __device__ void row(const Pivots<kLanes>& pivots, int64_t offset, float* first, float* second) const {
+  __device__ void row(const Pivots<kLanes>& pivots, Place place, float* first, float* second) const {
     float values[kLanes];
-    load<kLanes>(x + offset, values);
+    load<kLanes>(x.at(place), values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float d = values[i] - pivots.lane[i];
@@ -86,17 +86,17 @@ template <class T>
 struct GradientTerms {
   SavedNorm source;
   bool relu;
-  const T *x, *dy;
+  Image<const T> x, dy;
 
   template <int kLanes>
   __device__ Norms<kLanes> at(int64_t channel) const {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, int64_t offset, float* first, float* second) const {
+  __device__ void row(const Norms<kLanes>& norms, Place place, float* first, float* second) const {
     float values[kLanes], gradients[kLanes];
-    load<kLanes>(x + offset, values);
-    load<kLanes>(dy + offset, gradients);
+    load<kLanes>(x.at(place), values);
+    load<kLanes>(dy.at(place), gradients);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float z = kernels::normalized(values[i], norms.lane[i]);
@@ -117,9 +117,9 @@ template <class T>
 struct ApplyGradient {
   SavedNorm source;
   bool relu;
-  const T *x, *dy;
+  Image<const T> x, dy;
   const float* coefficients;
-  T* dx;
+  Image<T> dx;
 
   template <int kLanes>
   __device__ Gradients<kLanes> at(int64_t channel) const {
@@ -131,10 +131,10 @@ struct ApplyGradient {
     return all;
   }
   template <int kLanes>
-  __device__ void row(const Gradients<kLanes>& all, int64_t offset) const {
+  __device__ void row(const Gradients<kLanes>& all, Place place) const {
     float values[kLanes], gradients[kLanes];
-    load<kLanes>(x + offset, values);
-    load<kLanes>(dy + offset, gradients);
+    load<kLanes>(x.at(place), values);
+    load<kLanes>(dy.at(place), gradients);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const auto& norm = all.norms.lane[i];
@@ -142,7 +142,7 @@ struct ApplyGradient {
       const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
       gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
     }
-    store<kLanes>(gradients, dx + offset);
+    store<kLanes>(gradients, dx.at(place));
   }
 };
 

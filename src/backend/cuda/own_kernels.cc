@@ -184,7 +184,8 @@ std::unique_ptr<Kernel> compile(const Context&, const Concat& op, Descs inputs, 
   int64_t begin = 0;
   for (const TensorDesc& desc : inputs) {
     const int64_t channels = rows_of(desc).channels;
-    copies.push_back({.rows = out.rows,
+    const bool view = desc.parent_channels > 0;  // lies there already
+    copies.push_back({.rows = view ? 0 : out.rows,
                       .channels = channels,
                       .from_channels = channels,
                       .to_channels = out.channels,
@@ -193,12 +194,15 @@ std::unique_ptr<Kernel> compile(const Context&, const Concat& op, Descs inputs, 
     begin += channels;
   }
   return make_launch_kernel("copy", [copies](const KernelArgs& args, cudaStream_t stream) {
-    for (size_t i = 0; i < copies.size(); ++i) launch_channel_copy(stream, copies[i], input(args, i), output(args, 0));
+    for (size_t i = 0; i < copies.size(); ++i) {
+      if (copies[i].rows > 0) launch_channel_copy(stream, copies[i], input(args, i), output(args, 0));
+    }
   });
 }
 
-std::unique_ptr<Kernel> compile(const Context&, const Slice& op, Descs inputs, Descs) {
+std::unique_ptr<Kernel> compile(const Context&, const Slice& op, Descs inputs, Descs outputs) {
   expect_element(op, inputs[0].dtype);
+  if (outputs[0].parent_channels > 0) return make_launch_kernel("view", [](const KernelArgs&, cudaStream_t) {});
   const Rows in = rows_of(inputs[0]);
   const ChannelCopy copy{.rows = in.rows,
                          .channels = op.count,

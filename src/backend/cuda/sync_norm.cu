@@ -55,12 +55,12 @@ __global__ void coefficients_of_sums(int64_t channels, double values, double eps
 
 }  // namespace
 
-void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, const void* x, const float* running_mean,
+void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const float* running_mean,
                            float* sums, void* workspace) {
-  with_packs(dtype, shape.channels, [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, shape.channels, {x}), [&](auto element, auto lanes) {
     using T = decltype(element);
-    const auto* values = static_cast<const T*>(x);
-    const SumsFinish<T> finish{values, running_mean, sums, static_cast<double>(shape.rows), shape.channels};
+    const auto values = image_in<T>(x);
+    const SumsFinish<T> finish{values.data, running_mean, sums, static_cast<double>(shape.rows), shape.channels};
     launch_sum_rows<decltype(lanes)::value>(stream, shape, BatchTerms<T>{values}, finish, workspace);
   });
 }
@@ -68,24 +68,22 @@ void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, const v
 void launch_sync_norm(cudaStream_t stream, DType dtype, const SyncNormForward& args) {
   const int64_t channels = args.shape.channels;
   statistics_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(channels, args.values, args.epsilon, args);
-  with_packs(dtype, channels, [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.y}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.saved, channels};
     launch_map_rows<decltype(lanes)::value>(
-        stream, args.shape,
-        Normalize<T, SavedNorm>{norm, args.relu, static_cast<const T*>(args.x), static_cast<T*>(args.y)});
+        stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, image_in<T>(args.x), image_out<T>(args.y)});
   });
 }
 
 void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNormBackward& args) {
   const int64_t channels = args.shape.channels;
-  with_packs(dtype, channels, [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.saved, channels};
     const GradientSumsFinish finish{args.var, args.dscale, args.dshift, args.own_sums, args.epsilon, channels};
     launch_sum_rows<decltype(lanes)::value>(
-        stream, args.shape,
-        GradientTerms<T>{norm, args.relu, static_cast<const T*>(args.x), static_cast<const T*>(args.dy)}, finish,
+        stream, args.shape, GradientTerms<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy)}, finish,
         args.workspace);
   });
 }
@@ -95,13 +93,12 @@ void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const SyncNormBackw
   auto* coefficients = static_cast<float*>(args.workspace);
   coefficients_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(channels, args.values, args.epsilon, args.var,
                                                                       args.saved, args.sums, coefficients);
-  with_packs(dtype, channels, [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, args.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.saved, channels};
-    launch_map_rows<decltype(lanes)::value>(
-        stream, args.shape,
-        ApplyGradient<T>{norm, args.relu, static_cast<const T*>(args.x), static_cast<const T*>(args.dy), coefficients,
-                         static_cast<T*>(args.dx)});
+    launch_map_rows<decltype(lanes)::value>(stream, args.shape,
+                                            ApplyGradient<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy),
+                                                             coefficients, image_out<T>(args.dx)});
   });
 }
 
