@@ -178,15 +178,15 @@ TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the
     const SharedFolder folder;
     Config config = config_in(folder);
     config.train.epochs = 0;
-    config.train.steps = 40;
+    config.train.steps = 60;
     config.train.audit_every = 10;
     config.comm.gradient_dtype = wire;
     config.comm.bucket_mb = 0.01;
     config.device.deferred = deferred;
-    config.optimizer = {.name = "sgd", .lr = 0.01, .momentum = 0.9};
+    config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
     Job job(config, data);
     job.trainer->run();
-    return field<double>(folder, "train", "loss");
+    return world().is_root() ? field<double>(folder, "train", "loss") : std::vector<double>();
   };
   const auto plain = losses_with("float32", false);
   for (const char* wire : {"bf16", "fp16"}) {
@@ -194,8 +194,8 @@ TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the
     const auto losses = losses_with(wire, false);
     CHECK(losses_with(wire, true) == losses);  // on a device, through host memory
     if (!world().is_root()) continue;
-    CHECK(losses.back() < 0.8 * losses.front());
-    for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == Approx(plain[i]).epsilon(0.05));
+    CHECK(losses.back() < 0.75 * losses.front());
+    for (size_t i = 0; i < 5; ++i) CHECK(losses[i] == Approx(plain[i]).epsilon(0.02));
     CHECK((losses == plain) == (world().size() == 1));
   }
 }
