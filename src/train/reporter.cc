@@ -1,6 +1,7 @@
 #include "lockstep/train/reporter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
@@ -84,15 +85,16 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
                {"save_seconds", row.save_seconds}};
   if (!row.slowest_rank.empty()) json["slowest_rank"] = row.slowest_rank;
   metrics_.write(json_line(json));
-  events_.scalars(row.step, {{"train/loss", row.loss},
-                             {"train/learning_rate", row.learning_rate},
-                             {"train/epoch", row.epoch},
-                             {"speed/examples_per_second", row.examples_per_second},
-                             {"speed/seconds_per_step", row.seconds_per_step},
-                             {"speed/data_seconds", row.data_seconds},
-                             {"speed/compute_seconds", row.compute_seconds},
-                             {"speed/reduce_seconds", row.reduce_seconds},
-                             {"speed/save_seconds", row.save_seconds}});
+  EventFile::Scalars scalars = {{"train/learning_rate", row.learning_rate},
+                                {"train/epoch", row.epoch},
+                                {"speed/examples_per_second", row.examples_per_second},
+                                {"speed/seconds_per_step", row.seconds_per_step},
+                                {"speed/data_seconds", row.data_seconds},
+                                {"speed/compute_seconds", row.compute_seconds},
+                                {"speed/reduce_seconds", row.reduce_seconds},
+                                {"speed/save_seconds", row.save_seconds}};
+  if (!std::isnan(row.loss)) scalars.emplace_back("train/loss", row.loss);
+  events_.scalars(row.step, scalars);
 }
 
 void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
