@@ -86,18 +86,20 @@ TEST_CASE("an evaluation is one line and one row for each kind of weights") {
                                              "top-5 75.00 % (30/40), loss 1.5000"));
 }
 
-TEST_CASE("a checkpoint that was written is a row, one that failed is none") {
+TEST_CASE("a checkpoint that was written is a row, one that failed an event") {
   Reporting r;
   r.reporter.checkpoint({.step = 3, .path = "a.h5", .error = Error(ExitCode::checkpoint, "disk full")});
   r.reporter.checkpoint({.step = 4, .path = "b.h5", .bytes = 12, .snapshot_seconds = 0.5, .write_seconds = 1.5});
-  const nlohmann::json row = r.row();
   if (!world().is_root()) return;
-  CHECK(row == nlohmann::json{{"kind", "checkpoint"},
-                              {"step", 4},
-                              {"path", "b.h5"},
-                              {"bytes", 12},
-                              {"snapshot_seconds", 0.5},
-                              {"write_seconds", 1.5}});
+  const auto rows = json_rows(r.folder / "metrics.jsonl");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0] == nlohmann::json{{"kind", "event"}, {"step", 3}, {"event", "save failed"}, {"text", "disk full"}});
+  CHECK(rows[1] == nlohmann::json{{"kind", "checkpoint"},
+                                  {"step", 4},
+                                  {"path", "b.h5"},
+                                  {"bytes", 12},
+                                  {"snapshot_seconds", 0.5},
+                                  {"write_seconds", 1.5}});
 }
 
 TEST_CASE("bad records of all ranks are listed together, with a total") {

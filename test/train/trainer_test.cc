@@ -336,7 +336,8 @@ TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run 
   const std::string name = checkpoint_name(steps[static_cast<size_t>(best - top1.begin())]);
   CHECK(std::filesystem::read_symlink(folder / "run/best") == name);
   CHECK(std::filesystem::read_symlink(folder / "run/latest") == checkpoint_name(12));
-  const auto training = CheckpointReader::open(folder / "run/best").training();
+  // The best may be the one of the first part, which was saved before its evaluation.
+  const auto training = CheckpointReader::open(folder / "run/latest").training();
   CHECK(std::get<double>(training.at("best_score")) == *best);
   CHECK(find_checkpoints(folder / "run").size() == (name == checkpoint_name(12) ? 1 : 2));
 }
