@@ -17,6 +17,7 @@ namespace {
 constexpr int kSteps = 50;
 constexpr size_t kDecayed = 4, kElements = 6;
 constexpr double kWeightDecay = 0.0625;
+constexpr double kFtrlAccumulator = 0.1;  // its start, TensorFlow's default
 
 double start(size_t i) { return (static_cast<double>(i) - 2) * 0.5; }
 double rate(int step) { return 0.0625 / (1 + step / 20); }
@@ -65,7 +66,9 @@ State run_kernel(const Backend& backend, DType dtype, ApplyOptimizer op) {
   std::vector<HostTensor> state{vector_of({})};
   for (size_t i = 0; i < kElements; ++i) state[0].values.push_back(start(i));
   state[0].shape = {kElements};
-  for (double initial : optimizer_slots(op.kind).initial) {
+  std::vector<double> initials = optimizer_slots(op.kind).initial;
+  if (op.kind == OptimizerKind::ftrl) initials[0] = kFtrlAccumulator;
+  for (double initial : initials) {
     state.push_back(vector_of(std::vector<double>(kElements, initial)));
   }
   for (int step = 0; step < kSteps; ++step) {
@@ -216,7 +219,7 @@ TEST_CASE("fifty steps of FTRL follow TensorFlow's formula, exact zeros included
             e.w = std::abs(e.b) > l1 ? (sign(e.b) * l1 - e.b) / quadratic : 0;
             e.a = accumulator;
           },
-          0.1);
+          kFtrlAccumulator);
       check_on_every_backend(op, expected);
     }
   }

@@ -31,7 +31,10 @@ T needed(const std::optional<T>& attribute, const std::string& name) {
 
 // The case's settings that are no whole numbers, which the program itself never reads from an attribute.
 double number_of_case(const std::string& path, const std::string& name) {
-  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_file_locking(access, false, true);  // as the program has it open
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
+  H5Pclose(access);
   const hid_t attribute = H5Aopen_by_name(file, "/case", name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
   double value = 0;
   const bool read = H5Aread(attribute, H5T_NATIVE_DOUBLE, &value) >= 0;
