@@ -44,7 +44,8 @@ class Stalls(Case):
         warnings = [line for line in result.warnings() if "no progress" in line]
         self.assertEqual(len(warnings), 1, str(result))
         self.assertRegex(warnings[0], r"rank 0@\S+: warning: no progress for \d s in phase training, step \d+; waits for "
-                                      r"'step \d+ bucket \d+ of \d+': rank 1@\S+ has not arrived \(")
+                                      r"'(step \d+ bucket \d+ of \d+|gathering for the log line)': "
+                                      r"rank 1@\S+ has not arrived \(")
         self.assertEqual(len(result.errors()), 1, str(result))
         self.assertRegex(result.errors()[0], r"rank 1@\S+ has not arrived \(last heard \d s ago in phase training, step "
                                              r"\d+\) \[training, step \d+\]; report: \S*/run/stall-report.rank0.txt")
