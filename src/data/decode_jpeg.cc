@@ -1,13 +1,8 @@
-// libjpeg reports errors by calling a function that must not return. It jumps back to the setjmp of the reader's
-// method that called the library; such methods own nothing, so no destructor is jumped over.
-#include <csetjmp>
-#include <cstdio>  // jpeglib.h uses FILE without including it
+#include "data/jpeg_errors.h"
 
-#include <jerror.h>   // NOLINT: must follow jpeglib.h
-#include <jpeglib.h>  // NOLINT: must follow cstdio
+#include <jerror.h>  // NOLINT: must follow jpeglib.h
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -17,25 +12,10 @@
 namespace lockstep {
 namespace {
 
-struct ErrorManager {
-  jpeg_error_mgr base;  // first, so that the library's pointer to it is one to the whole
-  std::jmp_buf escape;
-  std::array<char, JMSG_LENGTH_MAX> message;
-  bool truncated;
-};
-
-ErrorManager& manager_of(j_common_ptr info) { return *reinterpret_cast<ErrorManager*>(info->err); }
-
-[[noreturn]] void on_error(j_common_ptr info) {
-  ErrorManager& manager = manager_of(info);
-  info->err->format_message(info, manager.message.data());
-  std::longjmp(manager.escape, 1);
-}
-
 // Warnings are silent. Of them only a file that ends too soon makes the picture useless; stray bytes between markers
 // stand in many published ImageNet files.
 void on_message(j_common_ptr info, int level) {
-  if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) manager_of(info).truncated = true;
+  if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) errors_of(info).truncated = true;
 }
 
 void ignore_output(j_common_ptr) {}
@@ -44,7 +24,7 @@ class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> encoded) : encoded_(encoded) {
     info_.err = jpeg_std_error(&errors_.base);
-    errors_.base.error_exit = on_error;
+    errors_.base.error_exit = jump_out;
     errors_.base.emit_message = on_message;
     errors_.base.output_message = ignore_output;
   }
@@ -119,7 +99,7 @@ class JpegReader {
  private:
   const std::span<const std::byte> encoded_;
   size_t data_begin_ = 0;  // of the first scan
-  ErrorManager errors_ = {};
+  JpegErrors errors_ = {};
   jpeg_decompress_struct info_ = {};
 };
 

@@ -1,37 +1,21 @@
 #include "data/encode.h"
 
-#include <csetjmp>
-#include <cstdio>  // jpeglib.h uses FILE without including it
-#include <cstdlib>
-
-#include <jpeglib.h>  // NOLINT: must follow cstdio
 #include <png.h>
 
-#include <array>
+#include <csetjmp>
+#include <cstdlib>
 
+#include "data/jpeg_errors.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
-// As in decode_jpeg.cc: libjpeg's errors jump back to the method that called it, and such methods own nothing.
-struct ErrorManager {
-  jpeg_error_mgr base;  // first, so that the library's pointer to it is one to the whole
-  std::jmp_buf escape;
-  std::array<char, JMSG_LENGTH_MAX> message;
-};
-
-[[noreturn]] void on_error(j_common_ptr info) {
-  auto& manager = *reinterpret_cast<ErrorManager*>(info->err);
-  info->err->format_message(info, manager.message.data());
-  std::longjmp(manager.escape, 1);
-}
-
 class JpegWriter {
  public:
   JpegWriter() {
     info_.err = jpeg_std_error(&errors_.base);
-    errors_.base.error_exit = on_error;
+    errors_.base.error_exit = jump_out;
   }
   ~JpegWriter() {
     jpeg_destroy_compress(&info_);
@@ -66,7 +50,7 @@ class JpegWriter {
   const char* error() const { return errors_.message.data(); }
 
  private:
-  ErrorManager errors_ = {};
+  JpegErrors errors_ = {};
   jpeg_compress_struct info_ = {};
   unsigned char* bytes_ = nullptr;
   unsigned long size_ = 0;  // NOLINT: libjpeg's type
