@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/train/class_names.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/reporter.h"
@@ -32,7 +33,9 @@ int evaluate_command(const CommandParts& parts) {
   const std::unique_ptr<Communicator> communicator =
       make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::start)});
   const LoadedWeights loaded = run_or_end_job([&] {
-    return load_for_evaluation({config, group, *communicator, *stream, *program}, parts.command.checkpoint);
+    return load_for_evaluation(
+        {config, group, *communicator, *stream, *program, name_outputs(data->class_names(), config.data.label_offset)},
+        parts.command.checkpoint);
   });
 
   Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <string_view>
 
 #include "app/commands.h"
@@ -43,6 +45,8 @@ std::vector<NamedTensor> read_weights(const CheckpointReader& file, const Parame
 
 // What a reader of the file must know to feed the model as it was trained.
 Metadata metadata_of(const CheckpointReader& file, const Config& config, const CommandLine& command) {
+  std::vector<std::string> classes = file.classes();
+  if (command.drop_background && !classes.empty()) classes.erase(classes.begin());
   return {{"format", "pt"},  // what PyTorch's loaders of safetensors files look for
           {"model", config.model.name},
           {"step", fmt::format("{}", file.meta().step)},
@@ -50,7 +54,8 @@ Metadata metadata_of(const CheckpointReader& file, const Config& config, const C
           {"image_size", fmt::format("{}", config.model.image_size)},
           {"normalize", config.data.normalize},
           {"transform_input", config.model.transform_input ? "true" : "false"},
-          {"bn_epsilon", fmt::format("{}", config.model.bn_epsilon)}};
+          {"bn_epsilon", fmt::format("{}", config.model.bn_epsilon)},
+          {"classes", fmt::format("{}", fmt::join(classes, "\n"))}};
 }
 
 }  // namespace

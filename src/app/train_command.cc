@@ -13,6 +13,7 @@
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/launcher.h"
+#include "lockstep/train/class_names.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/job_end.h"
 #include "lockstep/train/start_state.h"
@@ -92,13 +93,21 @@ int train_command(const CommandParts& parts) {
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   const std::unique_ptr<DataSource> validation =
       has_validation(config) ? open_data(config, Split::validation, group) : nullptr;
+  const std::vector<std::string> classes = name_outputs(data->class_names(), config.data.label_offset);
+  if (validation) {
+    const std::vector<std::string> validated = name_outputs(validation->class_names(), config.data.label_offset);
+    on_root(group, wait, [&] {
+      require_same_classes({"data.train", classes}, {"data.validation", validated});
+      return std::string();
+    });
+  }
   watchdog.progress(RunPhase::compile, 0);
   const auto [backend, stream, program, batches, shared_devices] =
       compile_model(config, Purpose::train, threads, group);
   const std::unique_ptr<Communicator> communicator =
       make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::train)});
   const StartState start = run_or_end_job([&] {
-    return prepare_start({config, group, *communicator, *stream, *program});
+    return prepare_start({config, group, *communicator, *stream, *program, classes});
   });
   if (group.is_root()) warn_of_lost_restart(start);
 
@@ -113,6 +122,7 @@ int train_command(const CommandParts& parts) {
                              .global_batch = batches.global,
                              .samples_per_epoch = data->size(),
                              .config_text = to_toml(config),
+                             .classes = classes,
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
                              .job_end = job_end,
                              .stream = stream.get(),

@@ -49,6 +49,7 @@ Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string
   const std::string config = contents.config.empty() ? "\n" : contents.config;  // a data set has at least one byte
   const std::vector<int64_t> config_dims{static_cast<int64_t>(config.size())};
   file.write<uint8_t>("/config", config_dims, {reinterpret_cast<const uint8_t*>(config.data()), config.size()});
+  if (!contents.classes.empty()) file.write_strings("/classes", contents.classes);
 
   file.write_attribute("/", "format", std::string(kCheckpointFormat));
   file.write_attribute("/", "format_version", kCheckpointVersion);
@@ -68,6 +69,9 @@ int64_t estimate_checkpoint_bytes(const CheckpointContents& contents) {
   for (const CheckpointArray& array : contents.arrays) {
     bytes += array.shape.elements() * static_cast<int64_t>(sizeof(float)) + kPerArrayBytes;
   }
+  size_t longest = 0;
+  for (const std::string& name : contents.classes) longest = std::max(longest, name.size());
+  bytes += static_cast<int64_t>(contents.classes.size() * longest);
   return bytes + static_cast<int64_t>(contents.training.size()) * kPerArrayBytes;
 }
 
@@ -141,6 +145,11 @@ void CheckpointReader::read(const std::string& path, std::span<float> to) const 
 std::string CheckpointReader::config() const {
   const std::vector<uint8_t> text = file_->read<uint8_t>("/config");
   return {text.begin(), text.end()};
+}
+
+std::vector<std::string> CheckpointReader::classes() const {
+  if (!has("/classes")) return {};
+  return file_->dataset("/classes").read_strings();
 }
 
 std::map<std::string, TrainingValue> CheckpointReader::training() const {

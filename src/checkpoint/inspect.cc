@@ -1,5 +1,7 @@
 #include "lockstep/checkpoint/inspect.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -47,6 +49,15 @@ void print_meta(const CheckpointReader& file, Output out) {
   for (const auto& [name, value] : file.training()) {
     std::visit([&](auto number) { fmt::format_to(out, "training {} = {}\n", name, number); }, value);
   }
+}
+
+constexpr size_t kShownClasses = 20;
+
+void print_classes(const std::vector<std::string>& classes, Output out) {
+  if (classes.empty()) return;
+  const size_t shown = std::min(classes.size(), kShownClasses);
+  fmt::format_to(out, "{} classes: {}{}\n", classes.size(), fmt::join(classes.begin(), classes.begin() + shown, ", "),
+                 shown < classes.size() ? ", ..." : "");
 }
 
 // "/model/fc.weight" -> "/model"; "/optimizer/momentum/fc.weight" -> "/optimizer/momentum".
@@ -175,6 +186,7 @@ Inspection inspect_checkpoint(const std::string& path, bool verify) {
     fmt::format_to(out, "{}: Lockstep checkpoint, format version {}, {} bytes\n", path, kCheckpointVersion,
                    file.file_bytes());
     print_meta(file, out);
+    print_classes(file.classes(), out);
     print_groups(arrays, out);
     const int64_t not_finite = print_arrays(file, arrays, verify, out);
     if (not_finite > 0) fmt::format_to(out, "{}: {} values are not finite\n", path, not_finite);

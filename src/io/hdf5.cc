@@ -193,6 +193,7 @@ Hdf5File Hdf5File::create_in_memory(const std::string& name, const CreateOptions
   check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), context, "set the format version");
   const Hdf5Id creation = check_id(H5Pcreate(H5P_FILE_CREATE), context, "make a creation list");
   check(H5Pset_userblock(creation.get(), options.user_block_bytes), context, "reserve the user block");
+  check(H5Pset_obj_track_times(creation.get(), false), context, "leave time stamps out");  // equal in, equal out
   Hdf5File file(check_id(H5Fcreate(unique_name(name).c_str(), H5F_ACC_EXCL, creation.get(), access.get()), context,
                          "create in memory"),
                 name, options.blame);

@@ -86,6 +86,22 @@ std::vector<hsize_t> chunk_extents(std::span<const int64_t> dims, size_t element
   return chunk;
 }
 
+Hdf5Id without_times(hid_t list_class, const Context& context) {
+  Hdf5Id creation = check_id(H5Pcreate(list_class), context, "make a creation list");
+  check(H5Pset_obj_track_times(creation.get(), false), context, "leave time stamps out");  // equal in, equal out
+  return creation;
+}
+
+// The groups above `path`. HDF5's own way of making them would date them.
+void make_groups_above(hid_t file, const std::string& path, const Context& context) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string group = path.substr(0, slash);
+    if (check(H5Lexists(file, group.c_str(), H5P_DEFAULT), context, "look up the group") > 0) continue;
+    const Hdf5Id creation = without_times(H5P_GROUP_CREATE, context);
+    check_id(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), context, "make the group");
+  }
+}
+
 // Writes a new data set chunk by chunk as it lies in the file, checksum included. H5Dwrite would select and iterate
 // element by element, which took most of the time of building a checkpoint.
 void write_chunks(hid_t dataset, std::span<const int64_t> dims, std::span<const std::byte> values,
@@ -188,33 +204,59 @@ std::vector<std::string> Hdf5Dataset::read_strings() const {
   });
 }
 
-template <class T>
-void Hdf5File::write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values) {
-  require(!dims.empty() && hdf5::count_elements(dims) == static_cast<int64_t>(values.size()) && !values.empty(),
-          "{}: {} values for {}", name_, values.size(), path);
+void Hdf5File::write_elements(const std::string& path, const Elements& elements) {
+  const auto& [type, dims, bytes] = elements;
   const std::string where = fmt::format("{}: {}", name_, path);
   const Context context{where, blame_};
   Hdf5Id dataset;
   {
     const Lock lock;
     const std::vector<hsize_t> extent(dims.begin(), dims.end());
-    const std::vector<hsize_t> chunk = chunk_extents(dims, sizeof(T));
+    const std::vector<hsize_t> chunk = chunk_extents(dims, H5Tget_size(type));
     const int rank = static_cast<int>(dims.size());
     const Hdf5Id space = check_id(H5Screate_simple(rank, extent.data(), nullptr), context, "make a data space");
-    const Hdf5Id creation = check_id(H5Pcreate(H5P_DATASET_CREATE), context, "make a creation list");
+    const Hdf5Id creation = without_times(H5P_DATASET_CREATE, context);
     check(H5Pset_chunk(creation.get(), rank, chunk.data()), context, "set the chunks");
     check(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), context, "skip the fill values");
     check(H5Pset_fletcher32(creation.get()), context, "ask for checksums");
-    check(H5Pset_obj_track_times(creation.get(), false), context, "leave time stamps out");  // equal in, equal out
-    const Hdf5Id links = check_id(H5Pcreate(H5P_LINK_CREATE), context, "make a link list");
-    check(H5Pset_create_intermediate_group(links.get(), 1), context, "ask for the groups above");
-    dataset = check_id(H5Dcreate2(id_.get(), path.c_str(), hdf5::memory_type<T>(), space.get(), links.get(),
-                                  creation.get(), H5P_DEFAULT),
+    make_groups_above(id_.get(), path, context);
+    dataset = check_id(H5Dcreate2(id_.get(), path.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                        context, "create the data set");
   }
-  write_chunks(dataset.get(), dims, std::as_bytes(values), context);
+  write_chunks(dataset.get(), dims, bytes, context);
   const Lock lock;
   check(H5Dclose(dataset.release()), context, "close the data set");
+}
+
+template <class T>
+void Hdf5File::write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values) {
+  require(!dims.empty() && hdf5::count_elements(dims) == static_cast<int64_t>(values.size()) && !values.empty(),
+          "{}: {} values for {}", name_, values.size(), path);
+  const hid_t type = [] {
+    const Lock lock;
+    return hdf5::memory_type<T>();
+  }();
+  write_elements(path, {.type = type, .dims = dims, .bytes = std::as_bytes(values)});
+}
+
+void Hdf5File::write_strings(const std::string& path, std::span<const std::string> values) {
+  require(!values.empty(), "{}: no strings for {}", name_, path);
+  const Context context{name_, blame_};
+  const size_t length = std::ranges::max(values, {}, &std::string::size).size() + 1;
+  std::vector<std::byte> bytes(values.size() * length);  // NUL after each
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::ranges::copy(std::as_bytes(std::span(values[i])), bytes.begin() + static_cast<ptrdiff_t>(i * length));
+  }
+  Hdf5Id type;
+  {
+    const Lock lock;
+    type = check_id(H5Tcopy(H5T_C_S1), context, "make a string type");
+    check(H5Tset_size(type.get(), length), context, "set the string length");
+    check(H5Tset_strpad(type.get(), H5T_STR_NULLTERM), context, "set the padding");
+    check(H5Tset_cset(type.get(), H5T_CSET_UTF8), context, "set the character set");
+  }
+  const std::array<int64_t, 1> dims{std::ssize(values)};
+  write_elements(path, {.type = type.get(), .dims = dims, .bytes = bytes});
 }
 
 #define LOCKSTEP_HDF5_ELEMENT(T)                                        \

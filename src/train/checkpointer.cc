@@ -84,6 +84,7 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
     c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;
   }
   c.config = options_.config_text;
+  c.classes = options_.classes;
   return c;
 }
 

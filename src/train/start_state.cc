@@ -19,6 +19,7 @@
 #include "lockstep/dist/agreement.h"
 #include "lockstep/io/file.h"
 #include "lockstep/train/audit.h"
+#include "lockstep/train/class_names.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
@@ -256,6 +257,7 @@ std::string start_on_root(const StartParts& parts) {
   host.download();  // the slots' start values
   StartState start;
   if (auto file = choose_checkpoint(parts.config.checkpoint)) {
+    require_same_classes({file->path(), file->classes()}, {"the data", parts.classes});
     start.progress = load_all(parts.config, parts.program, host, *file);
     start.resumed_from = file->path();
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
@@ -298,6 +300,7 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
     const HostState host(parts.program);
     host.download();
     check_split(parts.config.data, file);
+    require_same_classes({file.path(), file.classes()}, {"the data", parts.classes});
     read_group(file, {"/model"}, parts.program, host);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
     if (average) read_group(file, {"/ema", Weights::average}, parts.program, host);

@@ -90,6 +90,23 @@ class Commands(kit.TestCase):
         missing = self.run_job(2, "evaluate", "--config", config, "--checkpoint", "nowhere.h5")
         self.assert_one_error(missing, kit.CHECKPOINT, "nowhere.h5")
 
+    # Running statistics, no augmentation, no change to the model: what was learned by heart is known.
+    def test_a_set_known_by_heart_is_known_in_evaluation_too_with_batch_normalization(self):
+        self.records(32, side=32)
+        config = self.config({"model.name": "resnet50", "model.image_size": 32, "model.init": "fan_in",
+                              "model.bn_momentum": 0.3, "data.validation": "train.tfrecord", "train.batch_size": 16,
+                              "train.steps": 30, "train.sync_batch_norm": True, "train.label_smoothing": 0.0,
+                              "optimizer.name": "adamw", "optimizer.lr": 0.001, "optimizer.epsilon": 1e-8,
+                              "schedule.name": "cosine", "eval.every_epochs": 0.0})
+        trained = self.train(2, config)
+        evaluation, = [line for line in trained.output.splitlines() if line.startswith("evaluation at step 30 ")]
+        row = kit.metrics(self.path("run"), "eval")[-1]
+        self.assertEqual((row["top1"], row["examples"]), (1.0, 32), str(trained))
+        self.assertLess(row["loss"], 0.1)
+        for ranks, batch in ((1, 1), (2, 16)):
+            result = self.run_job(ranks, "evaluate", "--config", config, "--train.batch_size", str(batch))
+            self.assert_once(result, evaluation)
+
 
 if __name__ == "__main__":
     kit.main()

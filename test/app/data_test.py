@@ -61,6 +61,24 @@ exec "$@"
         for other in found[1:]:
             numpy.testing.assert_array_equal(other, found[0])
 
+    def test_labels_that_begin_at_1_want_their_offset_and_without_it_are_told(self):
+        samples = [(encoded, label % 3) for encoded, label in kit.images(36)]
+        for name, first in (("zero", 0), ("one", 1)):
+            kit.write(self.path(name), kit.tfrecord([(encoded, label + first) for encoded, label in samples]))
+
+        def run(data, classes, offset, code=kit.OK):
+            config = self.config({"data.train": data, "data.validation": data, "data.label_offset": offset,
+                                  "model.classes": classes, "train.steps": 40, "optimizer.lr": 0.05,
+                                  "optimizer.momentum": 0.9, "checkpoint.directory": f"{data}{classes}{offset}"})
+            return self.train(2, config, code=code)
+
+        self.assert_one_error(run("one", 3, 0, kit.DATA), kit.DATA, "one record", "label 3", "0..2", "data.label_offset")
+        self.assert_one_error(run("zero", 3, -1, kit.DATA), kit.DATA, "zero record", "data.label_offset")
+        for data, classes, offset in (("one", 3, -1), ("zero", 3, 0), ("one", 4, 0)):
+            run(data, classes, offset)
+        # The same numbers of classes and samples: an offset renames classes and changes nothing else.
+        self.assertEqual(kit.per_step(self.path("one3-1"), "loss"), kit.per_step(self.path("zero30"), "loss"))
+
 
 if __name__ == "__main__":
     kit.main()

@@ -39,7 +39,8 @@ class SmallModel {
                      .model = "small"},
             .arrays = arrays_,
             .training = {{"best_top1", 0.75}, {"position", int64_t{7'000'000'000}}},
-            .config = "[model]\nname = \"small\"\n"};
+            .config = "[model]\nname = \"small\"\n",
+            .classes = {"cat", "\xc3\xbc"}};
   }
 
   // Writes a checkpoint of `step` and returns its path.

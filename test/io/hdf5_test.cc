@@ -39,6 +39,19 @@ TEST_CASE("an HDF5 file built in memory reads back from memory and from disk") {
   }
 }
 
+TEST_CASE("strings of any length keep their bytes") {
+  const std::vector<std::string> names{"", "cat", "\xc3\xbc \xe7\x8c\xab", std::string(300, 'n')};
+  auto file = Hdf5File::create_in_memory("names", {});
+  file.write_strings("/classes", names);
+  file.write_strings("/empty", std::vector<std::string>{"", ""});
+  const Hdf5Image image = std::move(file).finish();
+  const auto read = Hdf5File::open_image(image.bytes(), "names", ExitCode::data);
+  CHECK(read.dataset("/classes").read_strings() == names);
+  CHECK(read.dataset("/empty").read_strings() == std::vector<std::string>{"", ""});
+  CHECK(read.dataset("/classes").info().has_checksum);
+  CHECK_THROWS_AS(read.read<float>("/classes"), Error);
+}
+
 TEST_CASE("an image is no longer than its content and starts with the user block") {
   const Hdf5Image plain = small_image();
   const Hdf5Image blocked = small_image(512);

@@ -9,6 +9,7 @@
 //   /optimizer/<slot>/<name>
 //   /training/<name>            single numbers ([1], int64 or float64) that exact resume needs
 //   /config                     the effective configuration, TOML text as uint8
+//   /classes                    names of the model's outputs, UTF-8 strings, where the data set has names
 //
 // Every data set is chunked with a Fletcher32 checksum. That protects chunks only, so the user block's checksum covers
 // the whole file, and nothing is handed to the HDF5 library before it has been found right.
@@ -56,6 +57,7 @@ struct CheckpointContents {
   std::vector<CheckpointArray> arrays;
   std::map<std::string, TrainingValue> training;
   std::string config;
+  std::vector<std::string> classes;  // in the order of the model's outputs; empty: not known
 };
 
 // The whole file in memory, ready to be written as it is. Throws Error(checkpoint) naming `name`.
@@ -104,6 +106,7 @@ class CheckpointReader {
   // `to` holds exactly the array's elements.
   void read(const std::string& path, std::span<float> to) const;
   std::string config() const;
+  std::vector<std::string> classes() const;  // empty where the file has none
   std::map<std::string, TrainingValue> training() const;
 
  private:

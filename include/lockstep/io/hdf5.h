@@ -132,6 +132,8 @@ class Hdf5File {
   // {1}. Groups above it are made.
   template <class T>
   void write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values);
+  // The same, [N] UTF-8 strings without NUL characters, all stored in the length of the longest. N is positive.
+  void write_strings(const std::string& path, std::span<const std::string> values);
 
   // Attributes of the group or data set at `object`.
   std::optional<int64_t> integer_attribute(const std::string& object, const std::string& name) const;
@@ -141,7 +143,13 @@ class Hdf5File {
 
  private:
   struct Memory;
+  struct Elements {
+    int64_t type = -1;  // hid_t
+    std::span<const int64_t> dims;
+    std::span<const std::byte> bytes;
+  };
   Hdf5File(Hdf5Id id, std::string name, ExitCode blame);
+  void write_elements(const std::string& path, const Elements& elements);
   Hdf5Id open_object(const std::string& path) const;
 
   std::shared_ptr<Memory> memory_;  // of an image; freed after the file is closed

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
@@ -21,11 +22,12 @@ struct CheckpointerOptions {
   int world_size = 1;
   int64_t global_batch = 0;
   int64_t samples_per_epoch = 1;
-  std::string config_text;        // stored in every checkpoint
-  int64_t resumed_step = -1;      // already on disk in this run's folder; -1: none
-  JobEnd job_end;                 // no save is started that would not end before
-  Stream* stream = nullptr;       // on which the state changes; needed where the host cannot read it
-  const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
+  std::string config_text;           // stored in every checkpoint
+  std::vector<std::string> classes;  // names of the outputs, stored as well
+  int64_t resumed_step = -1;         // already on disk in this run's folder; -1: none
+  JobEnd job_end;                    // no save is started that would not end before
+  Stream* stream = nullptr;          // on which the state changes; needed where the host cannot read it
+  const RunLock* lock = nullptr;     // rank 0's, where there is one: without it nothing may be saved any more
   // Told of every save that has ended, failed ones too, before a failure is thrown.
   std::function<void(const SaveResult&)> on_end = [](const SaveResult&) {};
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/dist/communicator.h"
 #include "lockstep/dist/process_group.h"
@@ -17,6 +18,7 @@ struct StartParts {
   Communicator& communicator;
   Stream& stream;
   const Program& program;
+  std::vector<std::string> classes = {};  // names of the outputs, as the data have them; empty: not known
 };
 
 struct StartState {
@@ -26,8 +28,8 @@ struct StartState {
 };
 
 // Collective. Rank 0 alone decides what to start from and reads it; all ranks get its arenas and compare them. Throws
-// AgreedError: config (2) when a file does not fit the model or a fresh start would overwrite, checkpoint (5) when
-// there are files but none is whole.
+// AgreedError: config (2) when a file does not fit the model or a fresh start would overwrite, data (3) when the run
+// before had other classes, checkpoint (5) when there are files but none is whole.
 StartState prepare_start(const StartParts& parts);
 
 // Collective. Takes the run back to the newest whole checkpoint of its folder: weights, slots, statistics and averages
