@@ -14,6 +14,7 @@
 #include "app/passive_waiting.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/thread_name.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/heartbeats.h"
 #include "lockstep/dist/launcher.h"
@@ -121,6 +122,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   wait_passively(argv);
+  name_thread("trainer");      // started anew by that, it would be "exe"
   ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is a failed write, not the end of the process
   try {
     return run(argc, argv);

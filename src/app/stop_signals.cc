@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/thread_name.h"
 
 namespace lockstep {
 namespace {
@@ -59,7 +60,10 @@ StopSignals::StopSignals() {
   }
   const sigset_t signals = stop_signals();
   require(::pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "signals cannot be blocked");
-  receiver_ = std::jthread(receive);
+  receiver_ = std::jthread([](const std::stop_token& stop) {
+    name_thread("signals");
+    receive(stop);
+  });
 }
 
 const std::atomic<bool>& StopSignals::requested() const { return ::lockstep::requested; }

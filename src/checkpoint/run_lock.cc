@@ -14,6 +14,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/thread_name.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -158,7 +159,10 @@ RunLock::RunLock(const std::string& directory, const RunLockOptions& options)
   make_directories(directory, kBlame);
   acquire();
   held_ = true;
-  thread_ = std::thread([this] { beat(); });
+  thread_ = std::thread([this] {
+    name_thread("run lock");
+    beat();
+  });
 }
 
 RunLock::~RunLock() {

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/thread_name.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/io/file.h"
 
@@ -95,7 +96,10 @@ CheckpointWriter::CheckpointWriter(WriterOptions options) {
   make_directories(options.directory, ExitCode::checkpoint);
   remove_stale_temporaries(options.directory);
   worker_ = std::make_shared<Worker>(std::move(options));
-  thread_ = std::thread([worker = worker_] { worker->run(); });
+  thread_ = std::thread([worker = worker_] {
+    name_thread("writer");
+    worker->run();
+  });
 }
 
 CheckpointWriter::~CheckpointWriter() {

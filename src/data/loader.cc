@@ -7,6 +7,7 @@
 
 #include "data/sample_pipeline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/thread_name.h"
 
 namespace lockstep {
 namespace {
@@ -59,7 +60,12 @@ Loader::Loader(const DataSource& source, LoaderOptions options)
       task_samples_(choose_task_samples(options_)) {
   make_slots();
   workers_.reserve(static_cast<size_t>(options_.workers));
-  for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  for (int i = 0; i < options_.workers; ++i) {
+    workers_.emplace_back([this](const std::stop_token& stop) {
+      name_thread("loader");
+      work(stop);
+    });
+  }
 }
 
 Loader::~Loader() {

@@ -9,6 +9,7 @@
 #include "dist/mpi_support.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/thread_name.h"
 #include "lockstep/dist/mpi_session.h"
 
 namespace lockstep {
@@ -126,6 +127,7 @@ class Heartbeats::Pulse {
   // Trouble with heartbeats ends no run: what depends on them is the wording of messages.
   void run() noexcept {
     try {
+      name_thread("heartbeats");
       beat_until_stopped();
       farewell_complete_ = say_farewell();
     } catch (const std::exception& error) {

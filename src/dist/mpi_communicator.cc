@@ -15,6 +15,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/thread_name.h"
 #include "lockstep/dist/process_group.h"
 
 namespace lockstep {
@@ -197,6 +198,7 @@ class MpiCommunicator::Driver {
 
   void run() noexcept {
     try {
+      name_thread("reduction");
       drive();
     } catch (...) {
       std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/plugin.h"
+#include "lockstep/base/thread_name.h"
 #include "lockstep/dist/process_group.h"
 
 namespace lockstep {
@@ -46,7 +47,11 @@ std::vector<std::byte> spread_id(ProcessGroup& group, NcclLibrary& library) {
 // The thread that asks for errors.
 class NcclCommunicator::Monitor {
  public:
-  Monitor(NcclLink& link, double seconds) : link_(link), seconds_(seconds), thread_([this] { watch(); }) {}
+  Monitor(NcclLink& link, double seconds)
+      : link_(link), seconds_(seconds), thread_([this] {
+          name_thread("nccl watch");
+          watch();
+        }) {}
   ~Monitor() {
     {
       std::lock_guard lock(mutex_);

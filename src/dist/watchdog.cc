@@ -6,6 +6,7 @@
 
 #include "dist/local_ranks.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/thread_name.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +17,10 @@ constexpr double kStoodStillSeconds = 3;  // between two looks: not a busy machi
 }  // namespace
 
 Watchdog::Watchdog(WatchdogOptions options)
-    : options_(std::move(options)), limits_(options_.limits), thread_([this] { watch(); }) {}
+    : options_(std::move(options)), limits_(options_.limits), thread_([this] {
+        name_thread("watchdog");
+        watch();
+      }) {}
 
 Watchdog::~Watchdog() {
   {

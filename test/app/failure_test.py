@@ -1,6 +1,7 @@
 """How a job ends that cannot go on: who is named, with which code, how soon; and what must not end it."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -73,6 +74,16 @@ class Deaths(Case):
             self.assertNotIn("saved", result.output)
             if number != signal.SIGKILL:
                 self.assertRegex(result.output, rf"rank 1@\S+: error: {number.name} \(.*\) \[training, step \d+\]")
+
+    def test_the_threads_of_a_rank_bear_names(self):
+        job = self.start(2, "--config", self.config(ENDLESS))
+        job.wait_for_output("step 3,")
+        for rank, pid in enumerate(job.ranks()):
+            names = {path.read_text().strip() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")}
+            expected = {"trainer", "reduction", "loader", "watchdog", "heartbeats", "signals"}
+            expected |= {"writer", "run lock"} if rank == 0 else set()
+            self.assertGreaterEqual(names, expected)
+            self.assertEqual(pathlib.Path(f"/proc/{pid}/comm").read_text(), "trainer\n")
 
     def test_a_wrong_option_on_one_rank_alone_ends_all_at_once(self):
         config = self.config(ENDLESS)

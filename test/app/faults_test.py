@@ -210,7 +210,7 @@ class Strikes(Case):
     def setUp(self):
         super().setUp()
         self.records(60)
-        self.records(30, "validation.tfrecord", seed=1)
+        self.records(60, "validation.tfrecord", seed=1)  # some for each of four ranks
 
 
 class Phases(Strikes):
