@@ -9,6 +9,7 @@
 #include <string_view>
 #include <thread>
 
+#include "dist/launcher_watch.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -53,6 +54,7 @@ void abort_job(int exit_code) noexcept {
   const bool first = !aborting.test_and_set();
   // MPI_Abort may wait for a lock that a thread stuck in MPI holds. SIGALRM ends the process even without a thread.
   alarm(2 * kAbortSeconds);
+  if (first) watch_launcher_end();
   if (first && mpi_is_running()) {
     try {
       std::thread([code] {

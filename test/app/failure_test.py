@@ -63,6 +63,23 @@ class Stalls(Case):
                          "1 of 2 ranks of this host do not run this program (those that do: 0)")
 
 class Deaths(Case):
+    def test_a_launcher_that_does_not_end_though_its_ranks_have_is_asked_to_then_killed(self):
+        kit.write(self.path("mpirun"), b"""#!/bin/sh
+trap "echo asked to end" TERM
+"$@"
+echo the rank ended
+while :; do sleep 0.2; done
+""")
+        os.chmod(self.path("mpirun"), 0o755)
+        fault = self.faulty(0, "new:main", "throw", trigger=self.path("trigger"))
+        job = self.start_command([self.path("mpirun"), kit.TRAINER, "--config", self.config(ENDLESS)], env=fault)
+        job.wait_for_output("step 3,")
+        kit.write(self.path("trigger"), b"")
+        job.wait_for_output("the rank ended")
+        self.assertNotIn("asked to end", job.output())
+        job.wait_for_output("asked to end")
+        self.assertEqual(job.wait(30).code, -signal.SIGKILL)
+
     def test_a_rank_that_dies_ends_the_job_and_nothing_claims_to_be_saved(self):
         config = self.config(ENDLESS)
         for number, code in ((signal.SIGKILL, 137), (signal.SIGSEGV, 139), (signal.SIGABRT, 134)):
