@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The scoreboard on the CPU: training steps beside PyTorch's, and two ranks beside two that do not know of each other.
 
-    /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--only NAME ...] [--rounds N] [--report FILE]
+    /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--newest PYTHON] [--only NAME ...] [--rounds N] [--report FILE]
 
 Whoever is compared shares the same cores and takes turns in every round, so that a busy moment of the machine hits all of
 them. Each is started as a user would start it; what is read of Lockstep is its command line's own metrics.jsonl. Needs
-python3-torch and python3-torchvision. Takes about ten minutes on two cores.
+python3-torch and python3-torchvision, and with --newest another Python that has PyTorch of PyPI. Takes about ten minutes on
+two cores, twice that with --newest.
 """
 
 import argparse
@@ -27,6 +28,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 POLL_SECONDS = 0.02
+
+# Ways to run the newest PyTorch; the first round tries all of them, the others the fastest.
+VARIANTS = [(), ("--autocast",), ("--compile",), ("--compile", "--autocast")]
 
 RMSPROP = 'name = "rmsprop_tf"\nlr = 0.01\nmomentum = 0.9\ndecay = 0.9\nepsilon = 1.0\nweight_decay = 4e-5'
 SGD = 'name = "sgd"\nlr = 0.01\nmomentum = 0.9\nweight_decay = 1e-4'
@@ -199,9 +203,9 @@ class Lockstep:
         return Run(seconds[self.comparison.warm_up:self.comparison.steps], first, peak)
 
 
-def run_pytorch(comparison, threads):
-    command = [sys.executable, HERE / "pytorch_training.py", "--model", comparison.model.name,
-               "--batch", str(comparison.batch), "--threads", str(threads), "--steps", str(comparison.steps)]
+def run_pytorch(comparison, threads, python=sys.executable, flags=()):
+    command = [python, HERE / "pytorch_training.py", "--model", comparison.model.name,
+               "--batch", str(comparison.batch), "--threads", str(threads), "--steps", str(comparison.steps), *flags]
     start = time.monotonic()
     # OMP_NUM_THREADS for the threads that autograd starts, too
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(OMP_NUM_THREADS=str(threads)))
@@ -215,6 +219,23 @@ def run_pytorch(comparison, threads):
     seconds = [float(line.split()[-1]) for line in lines if line.startswith("step ")]
     peak = next(int(line.split()[1]) for line in lines if line.startswith("peak_kb"))
     return Run(seconds[comparison.warm_up:], first, peak)
+
+
+class Newest:
+    """PyTorch of another Python, in the variant that was the fastest in the first round of a comparison."""
+
+    def __init__(self, python):
+        self.python = python
+        self.best = {}  # comparison: variant
+
+    def run(self, comparison, threads):
+        runs = {flags: run_pytorch(comparison, threads, self.python, flags)
+                for flags in ([self.best[comparison]] if comparison in self.best else VARIANTS)}
+        best = min(runs, key=lambda flags: statistics.median(runs[flags].step_seconds))
+        for flags, run in runs.items():
+            print(f"  newest PyTorch {' '.join(flags) or 'eager'}: {statistics.median(run.step_seconds):.3f}", flush=True)
+        self.best[comparison] = best
+        return runs[best]
 
 
 def run_alone_together(comparison, trainer, folder, cores):
@@ -238,21 +259,27 @@ def output_of(command):
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
-def machine_lines(cores, trainer):
+def pytorch_version(python):
+    return output_of([python, "-c", "import torch, torchvision\n"
+                      "print('PyTorch', torch.__version__, 'with torchvision', torchvision.__version__)"])
+
+
+def machine_lines(cores, trainer, newest):
     """What the numbers were measured on, as Markdown list items."""
     cpu = next(line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                if line.startswith("model name"))
     system = next(line.split("=")[1].strip('"') for line in pathlib.Path("/etc/os-release").read_text().splitlines()
                   if line.startswith("PRETTY_NAME"))
-    torch = output_of([sys.executable, "-c", "import torch, torchvision\n"
-                       "print('PyTorch', torch.__version__, 'with torchvision', torchvision.__version__)"])
     mpi = output_of(["mpirun", "--version"]).splitlines()[0]
     revision = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
     onednn = output_of(["dpkg-query", "-W", "-f", "${Version}", "libdnnl2"])
     return [f"- date: {datetime.date.today().isoformat()}",
             f"- machine: {cpu}, {len(cores)} cores used of {os.cpu_count()}, Linux {platform.release()}, {system}",
             f"- {output_of([trainer, '--version']).splitlines()[0]} (commit {revision}), {mpi}",
-            f"- {torch}, channels-last memory format; oneDNN {onednn or 'of an unknown version'} on both sides"]
+            f"- {pytorch_version(sys.executable)}, channels-last memory format; oneDNN {onednn or 'of an unknown version'} on "
+            "both sides",
+            *([f"- newest: {pytorch_version(newest.python)}, channels-last, with its own oneDNN; the fastest of eager, bfloat16 "
+               "autocast, torch.compile and both"] if newest else [])]
 
 
 def spread(values):
@@ -281,14 +308,23 @@ HEADER = ["| | seconds a step | spread | images/s | to the end of step 1 | peak 
           "|---|---|---|---|---|---|"]
 
 
-def comparison_lines(comparison, ours, theirs):
+def ratio_line(peer, ours, theirs, goal=""):
     speed = ratios(ours, theirs, lambda run: statistics.median(run.step_seconds))
     memory = ratios(theirs, ours, lambda run: run.peak_kb)
     start = ratios(theirs, ours, lambda run: run.first_step_seconds)
-    return [f"## {comparison.name}", "", *HEADER, row("Lockstep", comparison.batch, ours),
-            row("PyTorch", comparison.batch, theirs), "",
-            f"Speed {describe(speed)} times PyTorch's (goal {comparison.goal}); peak memory {describe(memory)} times; "
-            f"launch to the end of the first step {describe(start)} times. In brackets the rounds' extremes.", ""]
+    return (f"Speed {describe(speed)} times {peer}'s{goal}; peak memory {describe(memory)} times; launch to the end of the "
+            f"first step {describe(start)} times. In brackets the rounds' extremes.")
+
+
+def comparison_lines(comparison, ours, theirs, newest, variant):
+    lines = [f"## {comparison.name}", "", *HEADER, row("Lockstep", comparison.batch, ours),
+             row("PyTorch", comparison.batch, theirs)]
+    if newest:
+        lines += [row(f"newest PyTorch ({' '.join(variant) or 'eager'})", comparison.batch, newest)]
+    lines += ["", ratio_line("PyTorch", ours, theirs, f" (goal {comparison.goal})"), ""]
+    if newest:
+        lines += [ratio_line("the newest PyTorch", ours, newest), ""]
+    return lines
 
 
 def scaling_lines(comparison, together, alone):
@@ -303,11 +339,13 @@ def scaling_lines(comparison, together, alone):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
+    parser.add_argument("--newest", metavar="PYTHON", help="a Python with another PyTorch to compare with as well")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names contain one of these")
     parser.add_argument("--rounds", type=int, help="of every part, instead of its own number")
     parser.add_argument("--report", default=ROOT / "docs/benchmarks/cpu.md", type=pathlib.Path)
     arguments = parser.parse_args()
     trainer = arguments.trainer.resolve(strict=True)
+    newest = Newest(arguments.newest) if arguments.newest else None
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
 
@@ -330,7 +368,10 @@ def main():
                 loads.append(os.getloadavg()[0])
                 note(part, "Lockstep", Lockstep(part, trainer, next(folders), threads=len(cores)).wait())
                 note(part, "PyTorch", run_pytorch(part, len(cores)))
-            lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "PyTorch"])
+                if newest:
+                    note(part, "newest PyTorch", newest.run(part, len(cores)))
+            lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "PyTorch"],
+                                      runs[part.name, "newest PyTorch"], newest and newest.best[part])
         for part in filter(wanted, SCALINGS if len(cores) == 2 else []):
             for _ in range(arguments.rounds or part.rounds):
                 loads.append(os.getloadavg()[0])
@@ -343,7 +384,7 @@ def main():
             "compared uses the same cores, taking turns. Seconds a step: median of the steps after the warm-up; spread: "
             "lowest and highest median of a run. Time to the end of step 1 counts from the start of the command. Peak "
             "memory is the largest resident set while training; writing a checkpoint is not in it.", "",
-            *machine_lines(cores, trainer),
+            *machine_lines(cores, trainer, newest),
             f"- load average before each round: {', '.join(f'{load:.2f}' for load in loads)}", ""]
     arguments.report.parent.mkdir(parents=True, exist_ok=True)
     arguments.report.write_text("\n".join(head + lines).rstrip() + "\n")

@@ -51,6 +51,8 @@ def main():
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--autocast", action="store_true", help="bfloat16 where PyTorch thinks it safe")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
@@ -58,6 +60,8 @@ def main():
     build, size, classes = MODELS[arguments.model]
     model, optimizer = build()
     model = model.to(memory_format=torch.channels_last).train()
+    if arguments.compile:
+        model = torch.compile(model)
     criterion = nn.CrossEntropyLoss()
     images = torch.rand(arguments.batch, 3, size, size).to(memory_format=torch.channels_last)
     labels = torch.randint(classes, (arguments.batch,))
@@ -65,12 +69,13 @@ def main():
     for step in range(1, arguments.steps + 1):
         start = time.monotonic()
         optimizer.zero_grad(set_to_none=True)
-        output = model(images)
-        if arguments.model == "inception_v3":
-            logits, aux_logits = output
-            loss = criterion(logits, labels) + 0.4 * criterion(aux_logits, labels)
-        else:
-            loss = criterion(output, labels)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.autocast):
+            output = model(images)
+            if arguments.model == "inception_v3":
+                logits, aux_logits = output
+                loss = criterion(logits, labels) + 0.4 * criterion(aux_logits, labels)
+            else:
+                loss = criterion(output, labels)
         loss.backward()
         optimizer.step()
         loss.item()

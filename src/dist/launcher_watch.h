@@ -1,5 +1,6 @@
-// The end of a launcher that does not end by itself. Open MPI 4.1's mpirun now and then hangs although all its ranks have
-// ended, when one of them was suspended while it connected; the job would hold its nodes until the batch system's limit.
+// The end of a launcher that does not end by itself. Open MPI 4.1's mpirun now and then hangs although all its ranks
+// have ended, when one of them was suspended while it connected; the job would hold its nodes until the batch system's
+// limit.
 #pragma once
 
 namespace lockstep {
