@@ -50,6 +50,7 @@ void train(const BenchmarkRun& run, const std::atomic<bool>& stop_requested) {
   ProcessGroup& group = run.parts.group;
   const std::unique_ptr<Communicator> communicator =
       make_communicator({run.config, group, *backend, shared_devices, wait_seconds(run.config, RunPhase::train)});
+  share_gradients(*program, *communicator);
   const StartState start = run_or_end_job([&] {
     return prepare_start({run.config, group, *communicator, *stream, *program});
   });

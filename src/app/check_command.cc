@@ -103,16 +103,17 @@ double clock_offset_seconds(ProcessGroup& group, const WaitFor& wait) {
 struct ReductionSpeed {
   double latency_seconds = 0;
   double bytes_per_second = 0;
+  bool shared = false;  // in memory that the ranks share
 };
 
-// Sums over all ranks in host memory, the way gradients travel over MPI; the slowest rank's figures. The sums are
+// Sums over all ranks in host memory, the way gradients travel without NCCL; the slowest rank's figures. The sums are
 // checked.
-ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait) {
+ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait, bool share_memory) {
   constexpr int kSmallSums = 20, kLargeSums = 5;
   constexpr size_t kLarge = size_t{1} << 20;
   const auto host = make_backend("reference", {});
   const auto stream = host->make_stream();
-  MpiCommunicator communicator(group, {.abort_seconds = wait.seconds});
+  MpiCommunicator communicator(group, {.abort_seconds = wait.seconds, .shared_memory = share_memory});
   const auto seconds_each = [&](std::span<float> values, int times) {
     group.barrier(wait);
     const double start = monotonic_seconds();
@@ -122,7 +123,11 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait) {
     }
     return (monotonic_seconds() - start) / times;
   };
-  std::vector<float> large(kLarge, static_cast<float>(group.rank() + 1));
+  Buffer memory = communicator.shared_buffer(kLarge * sizeof(float));
+  const bool shared = memory.data() != nullptr;
+  if (!shared) memory = host->allocate(kLarge * sizeof(float));
+  const std::span<float> large(memory.as<float>(), kLarge);
+  std::ranges::fill(large, static_cast<float>(group.rank() + 1));
   seconds_each(large, 1);
   const auto ranks = static_cast<float>(group.size());
   const bool right = std::ranges::all_of(large, [&](float sum) { return sum == ranks * (ranks + 1) / 2; });
@@ -130,9 +135,9 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait) {
       group, wait,
       right ? std::nullopt : std::optional(Error(ExitCode::internal, "a sum over the ranks is wrong; MPI is broken")));
   std::ranges::fill(large, 0.0f);
-  double seconds[2] = {seconds_each(std::span(large).first(1), kSmallSums), seconds_each(large, kLargeSums)};
+  double seconds[2] = {seconds_each(large.first(1), kSmallSums), seconds_each(large, kLargeSums)};
   group.max(seconds, wait);
-  return {seconds[0], static_cast<double>(kLarge * sizeof(float)) / std::max(seconds[1], 1e-9)};
+  return {seconds[0], static_cast<double>(kLarge * sizeof(float)) / std::max(seconds[1], 1e-9), shared};
 }
 
 // ---- the checkpoint folder, on rank 0
@@ -314,9 +319,10 @@ int Check::run() {
   stage("the model", RunPhase::compile, [&](const WaitFor& wait) { check_model(wait, threads.budget); });
   stage("the table of ranks", RunPhase::start, [&](const WaitFor& wait) { check_ranks(wait, threads); });
   stage("a small allreduce", RunPhase::start, [&](const WaitFor& wait) {
-    const ReductionSpeed speed = measure_reductions(group_, wait);
-    row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, over MPI",
-                                 speed.latency_seconds * 1e6, speed.bytes_per_second / kGigabyte));
+    const bool share_memory = config_.comm.transport == "auto" && device_ == "cpu";
+    const ReductionSpeed speed = measure_reductions(group_, wait, share_memory);
+    row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, {}", speed.latency_seconds * 1e6,
+                                 speed.bytes_per_second / kGigabyte, speed.shared ? "in shared memory" : "over MPI"));
   });
   stage("the checkpoint folder", RunPhase::save, [&](const WaitFor& wait) {
     row("checkpoints",

@@ -97,10 +97,19 @@ std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
         parts.group, parts.backend, *library,
         NcclOptions{.algorithm = parts.config.comm.algorithm, .wait_seconds = parts.wait_seconds});
   }
-  auto mpi =
-      std::make_unique<MpiCommunicator>(parts.group, MpiCommunicatorOptions{.abort_seconds = parts.wait_seconds});
+  auto mpi = std::make_unique<MpiCommunicator>(
+      parts.group, MpiCommunicatorOptions{
+                       .abort_seconds = parts.wait_seconds,
+                       .shared_memory = parts.config.comm.transport == "auto" && parts.backend.host_addressable()});
   if (parts.backend.host_addressable()) return mpi;
   return std::make_unique<StagedCommunicator>(parts.backend, std::move(mpi));
+}
+
+bool share_gradients(Program& program, Communicator& communicator) {
+  Buffer memory = communicator.shared_buffer(program.state().gradients.bytes());
+  const bool shared = memory.data() != nullptr;
+  if (shared) program.place_gradients(std::move(memory));
+  return shared;
 }
 
 }  // namespace lockstep

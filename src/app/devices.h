@@ -8,6 +8,7 @@
 #include "lockstep/dist/communicator.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/train/config.h"
+#include "lockstep/train/program.h"
 
 namespace lockstep {
 
@@ -30,5 +31,8 @@ struct TransportParts {
 
 // What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts);
+// Lets the gradients lie where the communicator sums them without copies, if there is such memory; whether there is.
+// Collective.
+bool share_gradients(Program& program, Communicator& communicator);
 
 }  // namespace lockstep

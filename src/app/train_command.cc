@@ -45,10 +45,13 @@ struct RunSize {
   const Program& program;
   BatchSizes batches;
   int64_t samples;
+  int ranks;
+  bool shared_gradients;
 };
 
 void announce(const Config& config, const Trainer& trainer, const RunSize& size) {
-  const auto& [program, batches, samples] = size;
+  const auto& [program, batches, samples, ranks, shared_gradients] = size;
+  if (shared_gradients) log_info("gradients are summed in memory that the {} ranks of this host share", ranks);
   std::string rate = fmt::format("{}", trainer.base_learning_rate());
   if (config.optimizer.scale_lr) {
     rate += fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global);
@@ -106,6 +109,7 @@ int train_command(const CommandParts& parts) {
       compile_model(config, Purpose::train, threads, group);
   const std::unique_ptr<Communicator> communicator =
       make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::train)});
+  const bool shared_gradients = share_gradients(*program, *communicator);
   const StartState start = run_or_end_job([&] {
     return prepare_start({config, group, *communicator, *stream, *program, classes});
   });
@@ -134,7 +138,7 @@ int train_command(const CommandParts& parts) {
   Trainer trainer({config, group, *communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
                    *checkpointer, reporter, watchdog, stop_signals.requested()},
                   loader_options(config, threads), start.progress);
-  announce(config, trainer, {*program, batches, data->size()});
+  announce(config, trainer, {*program, batches, data->size(), group.size(), shared_gradients});
 
   const RunEnd end = run_or_end_job([&] { return trainer.run(); },
                                     [&] {

@@ -31,7 +31,9 @@ GradientReducer::GradientReducer(Communicator& communicator, GradientArena arena
   if (!wire) return;
   require(std::holds_alternative<std::span<float>>(arena_), "only float32 gradients are narrowed");
   Narrow& narrow = narrow_.emplace(Narrow{.type = wire->type, .elements = wire->elements});
-  narrow.memory = wire->backend.allocate(static_cast<size_t>(wire->elements) * sizeof(uint16_t));
+  const size_t bytes = static_cast<size_t>(wire->elements) * sizeof(uint16_t);
+  narrow.memory = communicator.shared_buffer(bytes);
+  if (!narrow.memory.data()) narrow.memory = wire->backend.allocate(bytes);
   for (const Bucket& bucket : buckets_) {
     const int64_t count = narrow_part(bucket, wire->elements);
     narrow.narrow.push_back(count > 0 ? wire->backend.compile(UpdateOp{DType::f32, NarrowValues{count, wire->type}})

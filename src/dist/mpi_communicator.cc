@@ -1,17 +1,22 @@
 #include "lockstep/dist/mpi_communicator.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "dist/doorbell.h"
 #include "dist/half_sum.h"
 #include "dist/process_group_state.h"
 #include "dist/roll_call.h"
+#include "dist/shared_sums.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -29,54 +34,26 @@ struct Operation {
   int64_t count = 0;  // elements
   int64_t element_bytes = 1;
   MPI_Datatype type = MPI_BYTE;
-  DType half_type = DType::f32;  // of a sum of halves
+  DType dtype = DType::f32;  // of a sum
   int root = 0;
   bool at_once = false;
   size_t index = 0;  // since the last join
   CommRecord record;
   std::vector<MPI_Request> pieces;
-  std::vector<HalfSum> halves;  // the pieces of a sum of halves
+  std::vector<HalfSum> halves;       // the pieces of a sum of halves
+  std::optional<SharedPart> shared;  // of a sum in memory that the ranks share
+  int64_t shared_number = 0;
 };
 
 template <class T>
-Operation sum_of(std::span<T> values, MPI_Datatype type, std::string_view label) {
+Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::string_view label) {
   return {.data = std::as_writable_bytes(values).data(),
           .count = static_cast<int64_t>(values.size()),
           .element_bytes = sizeof(T),
           .type = type,
+          .dtype = dtype,
           .record = {.label = std::string(label)}};
 }
-
-// While join() waits, the cores are idle: ask again at once for a short while. Otherwise sleep between polls, longer
-// and longer, because computing needs the cores.
-class PollPause {
- public:
-  void progressed() { idle_since_ = 0; }
-
-  // Sleeps with the lock released; a new operation or the end wakes it.
-  void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& wake, bool joining) {
-    const double now = monotonic_seconds();
-    if (idle_since_ == 0) {
-      idle_since_ = now;
-      sleep_ = kShortest;
-    }
-    if (joining && now - idle_since_ < kEagerSeconds) {
-      lock.unlock();
-      std::this_thread::yield();
-      lock.lock();
-      return;
-    }
-    wake.wait_for(lock, sleep_);
-    sleep_ = std::min(sleep_ * 2, kLongest);
-  }
-
- private:
-  static constexpr double kEagerSeconds = 0.005;
-  static constexpr std::chrono::microseconds kShortest{20};
-  static constexpr std::chrono::microseconds kLongest{200};
-  double idle_since_ = 0;
-  std::chrono::microseconds sleep_ = kShortest;
-};
 
 }  // namespace
 
@@ -88,8 +65,10 @@ struct Comms {
 // The communication thread and what it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(Comms comms, const ProcessGroup& ranks, MpiCommunicatorOptions options)
+  Driver(Comms comms, const ProcessGroup& ranks, SharedSums* shared, MpiCommunicatorOptions options)
       : comms_(std::move(comms)),
+        shared_(shared),
+        bell_(shared ? shared->bell() : Doorbell(own_bell_)),
         rank_(ranks.rank()),
         size_(ranks.size()),
         group_(ranks.state()),
@@ -101,7 +80,7 @@ class MpiCommunicator::Driver {
       std::lock_guard lock(mutex_);
       stop_ = true;
     }
-    wake_.notify_all();
+    bell_.ring();
     thread_.join();
     if (queue_.empty() && flight_.empty()) return;
     for (CommHandle* comm : {&comms_.in_order, &comms_.at_once, &comms_.gather}) {
@@ -111,9 +90,16 @@ class MpiCommunicator::Driver {
   }
 
   void enqueue(Operation operation) {
+    if (shared_ && operation.kind != Operation::Kind::broadcast) {
+      const auto bytes = static_cast<size_t>(operation.count * operation.element_bytes);
+      operation.shared = shared_->find({operation.data, bytes}, operation.dtype);
+    }
     const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
-    std::lock_guard lock(mutex_);
-    add(std::move(operation), number);
+    {
+      std::lock_guard lock(mutex_);
+      add(std::move(operation), number);
+    }
+    bell_.ring();
   }
 
   // Waits for this operation alone.
@@ -165,14 +151,13 @@ class MpiCommunicator::Driver {
     } else {
       queue_.push_back(std::move(operation));
     }
-    wake_.notify_all();
   }
 
   // Called with the lock held, until `settled`.
   template <class Condition>
   void wait(std::unique_lock<std::mutex>& lock, const Condition& settled) {
     joining_ = true;
-    wake_.notify_all();
+    bell_.ring();
     Deadline deadline(options_.abort_seconds);
     while (!settled()) {
       const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
@@ -197,6 +182,7 @@ class MpiCommunicator::Driver {
   }
 
   void run() noexcept {
+    pthread_setname_np(pthread_self(), "reduction");  // for debuggers and tests
     try {
       name_thread("reduction");
       drive();
@@ -209,42 +195,54 @@ class MpiCommunicator::Driver {
 
   void drive() {
     PollPause pause;
-    std::unique_lock lock(mutex_);
-    while (!stop_) {
-      if (queue_.empty() && flight_.empty()) {
-        wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
-        continue;
+    std::deque<Operation> fresh;
+    while (true) {
+      const uint32_t rings = bell_.rings();
+      PollPause::Reason reason;
+      {
+        std::lock_guard lock(mutex_);
+        if (stop_) return;
+        fresh.swap(queue_);
+        reason.joining = joining_;
       }
-      std::deque<Operation> fresh = std::exchange(queue_, {});
-      lock.unlock();
       if (flight_.empty()) active_since_ = monotonic_seconds();
       for (Operation& operation : fresh) {
         flight_.push_back(std::move(operation));
         start(flight_.back());
       }
+      fresh.clear();
       const std::vector<Operation> finished = take_finished();
-      if (options_.observer) {
-        for (const Operation& operation : finished) options_.observer(operation.record);
-      }
-      lock.lock();
-      account(finished);
       if (!finished.empty()) {
+        report(finished);
         pause.progressed();
-        done_.notify_all();
-      } else if (queue_.empty() && !stop_) {
-        pause.wait(lock, wake_, joining_);
+        continue;
       }
+      reason.polling = std::ranges::any_of(flight_, [](const Operation& operation) { return !operation.shared; });
+      pause.wait(bell_, rings, reason);
     }
+  }
+
+  void report(const std::vector<Operation>& finished) {
+    if (options_.observer) {
+      for (const Operation& operation : finished) options_.observer(operation.record);
+    }
+    std::lock_guard lock(mutex_);
+    account(finished);
+    done_.notify_all();
   }
 
   void start(Operation& operation) {
     operation.record.started = monotonic_seconds();
+    if (operation.shared) {
+      operation.shared_number = shared_->begin();
+      return;
+    }
     for (int64_t first = 0; first < operation.count; first += options_.elements_per_call) {
       const int count = static_cast<int>(std::min(options_.elements_per_call, operation.count - first));
       std::byte* data = operation.data + first * operation.element_bytes;
       if (operation.kind == Operation::Kind::sum_halves) {
         const std::span values(reinterpret_cast<uint16_t*>(data), static_cast<size_t>(count));
-        operation.halves.emplace_back(HalfSpan{values, operation.half_type},
+        operation.halves.emplace_back(HalfSpan{values, operation.dtype},
                                       HalfSum::Place{comms_.in_order.get(), rank_, size_}, operation.record.label);
         continue;
       }
@@ -257,20 +255,14 @@ class MpiCommunicator::Driver {
     }
   }
 
-  // Lets MPI advance and removes from flight_ what is complete.
+  // Lets all operations advance and removes from flight_ what is complete.
   std::vector<Operation> take_finished() {
     std::vector<Operation> finished;
     bool may_gather = true;
     for (auto operation = flight_.begin(); operation != flight_.end();) {
-      int done = 0;
-      check_mpi(
-          MPI_Testall(static_cast<int>(operation->pieces.size()), operation->pieces.data(), &done, MPI_STATUSES_IGNORE),
-          operation->record.label);
-      for (HalfSum& half : operation->halves) {
-        half.advance(comms_.gather.get(), may_gather);
-        may_gather = may_gather && half.gathers();
-      }
-      if (!done || !std::ranges::all_of(operation->halves, &HalfSum::done)) {
+      const bool done = operation->shared ? shared_->advance(operation->shared_number, *operation->shared)
+                                          : advance(*operation, may_gather);
+      if (!done) {
         ++operation;
         continue;
       }
@@ -281,6 +273,18 @@ class MpiCommunicator::Driver {
     return finished;
   }
 
+  bool advance(Operation& operation, bool& may_gather) {
+    int done = 0;
+    check_mpi(
+        MPI_Testall(static_cast<int>(operation.pieces.size()), operation.pieces.data(), &done, MPI_STATUSES_IGNORE),
+        operation.record.label);
+    for (HalfSum& half : operation.halves) {
+      half.advance(comms_.gather.get(), may_gather);
+      may_gather = may_gather && half.gathers();
+    }
+    return done && std::ranges::all_of(operation.halves, &HalfSum::done);
+  }
+
   // Called with the lock held.
   void account(const std::vector<Operation>& finished) {
     for (const Operation& operation : finished) {
@@ -289,12 +293,15 @@ class MpiCommunicator::Driver {
       ++statistics_.operations;
       statistics_.bytes += operation.record.bytes;
     }
-    if (!finished.empty() && flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
+    if (flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
   }
 
   static constexpr std::chrono::seconds kLookEvery{1};
 
   Comms comms_;
+  SharedSums* const shared_;  // null: all goes through MPI
+  uint32_t own_bell_ = 0;     // where there is none in shared memory
+  const Doorbell bell_;       // for the communication thread
   const int rank_, size_;
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
@@ -304,7 +311,6 @@ class MpiCommunicator::Driver {
   double active_since_ = 0;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_;  // for the communication thread
   std::condition_variable done_;  // for join()
   std::deque<Operation> queue_;
   std::vector<Outstanding> outstanding_;  // operations since the last join
@@ -326,10 +332,27 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
   Comms comms;
   for (CommHandle* comm : {&comms.in_order, &comms.at_once, &comms.gather}) *comm = another();
-  driver_ = std::make_unique<Driver>(std::move(comms), group, std::move(options));
+  if (options.shared_memory && group.local_size() == group.size()) {
+    auto [sums, obstacle] = SharedSums::make(group);
+    shared_ = std::move(sums);
+    report(obstacle);
+  }
+  driver_ = std::make_unique<Driver>(std::move(comms), group, shared_.get(), std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
+
+void MpiCommunicator::report(const std::string& obstacle) const {
+  if (obstacle.empty() || !group_.is_root()) return;
+  log_warning("the ranks of this host can share no memory, so gradients go through MPI, which is slower: {}", obstacle);
+}
+
+Buffer MpiCommunicator::shared_buffer(size_t bytes) {
+  if (!shared_ || bytes == 0) return {};
+  const auto [memory, obstacle] = shared_->allocate(group_, bytes);
+  report(obstacle);
+  return memory.empty() ? Buffer() : Buffer(memory.data(), memory.size(), [](void*, size_t) noexcept {});
+}
 
 int MpiCommunicator::rank() const { return group_.rank(); }
 int MpiCommunicator::size() const { return group_.size(); }
@@ -337,21 +360,20 @@ int MpiCommunicator::size() const { return group_.size(); }
 void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
-  driver_->enqueue(sum_of(values, MPI_FLOAT, label));
+  driver_->enqueue(sum_of(values, MPI_FLOAT, DType::f32, label));
 }
 
 void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
-  driver_->enqueue(sum_of(values, MPI_DOUBLE, label));
+  driver_->enqueue(sum_of(values, MPI_DOUBLE, DType::f64, label));
 }
 
 void MpiCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
-  Operation operation = sum_of(values.values, MPI_UINT16_T, label);
+  Operation operation = sum_of(values.values, MPI_UINT16_T, values.type, label);
   operation.kind = Operation::Kind::sum_halves;
-  operation.half_type = values.type;
   driver_->enqueue(std::move(operation));
 }
 
@@ -368,7 +390,7 @@ void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int 
 double MpiCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return 0;
   stream.wait();
-  return driver_->run_at_once(sum_of(values, MPI_FLOAT, label));
+  return driver_->run_at_once(sum_of(values, MPI_FLOAT, DType::f32, label));
 }
 
 double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0; }

@@ -272,7 +272,8 @@ std::vector<ConfigKey> make_keys() {
 
       {LOCKSTEP_KEY(comm, transport), .allowed = {"auto", "nccl", "mpi"},
        .meaning =
-           "What carries the gradients between ranks. auto: NCCL where every rank has a GPU of its own, else MPI.",
+           "What carries the gradients between ranks. auto: NCCL where every rank has a GPU of its own; on CPUs memory "
+           "that the ranks share where all are on one host; else MPI. mpi: messages, within a host too.",
        .also = {"backend"}},
       {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "tree", "auto"},
        .meaning = "How NCCL sums them. MPI leaves it to its library, whether ring or auto is set; tree is refused."},

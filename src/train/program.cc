@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/error.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/optimizer.h"
 
@@ -60,6 +61,12 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
                              .average = config.ema.decay > 0,
                              .initial_accumulator = config.optimizer.initial_accumulator,
                              .activation_bytes = static_cast<size_t>(activations)});
+}
+
+void Program::place_gradients(Buffer memory) {
+  require(memory.bytes() == state_.gradients.bytes(), "{} bytes for {} bytes of gradients", memory.bytes(),
+          state_.gradients.bytes());
+  state_.gradients = std::move(memory);
 }
 
 std::span<float> Program::parameter_in(const ModelState& arenas, ParameterId id, Weights weights) const {

@@ -8,7 +8,8 @@
 //                   then exit(0)) | error:NUMBER (the call fails with this errno)
 //   FAULT_CALL      mpi                starting MPI
 //                   new:main           an allocation on the main thread
-//                   reduce             starting a reduction, on the thread that drives MPI
+//                   reduce             an allocation on the thread that makes the reductions
+//                   share              making memory that ranks share
 //                   open:PART          opening a file whose path contains PART
 //                   read:PART          a positioned read of such a file, by any thread but the main one
 //                   write:PART, fsync:PART
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
@@ -52,6 +54,12 @@ bool triggered() {
 }
 
 bool on_main_thread() { return ::syscall(SYS_gettid) == ::getpid(); }
+
+bool on_reduction_thread() {
+  char name[16] = "";
+  ::prctl(PR_GET_NAME, name);
+  return std::strcmp(name, "reduction") == 0;
+}
 
 void mark() {
   const char* path = ::getenv("FAULT_MARK");
@@ -125,6 +133,7 @@ bool meant(const char* call, int descriptor) {
 
 void* operator new(size_t bytes) {
   if (meant("new:main") && on_main_thread()) suffer();
+  if (meant("reduce") && on_reduction_thread()) suffer();
   void* memory = std::malloc(bytes);
   if (!memory) throw std::bad_alloc();
   return memory;
@@ -140,10 +149,10 @@ int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   return real(argc, argv, required, provided);
 }
 
-int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* comm, void* request) {
-  static auto* real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
-  if (meant("reduce")) suffer();
-  return real(from, to, count, type, operation, comm, request);
+int memfd_create(const char* name, unsigned flags) noexcept {
+  static auto* real = next<int(const char*, unsigned)>("memfd_create");
+  if (meant("share") && suffer()) return -1;
+  return real(name, flags);
 }
 
 int open(const char* path, int flags, ...) {

@@ -498,6 +498,13 @@ class SlowStarts(Case):
         self.assertEqual(result.code, kit.OK, str(result))
         self.assertEqual(os.stat(self.path("run/step-00000004.h5")).st_uid, 1000)
 
+    def test_a_rank_that_can_share_no_memory_leaves_the_gradients_to_mpi(self):
+        # As in a sandbox that does not have the call.
+        result = self.train(3, self.settings, env=self.faulty(1, "share", f"error:{errno.ENOSYS}"))
+        self.assertEqual(result.errors(), [])
+        self.assertRegex(result.output, r"share no memory, so gradients go through MPI.*rank 1@.*memfd_create: .*implement")
+        self.assertNotIn("are summed in memory", result.output)
+
     def test_a_container_that_forbids_single_copies_between_processes_is_no_matter(self):
         env = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_btl_sm_single_copy_mechanism": "none"}
         result = self.train(3, self.settings, env=env)

@@ -116,7 +116,7 @@ class RankCounts(kit.TestCase):
     # sockets.
     def test_saves_between_steps_do_not_depend_on_how_messages_travel(self):
         self.records(30)
-        config = self.config({"checkpoint.every_steps": 2, "checkpoint.keep": 100})
+        config = self.config({"checkpoint.every_steps": 2, "checkpoint.keep": 100, "comm.transport": "mpi"})
         # Open MPI 4 and 5 call shared memory's module vader and sm; each passes over the other's setting.
         small = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
         sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
@@ -124,6 +124,22 @@ class RankCounts(kit.TestCase):
             self.train(2, config, {"checkpoint.directory": folder}, flags=flags)
             for name in kit.checkpoints(self.path(folder)):
                 self.assertIn("model/fc5.weight", kit.datasets(self.path(folder, name)))
+
+    # A sum of two terms has but one order; the ranks of one host make it where all of them can reach it.
+    def test_gradients_of_two_ranks_have_the_same_sums_in_shared_memory_and_over_mpi(self):
+        self.records(30)
+        saves = []
+        for carrier, dtype in (("auto", "float32"), ("mpi", "float32"), ("auto", "bf16"), ("mpi", "bf16")):
+            folder = f"{carrier}.{dtype}"
+            result = self.train(2, self.config({"comm.transport": carrier, "comm.gradient_dtype": dtype,
+                                                "comm.bucket_mb": 0.01, "checkpoint.directory": folder},
+                                               name=folder + ".toml"))
+            told = result.count("gradients are summed in memory that the 2 ranks of this host share")
+            self.assertEqual(told, 1 if carrier == "auto" else 0, str(result))
+            saves.append(kit.datasets(self.path(folder, "latest")))
+        for one, other in (saves[:2], saves[2:]):
+            for name in [name for name in one if name.startswith("model/")]:
+                numpy.testing.assert_array_equal(one[name], other[name], name)
 
     def test_rank_0_alone_decides_what_relative_paths_mean(self):
         self.records(30)
@@ -148,8 +164,9 @@ class SlowSizes(kit.TestCase):
 
         def train(width, ranks, transport, flags):
             folder = f"{width}.{ranks}.{transport}"
-            config = self.config({"model.hidden": [width, width], "checkpoint.directory": folder}, base, folder + ".toml")
-            self.train(ranks, config, flags=flags)
+            config = self.config({"model.hidden": [width, width], "checkpoint.directory": folder, **flags[0]}, base,
+                                 folder + ".toml")
+            self.train(ranks, config, flags=flags[1])
             names = kit.checkpoints(self.path(folder))
             self.assertIn("step-00000006.h5", names)
             for name in names:
@@ -157,8 +174,9 @@ class SlowSizes(kit.TestCase):
 
         small = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
         sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+        by_mpi = {"comm.transport": "mpi"}
         cases = [(width, ranks, name, flags) for width in (1, 10, 20, 64, 1024, 2048) for ranks in (2, 3)
-                 for name, flags in (("small", small), ("sockets", sockets))]
+                 for name, flags in (("shared", ({}, [])), ("small", (by_mpi, small)), ("sockets", (by_mpi, sockets)))]
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             for job in [pool.submit(train, *case) for case in cases]:
                 job.result()

@@ -15,7 +15,8 @@ SPARSE = kit.merged(kit.SMALL, {
 
 SMALL_MESSAGES = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
 SOCKETS = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-TRANSPORTS = {"memory": [], "small": SMALL_MESSAGES, "sockets": SOCKETS}
+# By name: comm.transport, and what mpirun is told. With auto gradients are summed in memory that the ranks share.
+TRANSPORTS = {"shared": ("auto", []), "memory": ("mpi", []), "small": ("mpi", SMALL_MESSAGES), "sockets": ("mpi", SOCKETS)}
 
 
 def samples(count, seed):
@@ -36,11 +37,13 @@ class Base(kit.TestCase):
     def saves(self, ranks, width, transport, steps=8, **changes):
         """A save every second step, each of them whole and none skipped for the size of the network."""
         folder = f"{ranks}-{width}-{transport}"
+        carrier, flags = TRANSPORTS[transport]
         config = self.config({"data.format": "synthetic", "data.train": [], "data.validation": [],
+                              "comm.transport": carrier,
                               "model.hidden": [width] * 4, "train.steps": steps, "checkpoint.every_steps": 2,
                               "checkpoint.keep": 100, "checkpoint.directory": folder,
                               **{key.replace("__", "."): value for key, value in changes.items()}}, SPARSE)
-        result = self.train(ranks, config, flags=["--oversubscribe", *TRANSPORTS[transport]])
+        result = self.train(ranks, config, flags=["--oversubscribe", *flags])
         skipped = result.count("is skipped: the one before is still being written")
         found = kit.checkpoints(self.path(folder))
         # The last step is saved in any case, also when its save was due and skipped before.

@@ -2,6 +2,7 @@
 // error is printed by rank 0 and leaves by finalizing, any other is printed by its rank and aborts the job.
 #include <unistd.h>
 
+#include <csignal>
 #include <functional>
 #include <map>
 #include <thread>
@@ -54,6 +55,37 @@ void last_rank_misses_sum(ProcessGroup& group) {
   communicator.join(stream);
 }
 
+void last_rank_misses_shared_sum(ProcessGroup& group) {
+  MpiCommunicator communicator(group, {.abort_seconds = kShortWait, .shared_memory = true});
+  lockstep::testing::IdleStream stream;
+  const Buffer memory = communicator.shared_buffer(800'000);
+  const std::span<float> values(memory.as<float>(), 200'000);
+  communicator.sum(stream, values.first(1000), "step 7 bucket 1");
+  if (group.rank() == group.size() - 1) {
+    communicator.join(stream);
+    hang();
+  }
+  communicator.sum(stream, values.subspan(1000), "step 7 bucket 2");
+  communicator.join(stream);
+}
+
+void last_rank_is_killed_amid_shared_sums(ProcessGroup& group) {
+  MpiCommunicator communicator(group, {.shared_memory = true});
+  lockstep::testing::IdleStream stream;
+  const Buffer memory = communicator.shared_buffer(40'000'000);
+  const std::span<float> values(memory.as<float>(), 10'000'000);
+  if (group.rank() == group.size() - 1) {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      raise(SIGKILL);
+    }).detach();
+  }
+  while (true) {
+    communicator.sum(stream, values, "a large sum");
+    communicator.join(stream);
+  }
+}
+
 void configuration_is_wrong(ProcessGroup& group) {
   on_root(group, {.what = "the configuration"},
           []() -> std::string { fail(ExitCode::config, "run.toml:3: unknown key"); });
@@ -84,6 +116,8 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kFailures = {
     {"root_misses_barrier", root_misses_barrier},
     {"calls_differ", calls_differ},
     {"last_rank_misses_sum", last_rank_misses_sum},
+    {"last_rank_misses_shared_sum", last_rank_misses_shared_sum},
+    {"last_rank_is_killed_amid_shared_sums", last_rank_is_killed_amid_shared_sums},
     {"configuration_is_wrong", configuration_is_wrong},
     {"last_rank_fails", last_rank_fails},
     {"thread_aborts", thread_aborts},

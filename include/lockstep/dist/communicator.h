@@ -65,6 +65,10 @@ class Communicator {
   // In place: root's bytes to all.
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) = 0;
 
+  // Zeroed memory of the host in which sums need no copy, for values that are summed again and again; empty where there
+  // is no such memory. Must not be used after the communicator. Collective: all ranks ask for as many bytes.
+  virtual Buffer shared_buffer(size_t /*bytes*/) { return {}; }
+
   // After it, work on the stream sees the results of all operations so far. Returns the seconds for which computing
   // had to wait. Throws Error(stalled) naming the oldest unfinished operation when the limit has passed.
   virtual double join(Stream& stream) = 0;

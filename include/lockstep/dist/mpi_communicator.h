@@ -2,16 +2,19 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "lockstep/dist/communicator.h"
 
 namespace lockstep {
 
 class ProcessGroup;
+class SharedSums;  // src/dist only
 
 struct MpiCommunicatorOptions {
   double abort_seconds = 600;                    // longest wait in join()
   int64_t elements_per_call = int64_t{1} << 30;  // longer operations are split: MPI counts are int
+  bool shared_memory = false;                    // where all ranks are on one host
   CommObserver observer;                         // called on the communication thread
 };
 
@@ -19,6 +22,9 @@ struct MpiCommunicatorOptions {
 // non-blocking, started in the order of the calls, many at a time, and advanced by MPI_Test with a back-off between,
 // since Open MPI makes no progress while nobody calls it and the cores belong to computing. A single rank needs
 // neither thread nor MPI: its operations have no effect.
+//
+// Sums in a shared_buffer() are not sent at all: the ranks' threads add them up in place. With nothing else on its way
+// the thread sleeps until this rank or another rings.
 class MpiCommunicator final : public Communicator {
  public:
   // Collective over the group, which must live longer. A join() that stalls names the ranks that the group's board
@@ -37,13 +43,18 @@ class MpiCommunicator final : public Communicator {
   double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double join(Stream& stream) override;
+  // Rank 0 warns where the ranks are on one host and yet cannot share memory.
+  Buffer shared_buffer(size_t bytes) override;
   CommStatistics statistics() const override;
   bool stream_ordered() const override { return size() == 1; }
 
  private:
   class Driver;
-  const ProcessGroup& group_;
-  std::unique_ptr<Driver> driver_;  // none when there is one rank
+  void report(const std::string& obstacle) const;
+
+  ProcessGroup& group_;
+  std::unique_ptr<SharedSums> shared_;  // where memory is shared
+  std::unique_ptr<Driver> driver_;      // none when there is one rank
 };
 
 }  // namespace lockstep

@@ -43,6 +43,8 @@ class Program {
   const Backend& backend() const { return backend_; }
   const ProgramBatches& batches() const { return batches_; }
   const ModelState& state() const { return state_; }
+  // Zeroed memory of the same size for the gradients, for a place that suits their sums. Before anything uses theirs.
+  void place_gradients(Buffer memory);
   // All parameters and statistics, the auxiliary head's too: the schema of the checkpoints.
   const ParameterTable& parameters() const { return table_; }
   const ParameterLayout& layout() const { return layout_; }
