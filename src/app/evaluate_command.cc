@@ -45,7 +45,7 @@ int evaluate_command(const CommandParts& parts) {
   Reporter reporter(group, {});
   reporter.evaluation(loaded.step, loaded.epoch, run_or_end_job([&] { return evaluator.run(weights); }));
   if (config.data.bad_records == "skip") reporter.bad_records(loaded.step, "data.validation", evaluator.bad_records());
-  group.barrier({"the end", wait.seconds});
+  run_or_end_job([&] { group.barrier({"the end", wait.seconds}); });
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -72,6 +72,8 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
     } catch (const AgreedError& error) {
       if (group.is_root()) log_error("{}", error.what());
       code = static_cast<int>(error.code());
+    } catch (...) {
+      end_job();  // before the farewell to the other ranks, which one that stands still would delay
     }
     log_repeated_warnings();
     session.finish();

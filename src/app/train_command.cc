@@ -146,7 +146,7 @@ int train_command(const CommandParts& parts) {
                                       if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) lock.reset();
                                     });
   reporter.close();
-  return leave(parts, config, end, trainer.progress().step);
+  return run_or_end_job([&] { return leave(parts, config, end, trainer.progress().step); });
 }
 
 }  // namespace lockstep

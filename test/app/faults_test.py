@@ -204,7 +204,8 @@ class Strikes(Case):
             expected = (kit.STALLED, kit.CHECKPOINT) if phase == "save" else (kit.STALLED,)
             self.assertIn(result.code, expected, f"{name}: {result}")
             if phase != "start" and self.HOLDS[phase].holder in (None, victim):
-                self.assertRegex(result.output, f"rank {victim}\\b", name)
+                named = rf"rank {victim}(@\S+)? (has not arrived|is suspended|did not|is silent)"
+                self.assertRegex("\n".join(result.errors()), named, name)
         self.assert_newest_is_whole(self.path(name))
 
     def setUp(self):
