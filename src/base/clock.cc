@@ -26,6 +26,12 @@ std::string format_tm(const std::tm& t, const char* form) {
 
 }  // namespace
 
+double thread_cpu_seconds() {
+  std::timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
 std::string iso8601_utc_now() {
   const Instant t = now();
   std::tm parts{};

@@ -40,7 +40,9 @@ void write_training_value(Hdf5File& file, const std::string& name, const Trainin
 }  // namespace
 
 Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string& name) {
-  auto file = Hdf5File::create_in_memory(name, {.user_block_bytes = kUserBlockBytes, .blame = kBlame});
+  const auto expected = static_cast<size_t>(estimate_checkpoint_bytes(contents));
+  auto file = Hdf5File::create_in_memory(
+      name, {.user_block_bytes = kUserBlockBytes, .expected_bytes = expected + expected / 16, .blame = kBlame});
   for (const CheckpointArray& array : contents.arrays) {
     const auto elements = static_cast<size_t>(array.shape.elements());
     file.write<float>(array.path, dims_of(array.shape), std::span(array.data, elements));

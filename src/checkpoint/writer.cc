@@ -221,7 +221,7 @@ void CheckpointWriter::Worker::run() {
 }
 
 SaveResult CheckpointWriter::Worker::save() {
-  const double start = monotonic_seconds();
+  const double start = monotonic_seconds(), cpu_start = thread_cpu_seconds();
   SaveResult result{.step = contents_.meta.step,
                     .path = options_.directory + "/" + checkpoint_name(contents_.meta.step)};
   try {
@@ -234,6 +234,7 @@ SaveResult CheckpointWriter::Worker::save() {
     changed_.notify_all();
     publish(result);
     result.write_seconds = monotonic_seconds() - start - result.snapshot_seconds;
+    result.cpu_seconds = thread_cpu_seconds() - cpu_start;
   } catch (const Error& error) {
     result.error = error;
   } catch (const std::bad_alloc&) {

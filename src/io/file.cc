@@ -34,6 +34,20 @@ constexpr std::string_view kTemporaryMark = ".tmp";
   fail_errno(path, action, blame, error);
 }
 
+// What transfers past the page cache must be multiples of, in memory and in the file. Enough for common file systems;
+// one that wants more says EINVAL.
+constexpr size_t kDirectBytes = 4096;
+
+struct alignas(kDirectBytes) DirectBlock {
+  std::byte bytes[kDirectBytes];
+};
+
+// Past the page cache: the kernel copies nothing, and what others read stays in memory. False where it is not offered.
+bool set_direct(int descriptor, bool direct) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
 // 0 or the errno of the failing call.
 int try_write(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -45,6 +59,20 @@ int try_write(int descriptor, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
   return 0;
+}
+
+// Writes a file from its start, past the page cache as far as the address and the file system allow.
+int try_write_file(int descriptor, std::span<const std::byte> bytes) {
+  const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % kDirectBytes == 0;
+  const auto whole_blocks = bytes.first(aligned ? bytes.size() / kDirectBytes * kDirectBytes : 0);
+  if (!whole_blocks.empty() && set_direct(descriptor, true)) {
+    const int error = try_write(descriptor, whole_blocks);
+    set_direct(descriptor, false);
+    if (error == 0) return try_write(descriptor, bytes.subspan(whole_blocks.size()));
+    if (error != EINVAL) return error;
+    if (::lseek(descriptor, 0, SEEK_SET) < 0) return errno;
+  }
+  return try_write(descriptor, bytes);
 }
 
 // Bytes read before the end of the file; -1 with errno on failure.
@@ -61,20 +89,6 @@ int64_t try_pread(int descriptor, std::span<std::byte> to, int64_t offset) {
     done += static_cast<size_t>(got);
   }
   return static_cast<int64_t>(done);
-}
-
-bool same_content(int descriptor, std::span<const std::byte> expected) {
-  // The kernel would otherwise answer from the very pages it was given.
-  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  std::vector<std::byte> piece(std::min(expected.size(), kPieceBytes));
-  for (size_t done = 0; done < expected.size(); done += piece.size()) {
-    const size_t length = std::min(piece.size(), expected.size() - done);
-    const std::span<std::byte> part(piece.data(), length);
-    if (try_pread(descriptor, part, static_cast<int64_t>(done)) != static_cast<int64_t>(length)) return false;
-    if (std::memcmp(part.data(), expected.data() + done, length) != 0) return false;
-  }
-  std::byte beyond{};
-  return try_pread(descriptor, {&beyond, 1}, static_cast<int64_t>(expected.size())) == 0;
 }
 
 // A temporary file beside `path`, removed unless published.
@@ -100,7 +114,7 @@ class Temporary {
     if (!name_.empty()) remove_file(name_);
     name_.clear();
   }
-  int descriptor() const { return file_.get(); }
+  const FileDescriptor& file() const { return file_; }
   const std::string& name() const { return name_; }
 
   int try_close() { return ::close(file_.release()) == 0 || errno == EINTR ? 0 : errno; }
@@ -159,6 +173,35 @@ void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, con
   if (const int error = try_write(file.get(), bytes)) fail_write(path, "write", bytes.size(), blame, error);
 }
 
+bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes) {
+  std::vector<DirectBlock> piece(kPieceBytes / sizeof(DirectBlock));
+  const std::span<std::byte> to = std::as_writable_bytes(std::span(piece));
+  size_t done = 0;
+  const auto next_matches = [&](size_t end) {
+    const size_t length = std::min(to.size(), end - done);
+    errno = 0;
+    if (try_pread(file.get(), to.first(length), static_cast<int64_t>(done)) != static_cast<int64_t>(length))
+      return false;
+    if (std::memcmp(to.data(), bytes.data() + done, length) != 0) return false;
+    done += length;
+    return true;
+  };
+  // The kernel would otherwise answer from the very pages it was given.
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  if (set_direct(file.get(), true)) {
+    const size_t whole_blocks = bytes.size() / kDirectBytes * kDirectBytes;
+    while (done < whole_blocks && next_matches(whole_blocks)) continue;
+    const bool refused = errno == EINVAL;
+    set_direct(file.get(), false);
+    if (done < whole_blocks && !refused) return false;
+  }
+  while (done < bytes.size()) {
+    if (!next_matches(bytes.size())) return false;
+  }
+  std::byte beyond{};
+  return try_pread(file.get(), {&beyond, 1}, static_cast<int64_t>(bytes.size())) == 0;
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options) {
   Temporary temporary(path, options.blame);
   const auto check = [&](int error, std::string_view action) {
@@ -166,9 +209,9 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
     temporary.discard();
     fail_write(path, action, bytes.size(), options.blame, error);
   };
-  check(try_write(temporary.descriptor(), bytes), "write");
-  check(::fsync(temporary.descriptor()) == 0 ? 0 : errno, "flush to disk");
-  if (options.verify && !same_content(temporary.descriptor(), bytes)) {
+  check(try_write_file(temporary.file().get(), bytes), "write");
+  check(::fsync(temporary.file().get()) == 0 ? 0 : errno, "flush to disk");
+  if (options.verify && !reads_back(temporary.file(), bytes)) {
     temporary.discard();
     fail(options.blame, "{}: what was written reads back differently; the disk or its driver is faulty", path);
   }

@@ -8,7 +8,8 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kModulus = 65535;
-constexpr size_t kBlockWords = 128;  // weighted sums of a block stay below 2^32
+// Words are summed in lanes, word i in lane i % kLanes. kRows words a lane keep its sums of prefix sums below 2^32.
+constexpr size_t kLanes = 8, kRows = 256;
 
 // The sums are folded rather than divided, so a positive multiple of the modulus is 65535, not 0.
 uint32_t folded(uint64_t sum) {
@@ -16,24 +17,59 @@ uint32_t folded(uint64_t sum) {
   return static_cast<uint32_t>(rest == 0 && sum > 0 ? kModulus : rest);
 }
 
+struct Sums {
+  uint64_t first = 0;   // of the words
+  uint64_t second = 0;  // of the prefix sums
+};
+
+Sums sum_words(const std::byte* from, size_t count) {
+  Sums sums;
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t word = 0;
+    std::memcpy(&word, from + 2 * i, sizeof word);
+    sums.first += word;
+    sums.second += sums.first;
+  }
+  return sums;
+}
+
+// Words two by two in 128-bit vectors, which every processor has.
+Sums sum_lanes(const std::byte* from, size_t rows) {
+  using Pairs [[gnu::vector_size(kLanes * sizeof(uint16_t))]] = uint32_t;
+  Pairs first_even{}, first_odd{}, second_even{}, second_odd{};
+  for (size_t row = 0; row < rows; ++row, from += sizeof(Pairs)) {
+    Pairs words;
+    std::memcpy(&words, from, sizeof words);
+    first_even += words & 0xFFFF;
+    first_odd += words >> 16;
+    second_even += first_even;
+    second_odd += first_odd;
+  }
+  // Lane l counts a word kLanes times for each row from its own on; that is l times too often.
+  Sums sums;
+  const auto add = [&](size_t lane, uint64_t first, uint64_t second) {
+    sums.first += first;
+    sums.second += kLanes * second - lane * first;
+  };
+  for (size_t pair = 0; pair < kLanes / 2; ++pair) {
+    add(2 * pair, first_even[pair], second_even[pair]);
+    add(2 * pair + 1, first_odd[pair], second_odd[pair]);
+  }
+  return sums;
+}
+
 }  // namespace
 
 uint32_t hdf5_fletcher32(std::span<const std::byte> bytes) {
   static_assert(std::endian::native == std::endian::little);
   uint64_t first = 0, second = 0;  // of words in native order; second = sum of all prefix sums
-  size_t left = bytes.size() / 2;
   const std::byte* from = bytes.data();
-  while (left > 0) {
-    uint16_t words[kBlockWords] = {};
-    const size_t count = std::min(left, kBlockWords);
-    std::memcpy(words, from, count * sizeof(uint16_t));
-    uint32_t sum = 0, weighted = 0;
-    for (uint32_t i = 0; i < kBlockWords; ++i) {  // words past the end are 0
-      sum += words[i];
-      weighted += (static_cast<uint32_t>(count) - i) * words[i];
-    }
-    second += count * first + weighted;
-    first += sum;
+  for (size_t left = bytes.size() / 2; left > 0;) {
+    const size_t rows = std::min(left / kLanes, kRows);
+    const size_t count = rows > 0 ? rows * kLanes : left;
+    const Sums sums = rows > 0 ? sum_lanes(from, rows) : sum_words(from, count);
+    second += count * first + sums.second;
+    first += sums.first;
     if (first >= (uint64_t{1} << 48) || second >= (uint64_t{1} << 62)) {  // keeps positive sums positive
       first = folded(first);
       second = folded(second);

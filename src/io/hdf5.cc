@@ -1,5 +1,7 @@
 #include "lockstep/io/hdf5.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -77,6 +79,7 @@ struct Hdf5File::Memory {
   void* data = nullptr;
   size_t bytes = 0;
   bool borrowed = false;
+  size_t capacity = 0;  // of a new image; the library asks for more a little at a time
 
   ~Memory() {
     if (!borrowed) std::free(data);
@@ -92,9 +95,24 @@ struct Hdf5File::Memory {
   static void* resize(void* data, size_t bytes, H5FD_file_image_op_t, void* self) {
     auto& memory = *static_cast<Memory*>(self);
     if (memory.borrowed) return nullptr;
-    void* grown = std::realloc(data, bytes);
-    if (grown) memory.bytes = bytes;
-    return grown;
+    if (!data || bytes > memory.capacity) {
+      memory.capacity = std::max(bytes + bytes / 2, memory.capacity);
+      data = moved(data, memory);
+    }
+    if (data) memory.bytes = bytes;
+    return data;
+  }
+  // To `capacity` bytes that start on a page, as direct writes want it, and lie on huge pages where they can be had:
+  // the kernel's work on small ones was a tenth of a save. Pages that are never used take no memory.
+  static void* moved(void* data, const Memory& memory) {
+    constexpr size_t kHugePage = size_t{2} << 20;
+    const size_t capacity = (memory.capacity + kHugePage - 1) / kHugePage * kHugePage;
+    void* to = std::aligned_alloc(kHugePage, capacity);
+    if (!to) return nullptr;
+    ::madvise(to, capacity, MADV_HUGEPAGE);
+    if (data) std::memcpy(to, data, memory.bytes);
+    std::free(data);
+    return to;
   }
   static herr_t release(void* data, H5FD_file_image_op_t operation, void* self) {
     auto& memory = *static_cast<Memory*>(self);
@@ -123,7 +141,7 @@ std::string unique_name(const std::string& name) {
   return fmt::format("{}#{}", name, ++count);
 }
 
-constexpr size_t kGrowthBytes = size_t{16} << 20;
+constexpr size_t kGrowthBytes = size_t{1} << 20;  // the library zeroes it, and so has it in the cache for what follows
 
 // Where the format's superblock, which follows the user block, says that the file ends. The buffer itself is longer,
 // since it grows by kGrowthBytes.
@@ -185,6 +203,7 @@ Hdf5File Hdf5File::open_image(std::span<const std::byte> image, const std::strin
 Hdf5File Hdf5File::create_in_memory(const std::string& name, const CreateOptions& options) {
   const Context context{name, options.blame};
   auto memory = std::make_shared<Memory>();
+  memory->capacity = options.expected_bytes;
   H5FD_file_image_callbacks_t callbacks = memory->callbacks();
   const Lock lock;
   const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");

@@ -145,7 +145,8 @@ void Reporter::checkpoint(const SaveResult& r) {
                             {"path", r.path},
                             {"bytes", r.bytes},
                             {"snapshot_seconds", r.snapshot_seconds},
-                            {"write_seconds", r.write_seconds}}));
+                            {"write_seconds", r.write_seconds},
+                            {"cpu_seconds", r.cpu_seconds}}));
 }
 
 void Reporter::event(int64_t step, const std::string& what, const std::string& text) {

@@ -46,6 +46,7 @@ TEST_CASE("a save is published under its step, is whole, and latest points at it
   CHECK(result.bytes == static_cast<int64_t>(std::filesystem::file_size(result.path)));
   CHECK(result.snapshot_seconds > 0);
   CHECK(result.write_seconds > 0);
+  CHECK(result.cpu_seconds > 0);
   CHECK(CheckpointReader::open(result.path).meta().step == 10);
   CHECK(link_of(folder, "run/latest") == "step-00000010.h5");
   CHECK(list_directory(folder / "run", ExitCode::internal).size() == 2);

@@ -28,15 +28,21 @@ TEST_CASE("crc64 gives the published check values") {
   CHECK(crc_of("") == 0);
 }
 
-TEST_CASE("crc64 by slices equals the definition at every length and start") {
-  std::vector<std::byte> bytes(131);
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 37 + 11);
-  for (size_t start = 0; start < 9; ++start) {
+TEST_CASE("crc64 by products and by slices equals the definition at every length and start") {
+  std::vector<std::byte> bytes(331);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i * 37 + 11);
+  for (size_t start = 0; start < 3; ++start) {
     for (size_t length = 0; start + length <= bytes.size(); ++length) {
       const auto part = std::span<const std::byte>(bytes).subspan(start, length);
-      REQUIRE(crc64(part) == crc_by_bits(part));
+      const uint64_t expected = crc_by_bits(part);
+      REQUIRE(crc64(part) == expected);
+      REQUIRE(crc64_portable(part) == expected);
     }
   }
 }
 
-TEST_CASE("crc64 continues over consecutive parts") { CHECK(crc_of("456789", crc_of("123")) == crc_of("123456789")); }
+TEST_CASE("crc64 continues over consecutive parts") {
+  CHECK(crc_of("456789", crc_of("123")) == crc_of("123456789"));
+  const std::string text(1000, 'x');
+  CHECK(crc_of(text, crc_of(text)) == crc_of(text + text));
+}

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <memory>
 
 #include "test/catch.h"
 #include "test/scratch.h"
@@ -49,6 +50,43 @@ TEST_CASE("a file written atomically reads back, replaces the old one and leaves
   write_text_atomically(path, "", ExitCode::checkpoint);
   CHECK(read_file(path, ExitCode::checkpoint).empty());
   CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
+}
+
+TEST_CASE("bytes on a page boundary are written and read back past the page cache, whatever their number") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.bin";
+  constexpr size_t kPage = 4096, kMost = 9'000'001;
+  std::vector<std::byte> room(kPage + kMost);
+  void* start = room.data();
+  size_t left = room.size();
+  auto* const page = static_cast<std::byte*>(std::align(kPage, kMost, start, left));
+  for (size_t i = 0; i < kMost; ++i) page[i] = static_cast<std::byte>(i * i >> 3);
+  for (const size_t size : {size_t{1}, kPage - 1, kPage, kPage + 1, 8 * kPage + 5, kMost}) {
+    INFO(size);
+    const std::span<const std::byte> bytes(page, size);
+    write_file_atomically(path, bytes, {.blame = ExitCode::checkpoint, .verify = true});
+    const std::vector<std::byte> read = read_file(path, ExitCode::checkpoint);
+    CHECK(std::equal(read.begin(), read.end(), bytes.begin(), bytes.end()));
+  }
+}
+
+TEST_CASE("a file that differs in one byte or in length does not read back") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.bin";
+  std::vector<std::byte> bytes(100'000, std::byte{7});
+  write_file_atomically(path, bytes, {.blame = ExitCode::checkpoint});
+  const FileDescriptor file = open_for_reading(path, ExitCode::checkpoint);
+  CHECK(reads_back(file, bytes));
+  for (const size_t at : {size_t{0}, size_t{50'000}, bytes.size() - 1}) {
+    INFO(at);
+    bytes[at] = std::byte{8};
+    CHECK_FALSE(reads_back(file, bytes));
+    bytes[at] = std::byte{7};
+  }
+  for (const size_t size : {size_t{0}, size_t{4096}, bytes.size() - 1})
+    CHECK_FALSE(reads_back(file, {bytes.data(), size}));
+  bytes.push_back(std::byte{7});
+  CHECK_FALSE(reads_back(file, bytes));
 }
 
 TEST_CASE("an atomic write does not touch a temporary of somebody else") {

@@ -89,7 +89,8 @@ TEST_CASE("an evaluation is one line and one row for each kind of weights") {
 TEST_CASE("a checkpoint that was written is a row, one that failed an event") {
   Reporting r;
   r.reporter.checkpoint({.step = 3, .path = "a.h5", .error = Error(ExitCode::checkpoint, "disk full")});
-  r.reporter.checkpoint({.step = 4, .path = "b.h5", .bytes = 12, .snapshot_seconds = 0.5, .write_seconds = 1.5});
+  r.reporter.checkpoint(
+      {.step = 4, .path = "b.h5", .bytes = 12, .snapshot_seconds = 0.5, .write_seconds = 1.5, .cpu_seconds = 0.25});
   if (!world().is_root()) return;
   const auto rows = json_rows(r.folder / "metrics.jsonl");
   REQUIRE(rows.size() == 2);
@@ -99,7 +100,8 @@ TEST_CASE("a checkpoint that was written is a row, one that failed an event") {
                                   {"path", "b.h5"},
                                   {"bytes", 12},
                                   {"snapshot_seconds", 0.5},
-                                  {"write_seconds", 1.5}});
+                                  {"write_seconds", 1.5},
+                                  {"cpu_seconds", 0.25}});
 }
 
 TEST_CASE("bad records of all ranks are listed together, with a total") {

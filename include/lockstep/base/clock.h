@@ -11,6 +11,9 @@ inline double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Processor seconds that the calling thread has used, in the kernel too.
+double thread_cpu_seconds();
+
 // "2026-11-27T21:43:10Z"
 std::string iso8601_utc_now();
 

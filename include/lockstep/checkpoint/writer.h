@@ -27,6 +27,7 @@ struct SaveResult {
   int64_t bytes = 0;
   double snapshot_seconds = 0;  // copying to staging memory
   double write_seconds = 0;     // building, writing, verifying and publishing
+  double cpu_seconds = 0;       // processor time of the writer's thread, from the copy on
   std::optional<Error> error;   // nothing was published: checkpoint, or numerics when an array is not finite
 };
 

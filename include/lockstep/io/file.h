@@ -40,6 +40,9 @@ std::string read_text_file(const std::string& path, ExitCode blame);
 // Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);
 
+// Whether the file holds exactly `bytes`, as the disk gives them back and not the page cache.
+bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes);
+
 struct AtomicWrite {
   ExitCode blame = ExitCode::internal;
   bool verify = false;  // read the temporary back and compare it before it gets its name
@@ -47,7 +50,8 @@ struct AtomicWrite {
 
 // Publishes `bytes` under `path`: a fresh temporary beside it (path + ".tmp", or ".tmp.N" when that is taken), write,
 // fsync, rename over `path`, fsync of the folder. Readers see the old file or the whole new one. On failure the
-// temporary is removed, what was at `path` is untouched, and a full disk is reported with needed and free bytes.
+// temporary is removed, what was at `path` is untouched, and a full disk is reported with needed and free bytes. Bytes
+// that start on a page boundary go past the page cache where the file system allows it.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options);
 void write_text_atomically(const std::string& path, std::string_view text, ExitCode blame);
 

@@ -37,7 +37,7 @@ struct Hdf5DatasetInfo {
   int64_t elements() const;
 };
 
-// A file image: memory that holds a whole HDF5 file.
+// A file image: memory that holds a whole HDF5 file. A new one starts on a page boundary.
 class Hdf5Image {
  public:
   Hdf5Image() = default;
@@ -50,7 +50,7 @@ class Hdf5Image {
   struct Free {
     void operator()(std::byte* data) const noexcept;
   };
-  std::unique_ptr<std::byte[], Free> data_;  // from malloc, since HDF5 grows it by realloc
+  std::unique_ptr<std::byte[], Free> data_;
   size_t bytes_ = 0;
 };
 
@@ -101,6 +101,7 @@ class Hdf5File {
 
   struct CreateOptions {
     size_t user_block_bytes = 0;  // 0 or a power of two from 512 on: left to the caller, at the start of the image
+    size_t expected_bytes = 0;    // of the whole file: spares moving it as it grows
     ExitCode blame = ExitCode::internal;
   };
   // A new file in memory; finish() hands it out. Written with HDF5 1.10's format, the oldest in which all metadata
