@@ -22,7 +22,7 @@ import time
 import h5py
 import torch
 
-from cpu import INCEPTION, RECIPE, ROOT, SGD, environment, machine_lines
+from cpu import INCEPTION, RECIPE, ROOT, SGD, environment, machine_lines, pytorch_version
 
 BATCH, STEPS = 8, 5
 EVERY_SECONDS = 600
@@ -168,7 +168,8 @@ def main():
     head = ["# What saving a checkpoint costs", "",
             "Written by `scripts/bench/save.py`; run it again to replace this page. Whoever is compared takes turns in every "
             "round.", "",
-            *machine_lines(cores, arguments.trainer),
+            *machine_lines(cores, arguments.trainer, None)[:3],
+            f"- {pytorch_version(sys.executable)}",
             f"- file system: {disk}; load average at the start: {load:.2f}; {arguments.rounds} rounds", ""]
     arguments.report.write_text("\n".join(head + report_lines(rounds, tensor_bytes, len(cores))).rstrip() + "\n")
     print(f"written: {arguments.report}")
