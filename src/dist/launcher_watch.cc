@@ -17,8 +17,8 @@ extern "C" {  // glibc 2.36 does not say so itself
 namespace lockstep {
 namespace {
 
-constexpr int kMillisecondsToEnd = 3000;
-constexpr int kMillisecondsToTerminate = 2000;
+constexpr int kMillisecondsToEnd = 5000;
+constexpr int kMillisecondsToTerminate = 3000;
 
 // Of Open MPI 4 and 5. Slurm's slurmstepd is none of them: Slurm ends it.
 constexpr std::array<std::string_view, 6> kLaunchers = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted"};

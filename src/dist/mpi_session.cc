@@ -54,7 +54,7 @@ void abort_job(int exit_code) noexcept {
   const bool first = !aborting.test_and_set();
   // MPI_Abort may wait for a lock that a thread stuck in MPI holds. SIGALRM ends the process even without a thread.
   alarm(2 * kAbortSeconds);
-  if (first) watch_launcher_end();
+  if (first && !mpi_is_running()) watch_launcher_end();
   if (first && mpi_is_running()) {
     try {
       std::thread([code] {

@@ -45,8 +45,9 @@ PhaseLimits phase_limits(const Config& config, RunPhase phase) {
 WatchdogLimits watchdog_limits(const Config& config) {
   WatchdogLimits limits;
   for (size_t i = 0; i < limits.size(); ++i) {
-    limits[i] = phase_limits(config, static_cast<RunPhase>(i));
-    if (limits[i].abort_seconds > 0) limits[i].abort_seconds += kGraceSeconds;
+    const auto phase = static_cast<RunPhase>(i);
+    limits[i] = phase_limits(config, phase);
+    if (limits[i].abort_seconds > 0 && phase != RunPhase::mpi) limits[i].abort_seconds += kGraceSeconds;
   }
   return limits;
 }

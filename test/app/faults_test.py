@@ -202,8 +202,11 @@ class Strikes(Case):
         else:
             # Rank 0 may first find that its own last save takes too long.
             expected = (kit.STALLED, kit.CHECKPOINT) if phase == "save" else (kit.STALLED,)
+            # With a rank suspended while MPI starts, Open MPI 4.1's mpirun may crash, or hang and be ended.
+            if phase in ("start", "mpi"):
+                expected = (kit.STALLED, 1, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGSEGV)
             self.assertIn(result.code, expected, f"{name}: {result}")
-            if phase != "start" and self.HOLDS[phase].holder in (None, victim):
+            if self.HOLDS[phase].holder in (None, victim):
                 named = rf"rank {victim}(@\S+)? (has not arrived|is suspended|did not|is silent)"
                 self.assertRegex("\n".join(result.errors()), named, name)
         self.assert_newest_is_whole(self.path(name))

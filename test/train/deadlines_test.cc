@@ -54,9 +54,18 @@ TEST_CASE("before the configuration is read, command line and environment of the
   };
   CHECK(limits_before_configuration({}, environment)[mpi].warn_seconds == 4);
   CHECK(limits_before_configuration(overrides, environment)[mpi].warn_seconds == 3);
-  CHECK(limits_before_configuration(overrides, environment)[mpi].abort_seconds > 600);
+  CHECK(limits_before_configuration(overrides, environment)[mpi].abort_seconds == 600);
   const std::vector<Assignment> off = {{"watchdog.enabled", "false"}};
   CHECK(limits_before_configuration(off, none)[mpi].abort_seconds == 0);
+}
+
+TEST_CASE("the watchdog gives waits between ranks time to end first, but there are none while MPI starts") {
+  Config config;
+  config.watchdog = {.warn_seconds = 1, .abort_seconds = 2};
+  const WatchdogLimits limits = watchdog_limits(config);
+  CHECK(limits[static_cast<size_t>(RunPhase::mpi)].abort_seconds == 2);
+  CHECK(limits[static_cast<size_t>(RunPhase::config)].abort_seconds == 7);
+  CHECK(limits[static_cast<size_t>(RunPhase::save)].abort_seconds == 7);
 }
 
 TEST_CASE("with the watchdog off nothing is limited") {

@@ -13,7 +13,8 @@ namespace lockstep {
 // A phase's own keys where they are set, else the general ones.
 PhaseLimits phase_limits(const Config& config, RunPhase phase);
 
-// All of them, for the watchdog: a little above the limits of waits between ranks, which end first and know best.
+// All of them, for the watchdog: a little above the limits of waits between ranks, which end first and know best. There
+// are none while MPI starts.
 WatchdogLimits watchdog_limits(const Config& config);
 
 // Before there is a configuration: what command line and environment of this process say, else the defaults.
