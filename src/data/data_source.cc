@@ -22,6 +22,7 @@ void DataSource::read(int64_t index, Sample& sample) const {
 }
 
 LabelRange probe_labels(const DataSource& source, int64_t samples) {
+  if (const auto known = source.known_labels()) return *known;
   LabelRange range;
   Sample sample;
   const int64_t count = std::min(samples, source.size());

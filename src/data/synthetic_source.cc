@@ -29,6 +29,7 @@ class SyntheticSource final : public DataSource {
     }
     return fmt::format("synthetic: {} images of {} x {}", options_.samples, options_.image_size, options_.image_size);
   }
+  std::optional<LabelRange> known_labels() const override { return LabelRange{0, classes_ - 1}; }
 
  private:
   void fetch(int64_t index, Sample& sample) const override {

@@ -58,3 +58,9 @@ TEST_CASE("images of one class are nearer to each other than to other classes, o
     REQUIRE(nearest->first == sample.label);
   }
 }
+
+TEST_CASE("the labels of synthetic samples are known without making one") {
+  const LabelRange range = probe_labels(*open({.samples = 1, .image_size = 8}), 100);
+  CHECK(range.smallest == 0);
+  CHECK(range.largest == 4);
+}

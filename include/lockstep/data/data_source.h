@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,6 +55,11 @@ struct LabelRule {
   int64_t offset = 0;   // added to every stored label first
 };
 
+struct LabelRange {
+  int64_t smallest = 0;
+  int64_t largest = -1;  // below `smallest`: no label
+};
+
 // A data set of a fixed number of samples. Owned by main; outlives every Loader that reads it. All const functions
 // may be called by any number of threads at once.
 class DataSource {
@@ -77,6 +83,9 @@ class DataSource {
   // Class names in label order, where the format knows them; else empty.
   virtual std::vector<std::string> class_names() const { return {}; }
 
+  // The labels there can be, where that is known without reading.
+  virtual std::optional<LabelRange> known_labels() const { return {}; }
+
  protected:
   explicit DataSource(LabelRule labels) : labels_(labels) {}
 
@@ -89,11 +98,7 @@ class DataSource {
 };
 
 // The smallest and largest label of `samples` records spread evenly over the source, for the start of the log; a
-// label out of range throws, as in read(). Bad records are passed over.
-struct LabelRange {
-  int64_t smallest = 0;
-  int64_t largest = -1;
-};
+// label out of range throws, as in read(). Bad records are passed over, and nothing is read where the labels are known.
 LabelRange probe_labels(const DataSource& source, int64_t samples);
 
 // The synthetic data set: noise over a pattern that belongs to the class, so that a model can learn it.
