@@ -1,5 +1,6 @@
+#include <algorithm>
 #include <functional>
-#include <optional>
+#include <span>
 
 #include "app/commands.h"
 #include "app/devices.h"
@@ -11,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/io/file.h"
 #include "lockstep/train/benchmark_lines.h"
 #include "lockstep/train/deadlines.h"
@@ -21,6 +23,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr double kNanoseconds = 1e9;
 
 void print(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) log_info("{}", line);
@@ -43,37 +47,125 @@ struct BenchmarkRun {
   const DataSource& data;
   LoaderOptions loader;
   BenchmarkLines& lines;
+  const std::atomic<bool>& stop_requested;
 };
 
-void train(const BenchmarkRun& run, const std::atomic<bool>& stop_requested) {
+// The mean over steps of one rank: how long one takes, and when the buckets of its reduction are complete.
+class StepMeans {
+ public:
+  void add(const Trainer& trainer, double seconds) {
+    const std::vector<double> ready = trainer.bucket_ready_seconds();
+    ready_.resize(ready.size());
+    for (size_t i = 0; i < ready.size(); ++i) ready_[i] += ready[i];
+    seconds_ += seconds;
+    ++steps_;
+    buckets_.assign(trainer.buckets().begin(), trainer.buckets().end());
+  }
+  double seconds() const { return seconds_ / steps_; }
+  // `gradients`: elements of the arena before its statistics.
+  std::vector<BucketTime> buckets(int64_t gradients) const {
+    std::vector<BucketTime> times;
+    for (size_t i = 0; i < ready_.size(); ++i) {
+      const int64_t own = std::clamp(gradients - buckets_[i].offset, int64_t{0}, buckets_[i].count);
+      times.push_back({.gradients = own, .others = buckets_[i].count - own, .ready_seconds = ready_[i] / steps_});
+    }
+    return times;
+  }
+
+ private:
+  double seconds_ = 0, steps_ = 0;
+  std::vector<double> ready_;  // sums, by bucket
+  std::vector<Bucket> buckets_;
+};
+
+// Ranks that train together: those of the job, or one alone.
+struct TrainingRanks {
+  const Config& config;
+  ProcessGroup& group;
+  Communicator& communicator;
+};
+using OnStep = std::function<void(const Trainer& trainer, const ProgressRow& row)>;
+
+// Trains from `progress`, which becomes that of the end, to the configuration's end. `on_step`: rank 0, after each
+// step.
+RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& progress, const OnStep& on_step) {
+  const auto& [backend, stream, program, batches, shared_devices] = run.model;
+  const Trainer* running = nullptr;
+  Reporter reporter(ranks.group, {.every_steps = 1,
+                                  .on_interval = [&](const ProgressRow& row) { on_step(*running, row); },
+                                  .wait_seconds = wait_seconds(run.config, RunPhase::train)});
+  Checkpointer none(ranks.config, *program, {.root = false});
+  Trainer trainer({ranks.config, ranks.group, ranks.communicator, *backend, *stream, *program, run.data, nullptr, none,
+                   reporter, run.parts.watchdog, run.stop_requested},
+                  run.loader, progress);
+  running = &trainer;
+  const RunEnd end = run_or_end_job([&] { return trainer.run(); });
+  progress = trainer.progress();
+  return end;
+}
+
+[[noreturn]] void fail_stopped(int64_t step) {
+  throw AgreedError(ExitCode::stopped,
+                    fmt::format("stopped on request at step {}; nothing was measured to the end", step));
+}
+
+// Every rank goes on by itself, all at the same time. The rate is 0: weights that drift apart prove nothing.
+void train_alone(const BenchmarkRun& run, const Progress& from) {
+  ProcessGroup& group = run.parts.group;
+  const WaitFor wait{"the steps of each rank alone", wait_seconds(run.config, RunPhase::train)};
+  Config config = run.config;
+  config.train.steps = from.step + 1 + run.parts.command.benchmark.alone;  // one to warm up
+  config.train.epochs = 0;
+  config.optimizer.lr = 0;
+  ProcessGroup lone = ProcessGroup::lone(group);
+  MpiCommunicator nobody(lone);
+  StepMeans means;
+  Progress progress = from;
+  group.barrier(wait);
+  const RunEnd end =
+      run_steps(run, {config, lone, nobody}, progress, [&](const Trainer& trainer, const ProgressRow& row) {
+        if (row.step > from.step + 1) means.add(trainer, row.seconds_per_step);
+      });
+  int64_t stopped = end == RunEnd::stopped;
+  group.max(std::span(&stopped, 1), wait);
+  if (stopped) fail_stopped(progress.step);
+  const auto mine = static_cast<int64_t>(means.seconds() * kNanoseconds);
+  AloneSteps alone{.buckets = means.buckets(run.model.program->state().trained_elements)};
+  for (const int64_t ns : group.allgather(std::span(&mine, 1), wait)) {
+    alone.rank_seconds.push_back(static_cast<double>(ns) / kNanoseconds);
+  }
+  run.lines.set_alone(std::move(alone));
+}
+
+void train(const BenchmarkRun& run) {
   const auto& [backend, stream, program, batches, shared_devices] = run.model;
   ProcessGroup& group = run.parts.group;
+  const BenchmarkOptions& options = run.parts.command.benchmark;
   const std::unique_ptr<Communicator> communicator =
       make_communicator({run.config, group, *backend, shared_devices, wait_seconds(run.config, RunPhase::train)});
   share_gradients(*program, *communicator);
-  const StartState start = run_or_end_job([&] {
-    return prepare_start({run.config, group, *communicator, *stream, *program});
-  });
+  Progress progress = run_or_end_job([&] {
+                        return prepare_start({run.config, group, *communicator, *stream, *program});
+                      }).progress;
   const HostState state(*program);
+  StepMeans means;
   // On a device a later step may be under way: its part in the sum of squares does not show in three decimals.
-  const auto on_interval = [&](const ProgressRow& row) {
+  const auto on_step = [&](const Trainer& trainer, const ProgressRow& row) {
     double loss = row.loss;
     if (run.lines.shown(row.step)) {
       state.download();
       loss += decay_loss(run.config, state, program->parameters());
     }
+    if (row.step > options.warm_up) means.add(trainer, row.seconds_per_step);
     print(run.lines.step(row.step, row.seconds_per_step, loss));
   };
-  Reporter reporter(
-      group, {.every_steps = 1, .on_interval = on_interval, .wait_seconds = wait_seconds(run.config, RunPhase::train)});
-  Checkpointer none(run.config, *program, {.root = false});
-  Trainer trainer({run.config, group, *communicator, *backend, *stream, *program, run.data, nullptr, none, reporter,
-                   run.parts.watchdog, stop_requested},
-                  run.loader, start.progress);
-  const RunEnd end = run_or_end_job([&] { return trainer.run(); });
-  if (end == RunEnd::stopped) {
-    throw AgreedError(ExitCode::stopped, fmt::format("stopped on request at step {}; nothing was measured to the end",
-                                                     trainer.progress().step));
+  if (run_steps(run, {run.config, group, *communicator}, progress, on_step) == RunEnd::stopped) {
+    fail_stopped(progress.step);
+  }
+  if (group.size() == 1) {
+    run.lines.set_alone({{means.seconds()}, means.buckets(program->state().trained_elements)});
+  } else if (options.alone > 0 && !run.config.train.sync_batch_norm) {  // which cannot do without the others
+    train_alone(run, progress);
   }
 }
 
@@ -139,14 +231,15 @@ int benchmark_command(const CommandParts& parts) {
   } else {
     print(lines.start());
   }
-  const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines};
+  const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines, stop_signals.requested()};
   if (options.forward_only) {
     run_or_end_job([&] { run_forward(run, options.warm_up + options.batches); });
   } else {
-    train(run, stop_signals.requested());
+    train(run);
   }
   on_root(group, wait, [&] {
     print(lines.total());
+    print(lines.efficiency());
     if (!options.log_folder.empty()) {
       make_directories(options.log_folder, ExitCode::config);
       write_text_atomically(options.log_folder + "/benchmark.json", lines.json(), ExitCode::config);

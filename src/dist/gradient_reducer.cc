@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/backend/update.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -19,7 +20,11 @@ int64_t narrow_part(const Bucket& bucket, int64_t elements) {
 
 GradientReducer::GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets,
                                  BeforeSum before_sum, const std::optional<WireFormat>& wire)
-    : communicator_(communicator), arena_(arena), buckets_(std::move(buckets)), before_sum_(std::move(before_sum)) {
+    : communicator_(communicator),
+      arena_(arena),
+      buckets_(std::move(buckets)),
+      before_sum_(std::move(before_sum)),
+      ready_times_(buckets_.size()) {
   const size_t elements = std::visit([](auto values) { return values.size(); }, arena_);
   int64_t end = 0;
   for (const Bucket& bucket : buckets_) {
@@ -52,7 +57,7 @@ void GradientReducer::begin_step(int64_t step) {
 void GradientReducer::bucket_ready(Stream& stream, size_t bucket) {
   require(open_ && bucket == started_ && bucket < buckets_.size(), "step {}: bucket {} is ready, but {} is next", step_,
           bucket, started_);
-  ++started_;
+  ready_times_[started_++] = monotonic_seconds();
   if (before_sum_) before_sum_(stream, bucket);
   const std::string label = fmt::format("step {} bucket {} of {}", step_, bucket + 1, buckets_.size());
   const int64_t done = narrow_ ? sum_narrow(stream, bucket, label) : 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "dist/process_group_state.h"
 #include "dist/roll_call.h"
@@ -76,6 +77,15 @@ ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
   check_mpi(MPI_Comm_size(local, &group.local_size), "number of local ranks");
   group.hosts = allgather(processor_name(), {.what = "host names"});
   if (group.board) group.board->set_hosts(group.hosts);
+}
+
+ProcessGroup::ProcessGroup(std::unique_ptr<ProcessGroupState> state) : state_(std::move(state)) {}
+
+ProcessGroup ProcessGroup::lone(const ProcessGroup& job) {
+  auto state = std::make_unique<ProcessGroupState>();
+  state->wait_seconds = job.state().wait_seconds;
+  state->hosts = {job.host()};
+  return ProcessGroup(std::move(state));
 }
 
 ProcessGroup::~ProcessGroup() {

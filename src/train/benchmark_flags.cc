@@ -56,6 +56,7 @@ constexpr std::array kFlags = {
     Flag{.name = "num_batches", .kind = FlagKind::count},
     Flag{.name = "num_warmup_batches", .kind = FlagKind::count},
     Flag{.name = "display_every", .kind = FlagKind::count},
+    Flag{.name = "num_alone_batches", .kind = FlagKind::count},
     Flag{.name = "forward_only", .kind = FlagKind::toggle},
     Flag{.name = "data_format", .allowed = "NCHW|NHWC"},
     Flag{.name = "device", .key = "device.kind", .allowed = "cpu|gpu"},
@@ -297,6 +298,7 @@ BenchmarkOptions options_of(const Given& given, const BenchmarkModel& model) {
                            .batches = given.count("num_batches", 100),
                            .warm_up = given.count("num_warmup_batches", 10),
                            .display_every = given.count("display_every", 10),
+                           .alone = given.count("num_alone_batches", 5),
                            .forward_only = given.text("forward_only", "false") == "true",
                            .log_folder = given.text("benchmark_log_dir", "")};
   if (options.batches < 1) refuse("num_batches", std::to_string(options.batches), "1 or more is wanted");

@@ -103,22 +103,43 @@ std::vector<std::string> BenchmarkLines::total() const {
   return {dashes, fmt::format("total images/sec: {:.2f}", rate.mean), dashes};
 }
 
+double BenchmarkLines::alone_rate() const {
+  double rate = 0;
+  for (const double seconds : alone_.rank_seconds) rate += static_cast<double>(facts_.batch) / seconds;
+  return rate;
+}
+
+std::vector<std::string> BenchmarkLines::efficiency() const {
+  if (alone_.rank_seconds.size() < 2) return {};
+  const double together = image_rate(seconds_, facts_.batch * facts_.ranks).mean;
+  return {fmt::format("efficiency: {:.1f} % of {:.2f} images/sec, the ranks' own when they exchange nothing",
+                      100 * together / alone_rate(), alone_rate())};
+}
+
 std::string BenchmarkLines::json() const {
   const ImageRate rate = image_rate(seconds_, facts_.batch * facts_.ranks);
-  return nlohmann::ordered_json{{"version", LOCKSTEP_VERSION},
-                                {"model", options_.model},
-                                {"mode", options_.forward_only ? "forward only" : "training"},
-                                {"device", facts_.gpu ? "gpu" : "cpu"},
-                                {"ranks", facts_.ranks},
-                                {"global_batch", facts_.batch * facts_.ranks},
-                                {"batches", options_.batches},
-                                {"optimizer", options_.optimizer},
-                                {"images_per_second", rate.mean},
-                                {"uncertainty", rate.uncertainty},
-                                {"jitter", rate.jitter},
-                                {"step_seconds", seconds_}}
-             .dump(2) +
-         "\n";
+  nlohmann::ordered_json json{{"version", LOCKSTEP_VERSION},
+                              {"model", options_.model},
+                              {"mode", options_.forward_only ? "forward only" : "training"},
+                              {"device", facts_.gpu ? "gpu" : "cpu"},
+                              {"ranks", facts_.ranks},
+                              {"global_batch", facts_.batch * facts_.ranks},
+                              {"batches", options_.batches},
+                              {"optimizer", options_.optimizer},
+                              {"images_per_second", rate.mean},
+                              {"uncertainty", rate.uncertainty},
+                              {"jitter", rate.jitter},
+                              {"step_seconds", seconds_}};
+  if (!alone_.rank_seconds.empty()) {
+    json["efficiency"] = rate.mean / alone_rate();
+    auto buckets = nlohmann::ordered_json::array();
+    for (const BucketTime& b : alone_.buckets) {
+      buckets.push_back({{"gradients", b.gradients}, {"others", b.others}, {"ready_seconds", b.ready_seconds}});
+    }
+    json["alone"] = {
+        {"images_per_second", alone_rate()}, {"rank_seconds", alone_.rank_seconds}, {"buckets", std::move(buckets)}};
+  }
+  return json.dump(2) + "\n";
 }
 
 }  // namespace lockstep

@@ -276,7 +276,7 @@ std::vector<ConfigKey> make_keys() {
            "that the ranks share where all are on one host; else MPI. mpi: messages, within a host too.",
        .also = {"backend"}},
       {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "tree", "auto"},
-       .meaning = "How NCCL sums them. MPI leaves it to its library, whether ring or auto is set; tree is refused."},
+       .meaning = "How NCCL sums them. Over MPI each rank adds up a share, whether ring or auto is set; no tree."},
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
        .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},

@@ -456,6 +456,13 @@ void Trainer::report_bad_records() {
   if (parts_.evaluator) parts_.reporter.bad_records(progress_.step, "data.validation", parts_.evaluator->bad_records());
 }
 
+std::vector<double> Trainer::bucket_ready_seconds() const {
+  std::vector<double> seconds;
+  if (!parts_.backend.host_addressable()) return seconds;
+  for (const double time : reducer_.ready_times()) seconds.push_back(time - step_began_);
+  return seconds;
+}
+
 double Trainer::epoch() const {
   return static_cast<double>(progress_.position) / static_cast<double>(parts_.data.size());
 }

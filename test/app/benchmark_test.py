@@ -7,6 +7,7 @@ import re
 import kit
 
 SMALL = ["--model", "cifar10_cnn", "--batch_size", "4", "--num_batches", "12", "--num_warmup_batches=2", "--device", "cpu"]
+CIFAR10_CNN_PARAMETERS = 1_756_426
 STEP = re.compile(r"^(\d+)\timages/sec: (\d+\.\d) \+/- (\d+\.\d) \(jitter = (\d+\.\d)\)(?:\t(\d+\.\d{3}))?$", re.M)
 
 
@@ -31,9 +32,33 @@ class Benchmark(kit.TestCase):
             with open(self.path("logs", "benchmark.json")) as file:
                 report = json.load(file)
             self.assertEqual((report["ranks"], len(report["step_seconds"])), (count, 12))
+            self.check_steps_alone(result, report)
             mean = 4 * count * 12 / sum(report["step_seconds"])
             self.assertAlmostEqual(float(total[1]), mean, delta=0.01)
             self.assertEqual([name for name in os.listdir(self.path()) if name.startswith("runs")], [])
+
+    def check_steps_alone(self, result, report):
+        alone, ranks = report["alone"], report["ranks"]
+        self.assertEqual(len(alone["rank_seconds"]), ranks)
+        rate = sum(4 / seconds for seconds in alone["rank_seconds"])
+        self.assertAlmostEqual(alone["images_per_second"], rate, delta=1e-6 * rate)
+        self.assertAlmostEqual(report["efficiency"], report["images_per_second"] / rate, delta=1e-6)
+        line = f"efficiency: {100 * report['efficiency']:.1f} % of {rate:.2f} images/sec, the ranks' own when they"
+        self.assertEqual(result.count(line), 1 if ranks > 1 else 0, f"{line}\n{result}")
+        ready = [bucket["ready_seconds"] for bucket in alone["buckets"]]
+        self.assertEqual(ready, sorted(ready))
+        self.assertGreater(ready[0], 0)
+        self.assertLess(ready[-1], alone["rank_seconds"][0])
+        gradients = sum(bucket["gradients"] for bucket in alone["buckets"])
+        self.assertAlmostEqual(gradients, CIFAR10_CNN_PARAMETERS, delta=100)  # with the gaps between arrays
+        self.assertGreater(alone["buckets"][-1]["others"], 0)
+
+    def test_ranks_may_be_left_unmeasured_alone_and_must_be_where_the_network_needs_all(self):
+        for option in ("--num_alone_batches=0", "--train.sync_batch_norm=true"):
+            result = self.benchmark(2, option, "--benchmark_log_dir", "logs")
+            self.assertEqual(result.count("efficiency"), 0, result)
+            with open(self.path("logs", "benchmark.json")) as file:
+                self.assertNotIn("alone", json.load(file))
 
     def test_the_loss_has_weight_decay_in_it(self):
         plain, decayed = (float(STEP.findall(self.benchmark(0, f"--weight_decay={decay}").output)[0][4])

@@ -17,6 +17,21 @@ TEST_CASE("ranks of one machine share a host and count locally") {
   CHECK(group.describe(0) == "rank 0@" + group.host());
 }
 
+TEST_CASE("a lone group is this rank alone and waits for nobody") {
+  ProcessGroup lone = ProcessGroup::lone(world());
+  CHECK(lone.is_root());
+  CHECK(lone.size() == 1);
+  CHECK(lone.local_size() == 1);
+  CHECK(lone.describe(0) == "rank 0@" + world().host());
+  if (world().is_root()) return;  // the others go on without it
+  lone.barrier({"itself"});
+  double value = 3;
+  lone.sum(std::span(&value, 1), {"a value"});
+  CHECK(value == 3);
+  CHECK(lone.broadcast(std::string("mine"), {"a text"}) == "mine");
+  CHECK(lone.allgather("mine", {"a text"}) == std::vector<std::string>{"mine"});
+}
+
 TEST_CASE("text and vectors of any length come from rank 0") {
   ProcessGroup& group = world();
   for (const size_t length : {size_t{0}, size_t{1}, size_t{4097}, size_t{3'000'001}}) {

@@ -46,6 +46,7 @@ TEST_CASE("a benchmark trains on made-up images and writes nothing") {
   CHECK(command.options.batches == 100);
   CHECK(command.options.warm_up == 10);
   CHECK(command.options.display_every == 10);
+  CHECK(command.options.alone == 5);
   CHECK_FALSE(command.options.forward_only);
   CHECK(value_of(command, "model.name") == "inception_v3");
   CHECK(value_of(command, "model.classes") == "1001");

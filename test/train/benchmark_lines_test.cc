@@ -77,6 +77,29 @@ TEST_CASE("step lines come after the warm-up, for the first step and every tenth
   CHECK(json["global_batch"] == 16);
 }
 
+TEST_CASE("the efficiency is the rate of all ranks over the sum of their own") {
+  BenchmarkLines lines(kOptions, {.ranks = 2, .batch = 8, .samples = 1000});
+  told(lines, 22, 0.5);
+  CHECK(lines.efficiency().empty());
+  CHECK_FALSE(nlohmann::json::parse(lines.json()).contains("efficiency"));
+  lines.set_alone({.rank_seconds = {0.4, 0.5}, .buckets = {{100, 0, 0.25}, {20, 7, 0.5}}});  // 20 and 16 a second
+  const std::string expected = "efficiency: 88.9 % of 36.00 images/sec, the ranks' own when they exchange nothing";
+  CHECK(lines.efficiency() == std::vector{expected});
+  const auto json = nlohmann::json::parse(lines.json());
+  CHECK(json["efficiency"].get<double>() == Approx(32.0 / 36));
+  CHECK(json["alone"]["images_per_second"].get<double>() == Approx(36));
+  CHECK(json["alone"]["rank_seconds"] == std::vector{0.4, 0.5});
+  CHECK(json["alone"]["buckets"][1] == nlohmann::json{{"gradients", 20}, {"others", 7}, {"ready_seconds", 0.5}});
+}
+
+TEST_CASE("a lone rank has buckets to tell of and no line on efficiency") {
+  BenchmarkLines lines(kOptions, {.batch = 8, .samples = 1000});
+  told(lines, 22, 0.5);
+  lines.set_alone({.rank_seconds = {0.5}, .buckets = {{100, 5, 0.25}}});
+  CHECK(lines.efficiency().empty());
+  CHECK(nlohmann::json::parse(lines.json())["alone"]["buckets"].size() == 1);
+}
+
 TEST_CASE("steps of the warm-up do not count") {
   BenchmarkLines lines(kOptions, {.batch = 8, .samples = 1000});
   lines.step(1, 100, 0);

@@ -54,6 +54,8 @@ class GradientReducer {
   double join(Stream& stream);
 
   std::span<const Bucket> buckets() const { return buckets_; }
+  // monotonic_seconds() at which each bucket of the step was handed over: complete, where streams are not deferred.
+  std::span<const double> ready_times() const { return std::span(ready_times_).first(started_); }
 
  private:
   // The narrow copy of the gradients, and what makes it and takes it back.
@@ -72,8 +74,9 @@ class GradientReducer {
   const BeforeSum before_sum_;
   std::optional<Narrow> narrow_;
   int64_t step_ = 0;
-  size_t started_ = 0;  // buckets of this step
-  bool open_ = false;   // between begin_step and join
+  size_t started_ = 0;               // buckets of this step
+  std::vector<double> ready_times_;  // of those
+  bool open_ = false;                // between begin_step and join
 };
 
 }  // namespace lockstep

@@ -38,6 +38,8 @@ struct ProcessGroupOptions {
 class ProcessGroup {
  public:
   explicit ProcessGroup(const MpiSession& session, ProcessGroupOptions options = {});
+  // This rank by itself, under its name in `job`: for work that waits for nobody. Its calls return at once.
+  static ProcessGroup lone(const ProcessGroup& job);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -73,6 +75,8 @@ class ProcessGroup {
   const ProcessGroupState& state() const { return *state_; }
 
  private:
+  explicit ProcessGroup(std::unique_ptr<ProcessGroupState> state);
+
   std::unique_ptr<ProcessGroupState> state_;
 };
 

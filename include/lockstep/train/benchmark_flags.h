@@ -17,6 +17,7 @@ struct BenchmarkOptions {
   int64_t batches = 100;             // timed ones
   int64_t warm_up = 10;              // before them
   int64_t display_every = 10;
+  int64_t alone = 5;  // where there are several ranks: steps of each without the others, after the timed ones
   bool forward_only = false;
   std::string log_folder;  // for benchmark.json; empty: none
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/train/benchmark_flags.h"
@@ -18,6 +19,19 @@ struct ImageRate {
   double jitter = 0;       // 1.4826 x the median distance of the steps' own rates from their median
 };
 ImageRate image_rate(std::span<const double> step_seconds, int64_t images_a_step);
+
+// One bucket of the reduction.
+struct BucketTime {
+  int64_t gradients = 0;     // elements
+  int64_t others = 0;        // behind them, float32 whatever comm.gradient_dtype says: moments, losses, flags
+  double ready_seconds = 0;  // when it is complete, after the beginning of the step
+};
+
+// Steps in which no rank waits for another.
+struct AloneSteps {
+  std::vector<double> rank_seconds;  // of a step, by rank
+  std::vector<BucketTime> buckets;   // of rank 0; none on a device, whose steps are only enqueued
+};
 
 struct BenchmarkFacts {
   int ranks = 1;
@@ -42,13 +56,20 @@ class BenchmarkLines {
   std::vector<std::string> start() const;
   std::vector<std::string> total() const;
 
-  // One JSON document of it all; seconds of each timed step.
+  void set_alone(AloneSteps alone) { alone_ = std::move(alone); }
+  // Where several ranks were measured alone too: the rate of all together over the sum of their own.
+  std::vector<std::string> efficiency() const;
+
+  // One JSON document of it all: seconds of each timed step, and what is known of steps alone.
   std::string json() const;
 
  private:
+  double alone_rate() const;
+
   const BenchmarkOptions options_;
   const BenchmarkFacts facts_;
   std::vector<double> seconds_;
+  AloneSteps alone_;
 };
 
 }  // namespace lockstep

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/data/loader.h"
@@ -66,6 +68,10 @@ class Trainer {
   // Where the run stands as far as the host knows: a step counts once its outcome is there.
   const Progress& progress() const { return progress_; }
   int64_t total_steps() const { return total_steps_; }
+  std::span<const Bucket> buckets() const { return reducer_.buckets(); }
+  // When each bucket was complete in the step that ran last, in seconds after its beginning. Empty on a device, whose
+  // steps are only enqueued.
+  std::vector<double> bucket_ready_seconds() const;
   double base_learning_rate() const { return schedule_.base_rate; }  // before schedule and warm-up
 
  private:

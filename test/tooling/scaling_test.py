@@ -1,0 +1,94 @@
+"""The model of scripts/bench/scaling.py against cases that can be solved by hand."""
+
+import dataclasses
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "scripts/bench"))
+
+import scaling  # noqa: E402
+from scaling import Bucket, Job, Profile, simulate  # noqa: E402
+
+# Two buckets of 1,000 bytes, complete after 1 s and 3 s; the update takes 1 s more.
+PROFILE = Profile([Bucket(250, 0, 1.0), Bucket(200, 50, 3.0)], 4.0)
+
+
+class Model(unittest.TestCase):
+    def seconds(self, profile=PROFILE, **job):
+        return simulate(profile, Job(**{"ranks": 2, "bytes_per_second": 1e30, **job})).seconds
+
+    def test_a_link_without_limits_leaves_computing_alone(self):
+        self.assertAlmostEqual(self.seconds(ranks=1000), 4)
+
+    def test_one_rank_sends_nothing(self):
+        self.assertAlmostEqual(self.seconds(ranks=1, bytes_per_second=1, latency_seconds=9), 4)
+
+    def test_a_rank_sends_twice_the_bytes_but_for_its_own_share(self):
+        for ranks, sent in ((1, 0), (2, 1000), (4, 1500)):
+            self.assertAlmostEqual(Job(ranks, 1.0).sent_bytes(1000), sent)
+            self.assertAlmostEqual(Job(ranks, 1.0).link_bytes(1000), sent)
+
+    def test_ranks_of_a_host_send_on_its_one_link_what_is_for_other_hosts(self):
+        self.assertAlmostEqual(Job(4, 1.0, ranks_a_host=4).link_bytes(1000), 0)
+        self.assertAlmostEqual(Job(4, 1.0, ranks_a_host=2).link_bytes(1000), 2 * 2 * 500)  # two halves, two ranks
+
+    def test_one_bucket_at_the_end_adds_its_whole_time(self):
+        lone = Profile([Bucket(250, 0, 3.0)], 4.0)
+        self.assertAlmostEqual(self.seconds(lone, bytes_per_second=500), 3 + 2 + 1)
+
+    def test_only_the_last_bucket_shows_where_the_others_fit_under_computing(self):
+        self.assertAlmostEqual(self.seconds(bytes_per_second=1000), 3 + 1 + 1)
+
+    def test_a_slow_link_is_never_idle_after_the_first_bucket(self):
+        self.assertAlmostEqual(self.seconds(bytes_per_second=100), 1 + 10 + 10 + 1)
+
+    def test_each_message_of_a_ring_has_its_latency(self):
+        self.assertAlmostEqual(self.seconds(ranks=4, latency_seconds=0.01), 3 + 6 * 0.01 + 1)
+
+    def test_narrow_gradients_travel_as_half_the_bytes_and_the_rest_as_it_is(self):
+        self.assertEqual([b.wire_bytes("bf16") for b in PROFILE.buckets], [500, 600])
+        self.assertAlmostEqual(self.seconds(bytes_per_second=100, wire="bf16"), 1 + 5 + 6 + 1)
+
+    def test_work_on_the_cores_holds_up_computing_and_at_the_end_the_sum(self):
+        # 0.5 s of work for the first bucket while computing goes on, 0.5 s for the last when it has ended.
+        self.assertAlmostEqual(self.seconds(host_seconds_per_byte=0.5e-3), 3 + 0.5 + 0.5 + 1)
+
+    def test_steps_grow_with_ranks_and_shrink_with_the_link(self):
+        ranks = [self.seconds(ranks=n, bytes_per_second=300, latency_seconds=1e-3) for n in (1, 2, 16, 1024)]
+        links = [self.seconds(ranks=16, bytes_per_second=rate) for rate in (100, 300, 1000, 1e9)]
+        self.assertEqual(ranks, sorted(ranks))
+        self.assertEqual(links, sorted(links, reverse=True))
+
+    def test_another_machine_has_the_same_step_in_other_units(self):
+        half = PROFILE.scaled_to(2.0)
+        self.assertAlmostEqual(self.seconds(half, bytes_per_second=200),
+                               self.seconds(PROFILE, bytes_per_second=100) / 2)
+
+
+class Report(unittest.TestCase):
+    def load(self, report):
+        with tempfile.NamedTemporaryFile("w") as file:
+            json.dump(report, file)
+            file.flush()
+            return scaling.load_profile(file.name)
+
+    def test_the_step_is_that_of_the_slowest_rank(self):
+        buckets = [dataclasses.asdict(b) for b in PROFILE.buckets]
+        self.assertEqual(self.load({"alone": {"rank_seconds": [4.0, 8.0], "buckets": buckets}}), PROFILE.scaled_to(8.0))
+
+    def test_a_report_without_steps_alone_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "says nothing of steps alone"):
+            self.load({"ranks": 2})
+
+    def test_the_table_has_a_row_a_job_and_a_column_a_link(self):
+        text = scaling.table(PROFILE, [2, 1024], [8e-7, 8e9], Job(1, 1.0))
+        self.assertIn("| 2 | 22,000.0 ms, 18.2 % | 4,000.0 ms, 100.0 % |", text)
+        self.assertEqual(len(text.splitlines()), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
