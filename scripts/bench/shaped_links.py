@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Two ranks over links of given speeds: the step as measured and as scripts/bench/scaling.py predicts it.
 
-    sudo scripts/bench/shaped_links.py [--trainer PATH] [--gbits 5,2,1] [--model inception3] [--batch_size 4]
+    sudo scripts/bench/shaped_links.py [--gbits 5,2,1] [--wires float32,bf16] [--model inception3] [--batch_size 4] ...
 
 Needs root, iproute2 (ip, tc), Open MPI and two cores. Makes two network namespaces joined by a veth pair, each with a host
 name and a core of its own, shapes both ends by a token bucket (tbf), and runs the trainer's benchmark mode over TCP
-between them. The namespaces are gone at the end, however that comes.
+between them; options that are not its own go to the trainer. The namespaces are gone at the end, however that comes.
 
 All that the model is told of the exchange comes from elsewhere: the link's rate from a plain TCP transfer, the work of the
 cores for a byte from the run whose link is not shaped, the step without exchange from the same job.
@@ -31,7 +31,6 @@ HOSTS = {"lockstepA": "10.77.0.1", "lockstepB": "10.77.0.2"}
 NAMES = list(HOSTS)
 CORES = dict(zip(NAMES, (0, 1)))
 PORT = 7777
-WIRES = ["float32", "bf16"]
 
 SEND = """
 import socket, sys, time
@@ -126,12 +125,11 @@ def benchmark(arguments, folder, *more):
               "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network]
     job = [*mpirun, arguments.trainer, "--device", "cpu", "--model", arguments.model, "--batch_size",
            str(arguments.batch_size), "--num_batches", str(arguments.batches), "--num_warmup_batches", "2",
-           "--num_alone_batches", str(arguments.batches), "--benchmark_log_dir", folder, *more]
+           "--num_alone_batches", str(arguments.batches), "--benchmark_log_dir", folder, *arguments.more, *more]
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = ["ip", "netns", "exec", name, "unshare", "--uts", "taskset", "-c", str(CORES[name]), "sh", "-c",
                f"hostname {name}; exec {shlex.join(job)}"]
-    done = subprocess.run([*shlex.split(arguments.prefix), *command], env=environment, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return pathlib.Path(folder) / "benchmark.json"
@@ -168,9 +166,9 @@ def work_per_byte(measured):
     return middle
 
 
-def report(runs):
+def report(runs, wires):
     print("| link | wire | TCP | a step alone | with exchange | predicted | error |\n" + "|---" * 7 + "|")
-    for wire in WIRES:
+    for wire in wires:
         work = next(work_per_byte(m) for m in runs if m.wire == wire and not m.gbits)
         for m in (m for m in runs if m.wire == wire):
             predicted = scaling.simulate(m.profile, m.job(work)).seconds
@@ -187,19 +185,19 @@ def main():
     parser.add_argument("--model", default="inception3")
     parser.add_argument("--batch_size", type=int, default=4)
     parser.add_argument("--batches", type=int, default=6, help="timed steps, and as many without exchange")
-    parser.add_argument("--prefix", default="", help="put before each run, such as nice -n -5")
-    arguments = parser.parse_args()
+    parser.add_argument("--wires", type=lambda text: text.split(","), default=["float32", "bf16"])
+    arguments, arguments.more = parser.parse_known_args()
     if os.geteuid():
         sys.exit("network namespaces need root")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     runs = []
     with Link() as link:
         for gbits in [0, *arguments.gbits]:
-            for wire in WIRES:
+            for wire in arguments.wires:
                 began = time.monotonic()
                 runs.append(measure(arguments, link, gbits, wire))
                 print(f"{gbits:g} Gb/s, {wire}: {time.monotonic() - began:.0f} s", file=sys.stderr)
-    report(runs)
+    report(runs, arguments.wires)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "dist/doorbell.h"
-#include "dist/half_sum.h"
 #include "dist/process_group_state.h"
 #include "dist/roll_call.h"
+#include "dist/share_sum.h"
 #include "dist/shared_sums.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -28,7 +28,7 @@ namespace {
 
 // One call of the user, as it waits in the queue or is in progress.
 struct Operation {
-  enum class Kind { sum, sum_halves, broadcast };
+  enum class Kind { sum, share_sum, broadcast };
   Kind kind = Kind::sum;
   std::byte* data = nullptr;
   int64_t count = 0;  // elements
@@ -40,10 +40,13 @@ struct Operation {
   size_t index = 0;  // since the last join
   CommRecord record;
   std::vector<MPI_Request> pieces;
-  std::vector<HalfSum> halves;       // the pieces of a sum of halves
+  std::vector<ShareSum> shares;      // the pieces of a sum by shares
   std::optional<SharedPart> shared;  // of a sum in memory that the ranks share
   int64_t shared_number = 0;
 };
+
+// Shorter sums of floats take as long as their messages' way, which is shortest along MPI's tree.
+constexpr int64_t kElementsForShares = 16384;
 
 template <class T>
 Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::string_view label) {
@@ -59,7 +62,7 @@ Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::strin
 
 // The MPI communicators of a Driver: in each, operations are begun in one order on every rank.
 struct Comms {
-  CommHandle in_order, at_once, gather;  // gather: the second half of sums of halves
+  CommHandle in_order, at_once, gather;  // gather: the second half of sums by shares
 };
 
 // The communication thread and what it shares with the thread of the step.
@@ -240,10 +243,9 @@ class MpiCommunicator::Driver {
     for (int64_t first = 0; first < operation.count; first += options_.elements_per_call) {
       const int count = static_cast<int>(std::min(options_.elements_per_call, operation.count - first));
       std::byte* data = operation.data + first * operation.element_bytes;
-      if (operation.kind == Operation::Kind::sum_halves) {
-        const std::span values(reinterpret_cast<uint16_t*>(data), static_cast<size_t>(count));
-        operation.halves.emplace_back(HalfSpan{values, operation.dtype},
-                                      HalfSum::Place{comms_.in_order.get(), rank_, size_}, operation.record.label);
+      if (operation.kind == Operation::Kind::share_sum) {
+        operation.shares.emplace_back(ShareSum::Values{data, count, operation.dtype},
+                                      ShareSum::Place{comms_.in_order.get(), rank_, size_}, operation.record.label);
         continue;
       }
       MPI_Request& request = operation.pieces.emplace_back(MPI_REQUEST_NULL);
@@ -278,11 +280,11 @@ class MpiCommunicator::Driver {
     check_mpi(
         MPI_Testall(static_cast<int>(operation.pieces.size()), operation.pieces.data(), &done, MPI_STATUSES_IGNORE),
         operation.record.label);
-    for (HalfSum& half : operation.halves) {
-      half.advance(comms_.gather.get(), may_gather);
-      may_gather = may_gather && half.gathers();
+    for (ShareSum& sum : operation.shares) {
+      sum.advance(comms_.gather.get(), may_gather);
+      may_gather = may_gather && sum.gathers();
     }
-    return done && std::ranges::all_of(operation.halves, &HalfSum::done);
+    return done && std::ranges::all_of(operation.shares, &ShareSum::done);
   }
 
   // Called with the lock held.
@@ -360,7 +362,9 @@ int MpiCommunicator::size() const { return group_.size(); }
 void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
-  driver_->enqueue(sum_of(values, MPI_FLOAT, DType::f32, label));
+  Operation operation = sum_of(values, MPI_FLOAT, DType::f32, label);
+  if (operation.count >= kElementsForShares) operation.kind = Operation::Kind::share_sum;
+  driver_->enqueue(std::move(operation));
 }
 
 void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
@@ -373,7 +377,7 @@ void MpiCommunicator::sum(Stream& stream, HalfSpan values, std::string_view labe
   if (!driver_) return;
   stream.wait();
   Operation operation = sum_of(values.values, MPI_UINT16_T, values.type, label);
-  operation.kind = Operation::Kind::sum_halves;
+  operation.kind = Operation::Kind::share_sum;
   driver_->enqueue(std::move(operation));
 }
 

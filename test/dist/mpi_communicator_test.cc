@@ -135,6 +135,20 @@ TEST_CASE("sums have the same bits on every rank and in every repeat") {
   }
 }
 
+TEST_CASE("terms of a long sum are added in the order of ranks") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  constexpr size_t kCount = 100'003;
+  std::vector<float> values = random_values(world().rank(), kCount), expected = random_values(0, kCount);
+  for (int r = 1; r < world().size(); ++r) {
+    const std::vector<float> theirs = random_values(r, kCount);
+    for (size_t i = 0; i < kCount; ++i) expected[i] += theirs[i];
+  }
+  communicator.sum(stream, values, "values");
+  communicator.join(stream);
+  CHECK((values == expected));
+}
+
 TEST_CASE("a sum of 16-bit numbers is that of float32, rounded once, with the same bits on every rank") {
   MpiCommunicator communicator(world());
   IdleStream stream;

@@ -35,6 +35,7 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override;
   int size() const override;
+  // Long ones in the order of ranks, each rank a share, so that no more bytes travel than in a ring.
   void sum(Stream& stream, std::span<float> values, std::string_view label) override;
   void sum(Stream& stream, std::span<double> values, std::string_view label) override;
   // Added in float32 in the order of ranks and rounded once.

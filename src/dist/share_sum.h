@@ -1,8 +1,10 @@
-// A sum of 16-bit numbers over MPI that adds in float32.
+// A sum over MPI in which every rank adds up one share of the values.
 #pragma once
 
 #include <mpi.h>
 
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,19 +12,25 @@
 
 namespace lockstep {
 
-// MPI's own reductions would round after every term. Here each rank gets everybody's values of its share, adds them in
-// float32 in the order of ranks, and gives the sums, rounded once, to all; so every rank has the same bits. As many
-// bytes travel as in a ring allreduce.
+// Each rank gets everybody's values of its share, adds them in the order of ranks, and gives the sums to all. As many
+// bytes travel as in a ring allreduce, and every rank has the same bits. MPI's own MPI_Iallreduce is not good enough:
+// Open MPI's, in place, sends all values along a tree, 2 log2(N) times, and any would round 16-bit numbers after every
+// term; here these are added in float32 and rounded once.
 //
 // Owned and driven by the communication thread. The memory must be left alone until it is done.
-class HalfSum {
+class ShareSum {
  public:
+  struct Values {
+    std::byte* data = nullptr;
+    int count = 0;            // elements
+    DType type = DType::f32;  // or bf16, f16
+  };
   struct Place {
     MPI_Comm comm;
     int rank, size;
   };
   // Begins to exchange the values. Every rank must begin its sums in one order.
-  HalfSum(HalfSpan values, const Place& exchange, std::string what);
+  ShareSum(const Values& values, const Place& exchange, std::string what);
 
   // Lets it go on. The sums of all ranks are given back on `gather`, again begun in one order: `may_gather` says
   // whether all earlier ones have.
@@ -34,14 +42,16 @@ class HalfSum {
   enum class State { exchanging, added, gathering, done };
   bool complete();
   void add_up();
+  void add_halves(std::span<uint16_t> share) const;
 
-  HalfSpan values_;
+  Values values_;
   std::string what_;
   size_t rank_;
+  MPI_Datatype type_;
   State state_ = State::exchanging;
   std::vector<int> lengths_, offsets_;                    // of all shares
   std::vector<int> received_lengths_, received_offsets_;  // in received_
-  std::vector<uint16_t> received_;                        // all ranks' values of this rank's share
+  std::unique_ptr<std::byte[]> received_;                 // all ranks' values of this rank's share
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
