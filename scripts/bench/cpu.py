@@ -122,9 +122,8 @@ class Run:
 
 
 def environment(**extra):
-    """Waiting threads sleep, mpirun starts for root and places ranks freely."""
-    common = {"OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**os.environ, **common, **extra}
+    """mpirun starts for root. How threads wait is left to each side: what PyTorch does by default suits it best."""
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **extra}
 
 
 def peak_of(pid):

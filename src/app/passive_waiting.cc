@@ -6,9 +6,16 @@
 
 namespace lockstep {
 
+namespace {
+
+// About half a millisecond: longer than most kernels keep a thread waiting, shorter than what a neighbour would miss.
+constexpr const char* kSpins = "50000";
+
+}  // namespace
+
 void wait_passively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY")) return;  // NOLINT(concurrency-mt-unsafe): no other thread yet
-  if (::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+  if (::setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || ::setenv("GOMP_SPINCOUNT", kSpins, 0) != 0) return;
   ::execv("/proc/self/exe", argv);  // returns only on failure: then waiting is active, which is merely slower
 }
 
