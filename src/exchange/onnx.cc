@@ -12,8 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kIrVersion = 7, kOpset = 13;
-constexpr int64_t kFloat = 1;  // TensorProto.DataType
-const char* const kInput = "images";
+constexpr int64_t kFloat = 1, kInt64 = 7;  // TensorProto.DataType
 const char* const kOutput = "logits";
 
 // Field numbers of onnx.proto.
@@ -60,18 +59,38 @@ Attributes window_attributes(const Window& w) {
           attribute("pads", {w.pad_h, w.pad_w, w.pad_h, w.pad_w})};
 }
 
-// [N, ...]: the batch is free.
-ProtobufWriter value_info(const char* name, const Shape& shape) {
+// The file's name of what the model is given; null: not an input of it.
+const char* input_name(ExternalInput input) {
+  switch (input) {
+    case ExternalInput::images:
+      return "images";
+    case ExternalInput::ids:
+      return "ids";
+    case ExternalInput::values:
+      return "values";
+    default:
+      return nullptr;
+  }
+}
+
+// `free`: names of the first dimensions, which may have any extent; the others have those of `shape`.
+ProtobufWriter value_info(const char* name, const Shape& shape, const std::vector<const char*>& free = {"N"},
+                          int64_t element = kFloat) {
   ProtobufWriter dims;
-  dims.message(field::kShapeDim, ProtobufWriter().text(field::kDimParameter, "N"));
-  for (int i = 1; i < shape.rank(); ++i) {
+  for (const char* dim : free) dims.message(field::kShapeDim, ProtobufWriter().text(field::kDimParameter, dim));
+  for (int i = static_cast<int>(free.size()); i < shape.rank(); ++i) {
     dims.message(field::kShapeDim, ProtobufWriter().integer(field::kDimValue, shape[i]));
   }
   ProtobufWriter tensor;
-  tensor.integer(field::kTensorTypeElement, kFloat).message(field::kTensorTypeShape, dims);
+  tensor.integer(field::kTensorTypeElement, element).message(field::kTensorTypeShape, dims);
   return ProtobufWriter()
       .text(field::kValueName, name)
       .message(field::kValueType, ProtobufWriter().message(field::kTypeTensor, tensor));
+}
+
+ProtobufWriter input_info(const char* name, const Value& value) {
+  if (value.external == ExternalInput::images) return value_info(name, value.desc.shape);
+  return value_info(name, value.desc.shape, {"N", "L"}, value.external == ExternalInput::ids ? kInt64 : kFloat);
 }
 
 // Draws the nodes of one graph, in its order, into a GraphProto.
@@ -89,12 +108,10 @@ class Drawing {
       node_ = &node;
       std::visit([this](const auto& op) { draw(op); }, node.op);
     }
-    const Value* images = nullptr;
     for (const Value& value : graph_.values) {
-      if (value.role == ValueRole::external && value.external == ExternalInput::images) images = &value;
+      const char* name = value.role == ValueRole::external ? input_name(value.external) : nullptr;
+      if (name) out_.message(field::kGraphInput, input_info(name, value));
     }
-    require(images != nullptr, "a graph without images");
-    out_.message(field::kGraphInput, value_info(kInput, images->desc.shape));
     out_.message(field::kGraphOutput, value_info(kOutput, graph_.value(logits_).desc.shape));
     return std::move(out_);
   }
@@ -109,6 +126,24 @@ class Drawing {
       for (size_t i = 1; i < node_->inputs.size(); ++i) inputs.push_back(name(node_->inputs[i]));
     }
     emit("Conv", inputs, window_attributes(op.window));
+  }
+
+  // y[n] = bias + sum over l of values[n,l] * table[ids[n,l]], without the ids below 0: a row [1,L] times a matrix
+  // [L,D].
+  void draw(const EmbeddingBag&) {
+    const std::string table = name(node_->inputs[0]), ids = name(node_->inputs[1]), values = name(node_->inputs[2]);
+    const std::string& own = node_->name;
+    const std::string id_zero = own + ":id_zero", value_zero = own + ":value_zero", axis = own + ":axis";
+    initializer(id_zero, 0);
+    initializer({value_zero, Shape({1}), {0}});
+    initializer(axis, 1);
+    emit_to(own + ":absent", "Less", {ids, id_zero});
+    emit_to(own + ":present", "Where", {own + ":absent", value_zero, values});
+    emit_to(own + ":row", "Unsqueeze", {own + ":present", axis});
+    emit_to(own + ":matrix", "Gather", {table, ids});
+    emit_to(own + ":product", "MatMul", {own + ":row", own + ":matrix"});
+    emit_to(own + ":sum", "Squeeze", {own + ":product", axis});
+    emit("Add", {own + ":sum", name(node_->inputs[3])});
   }
 
   void draw(const Linear&) { emit("Gemm", inputs(), {attribute("transB", int64_t{1})}); }
@@ -202,7 +237,7 @@ class Drawing {
     if (same != same_.end()) return name(same->second);
     if (id == logits_) return kOutput;
     const Value& value = graph_.value(id);
-    if (value.role == ValueRole::external) return kInput;
+    if (value.role == ValueRole::external) return input_name(value.external);
     if (value.role == ValueRole::computed) return value.name;
     const NamedTensor& tensor = weights_of(id);
     if (written_.insert(tensor.name).second) initializer(tensor);
@@ -225,11 +260,33 @@ class Drawing {
     out_.message(field::kGraphInitializer, out);
   }
 
+  // [1] of int64.
+  void initializer(const std::string& name, int64_t value) {
+    ProtobufWriter out;
+    out.integer(field::kTensorDims, 1).integer(field::kTensorType, kInt64).text(field::kTensorName, name);
+    out.bytes(field::kTensorData, std::as_bytes(std::span(&value, 1)));
+    out_.message(field::kGraphInitializer, out);
+  }
+
+  // The operator that makes the node's output.
   void emit(const char* type, const std::vector<std::string>& inputs, const Attributes& attributes = {}) {
+    draw_operator({type, node_->name, name(node_->outputs[0])}, inputs, attributes);
+  }
+  // One of several before it; named as its output is.
+  void emit_to(const std::string& output, const char* type, const std::vector<std::string>& inputs) {
+    draw_operator({type, output, output}, inputs, {});
+  }
+
+  struct Operator {
+    const char* type;
+    std::string name, output;
+  };
+
+  void draw_operator(const Operator& op, const std::vector<std::string>& inputs, const Attributes& attributes) {
     ProtobufWriter out;
     for (const std::string& input : inputs) out.text(field::kNodeInput, input);
-    out.text(field::kNodeOutput, name(node_->outputs[0]));
-    out.text(field::kNodeName, node_->name).text(field::kNodeType, type);
+    out.text(field::kNodeOutput, op.output);
+    out.text(field::kNodeName, op.name).text(field::kNodeType, op.type);
     for (const ProtobufWriter& a : attributes) out.message(field::kNodeAttribute, a);
     out_.message(field::kGraphNode, out);
   }

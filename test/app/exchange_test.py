@@ -46,17 +46,21 @@ class Case(kit.TestCase):
             self.assertEqual(found[name].tobytes(), array.tobytes(), name)
 
     def assert_onnx_agrees(self, checkpoint, *flags):
-        """onnxruntime's logits are ours, of a batch of three and of one image."""
+        """onnxruntime's logits are ours, of a batch of three samples and of one."""
         if onnxruntime is None:
             self.skipTest(ABSENT.format("onnxruntime"))
         group = "ema" if "--ema" in flags else "model"
         subprocess.run([os.environ["LOCKSTEP_LOGITS_TOOL"], checkpoint, group, self.path("ours.h5")], check=True)
         self.convert("export", checkpoint, "--to", self.path("model.onnx"), *flags)
         with h5py.File(self.path("ours.h5")) as file:
-            images, logits = file["images"][()], file["logits"][()]
+            inputs = {name: file[name][()] for name in file if name != "logits"}
+            logits = file["logits"][()]
+        if "ids" in inputs:
+            inputs["ids"] = inputs["ids"].astype(numpy.int64)
         session = onnxruntime.InferenceSession(self.path("model.onnx"), providers=["CPUExecutionProvider"])
-        for count in (len(images), 1):
-            theirs = session.run(["logits"], {"images": images[:count]})[0]
+        self.assertEqual({given.name for given in session.get_inputs()}, set(inputs))
+        for count in (len(logits), 1):
+            theirs = session.run(["logits"], {name: array[:count] for name, array in inputs.items()})[0]
             self.assertEqual(theirs.shape, logits[:count].shape)
             error = abs(theirs - logits[:count]).max() / abs(logits[:count]).max()
             self.assertLess(error, 1e-4)
@@ -123,6 +127,12 @@ class Exchange(Case):
         checkpoint = self.trained(model__name="resnet50", model__image_size=64, train__batch_size=4)
         self.assert_onnx_agrees(checkpoint)
         self.assert_onnx_agrees(checkpoint, "--fold_batch_norm")
+
+    def test_onnxruntime_computes_the_logits_of_the_network_for_sparse_samples(self):
+        checkpoint = self.trained(model__name="wide_mlp", model__image_size=None, model__hidden=[16, 8],
+                                  model__vocabulary=40, model__max_ids=6, model__classes=2, ema__decay=0.5)
+        self.assert_onnx_agrees(checkpoint)
+        self.assert_onnx_agrees(checkpoint, "--ema")
 
     def test_what_does_not_fit_is_refused_in_one_sentence(self):
         checkpoint = self.trained()

@@ -47,6 +47,17 @@ TEST_CASE("folding leaves no batch norm where each follows a convolution") {
   CHECK(count(encode_onnx(graph, zeros_for(graph), {.fold_batch_norm = true}), op_type("BatchNormalization")) == 0);
 }
 
+TEST_CASE("a sum of embeddings is a product of values and gathered rows") {
+  const Graph graph = build_model(
+      "wide_mlp", {.batch_size = 1, .classes = 2, .training = false, .hidden = {4, 4}, .vocabulary = 10, .max_ids = 3});
+  const std::string file = encode_onnx(graph, zeros_for(graph), {});
+  for (const char* type : {"Less", "Where", "Unsqueeze", "Gather", "MatMul", "Squeeze", "Add"}) {
+    INFO(type);
+    CHECK(count(file, op_type(type)) == 1);
+  }
+  CHECK(count(file, op_type("Gemm")) == 2);
+}
+
 TEST_CASE("a training graph is refused, with the operation that ONNX has no equal of") {
   const Graph graph = build_model("resnet50", {.batch_size = 2, .image_size = 64, .classes = 4});
   const auto error = error_of([&] { encode_onnx(graph, zeros_for(graph), {}); });
