@@ -116,6 +116,7 @@ CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadB
   auto [backend, shared] = choose_backend(config, threads, group);
   model.backend = std::move(backend);
   model.shared_devices = shared;
+  log_info("compiling {}", config.model.name);
   on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
     model.stream = model.backend->make_stream();
     const int64_t evaluation = evaluation_batch(config, group.size());
@@ -134,6 +135,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   const auto& patterns = from_train ? config.data.train : config.data.validation;
   const WaitFor wait{from_train ? "the scan of data.train" : "the scan of data.validation",
                      wait_seconds(config, RunPhase::scan)};
+  log_info("scanning {}", from_train ? "data.train" : "data.validation");
   const std::string listed =
       on_root(group, wait, [&] { return join_paths(list_inputs(config.data.format, patterns)); });
   DataSourceOptions options{.format = config.data.format,

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -37,7 +39,7 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
-          .bar = config.log.progress == "auto" && output_is_terminal(),
+          .bar_columns = config.log.progress == "auto" && output_is_terminal(STDOUT_FILENO) ? terminal_columns() : 0,
           .wait_seconds = wait_seconds(config, RunPhase::train)};
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread_name.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/io/file.h"
 
@@ -221,11 +222,15 @@ void CheckpointWriter::Worker::run() {
 }
 
 SaveResult CheckpointWriter::Worker::save() {
+  const TraceScope span("save");
   const double start = monotonic_seconds(), cpu_start = thread_cpu_seconds();
   SaveResult result{.step = contents_.meta.step,
                     .path = options_.directory + "/" + checkpoint_name(contents_.meta.step)};
   try {
-    copy_sources();
+    {
+      const TraceScope copying("copy");
+      copy_sources();
+    }
     result.snapshot_seconds = monotonic_seconds() - start;
     {
       std::lock_guard lock(mutex_);

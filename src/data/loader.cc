@@ -8,6 +8,7 @@
 #include "data/sample_pipeline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/thread_name.h"
+#include "lockstep/base/trace.h"
 
 namespace lockstep {
 namespace {
@@ -121,6 +122,7 @@ int64_t Loader::steps_of_pass() const { return evaluation_steps(data_size_, opti
 void Loader::work(const std::stop_token& stop) {
   SamplePipeline::Workspace workspace;
   for (Task task; take_task(stop, task);) {
+    const TraceScope span("prepare samples");
     Slot& slot = *task.slot;
     std::exception_ptr error;
     int64_t sample = task.begin;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dist/doorbell.h"
@@ -21,6 +22,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread_name.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/dist/process_group.h"
 
 namespace lockstep {
@@ -208,13 +210,15 @@ class MpiCommunicator::Driver {
         fresh.swap(queue_);
         reason.joining = joining_;
       }
-      if (flight_.empty()) active_since_ = monotonic_seconds();
+      const double began = monotonic_seconds();
+      if (flight_.empty()) active_since_ = began;
       for (Operation& operation : fresh) {
         flight_.push_back(std::move(operation));
         start(flight_.back());
       }
       fresh.clear();
       const std::vector<Operation> finished = take_finished();
+      inside_ += monotonic_seconds() - began;
       if (!finished.empty()) {
         report(finished);
         pause.progressed();
@@ -226,6 +230,9 @@ class MpiCommunicator::Driver {
   }
 
   void report(const std::vector<Operation>& finished) {
+    for (const Operation& operation : finished) {
+      trace_operation("reduction", operation.record.label, operation.record.started, operation.record.finished);
+    }
     if (options_.observer) {
       for (const Operation& operation : finished) options_.observer(operation.record);
     }
@@ -295,6 +302,7 @@ class MpiCommunicator::Driver {
       ++statistics_.operations;
       statistics_.bytes += operation.record.bytes;
     }
+    statistics_.transport_seconds += std::exchange(inside_, 0);
     if (flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
   }
 
@@ -311,6 +319,7 @@ class MpiCommunicator::Driver {
   // Used by the communication thread alone, and by the destructor after it has ended.
   std::deque<Operation> flight_;
   double active_since_ = 0;
+  double inside_ = 0;  // seconds in what moves bytes, since the last operation that was done
 
   mutable std::mutex mutex_;
   std::condition_variable done_;  // for join()

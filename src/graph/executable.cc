@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/graph/alias_concat.h"
 #include "lockstep/graph/formats.h"
 #include "lockstep/graph/gradients.h"
@@ -127,9 +128,12 @@ void Executable::run(int32_t position, Stream& stream, const Arenas& arenas, con
   std::array<void*, kMaxOperands> in, out;
   for (size_t i = 0; i < step.inputs.size(); ++i) in[i] = resolve(step.inputs[i], arenas);
   for (size_t i = 0; i < step.outputs.size(); ++i) out[i] = resolve(step.outputs[i], arenas);
-  step.kernel->run(
-      {stream, {in.data(), step.inputs.size()}, {out.data(), step.outputs.size()}, resolve(step.workspace, arenas)});
   const Node& node = graph_.node(schedule_.order[static_cast<size_t>(position)]);
+  {
+    const TraceScope span(node.name);
+    step.kernel->run(
+        {stream, {in.data(), step.inputs.size()}, {out.data(), step.outputs.size()}, resolve(step.workspace, arenas)});
+  }
   if (!std::holds_alternative<SumOverRanks>(node.op)) return;
   require(static_cast<bool>(sum), "{} runs without other ranks", node.name);
   sum(stream, out[0], graph_.value(node.outputs[0]).desc.shape.elements(), node.name);

@@ -323,8 +323,10 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Steps between histograms of every trained parameter in the event files. 0: none."},
       {LOCKSTEP_KEY(log, progress), .allowed = {"auto", "lines"},
        .meaning = "auto: a bar when mpirun's own output is a terminal, plain lines elsewhere. lines: always lines."},
-      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 0),
-       .meaning = "Reserved for traces, which this version does not write."},
+      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
+       .meaning =
+           "Steps of which all ranks' doings are written to trace.json in the checkpoint folder, for Perfetto or "
+           "chrome://tracing; the first two steps are left out. 0: none."},
   };
 }
 #undef LOCKSTEP_KEY

@@ -1,6 +1,8 @@
 #include "lockstep/train/progress.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,21 @@ bool is_terminal_path(const std::filesystem::path& link) {
   std::error_code error;
   const std::string target = std::filesystem::read_symlink(link, error).string();
   return !error && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+}
+
+// Where this process's output (descriptor 1 or 2) ends; empty when that cannot be told.
+std::string destination(int descriptor) {
+  const bool launched = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  return launched ? fmt::format("/proc/{}/fd/{}", ::getppid(), descriptor)
+                  : fmt::format("/proc/self/fd/{}", descriptor);
+}
+
+// "[data 0 compute 94 reduce 5 save 1 %]"; empty without times.
+std::string split(const ProgressRow& r) {
+  const double sum = r.data_seconds + r.compute_seconds + r.reduce_seconds + r.save_seconds;
+  if (sum <= 0) return {};
+  return fmt::format(" [data {:.0f} compute {:.0f} reduce {:.0f} save {:.0f} %]", 100 * r.data_seconds / sum,
+                     100 * r.compute_seconds / sum, 100 * r.reduce_seconds / sum, 100 * r.save_seconds / sum);
 }
 
 std::string duration(double seconds) {
@@ -41,11 +58,15 @@ std::string training_line(const std::string& timestamp, const ProgressRow& r) {
 std::string progress_bar(const ProgressRow& r, int width) {
   const double done = r.total_steps > 0 ? static_cast<double>(r.step) / static_cast<double>(r.total_steps) : 0;
   const std::string left = fmt::format("step {}/{} ", r.step, r.total_steps);
-  const std::string right =
-      fmt::format(" {:.1f} examples/sec loss {} ETA {}", r.examples_per_second, loss_text(r.loss, 3),
-                  duration(static_cast<double>(r.total_steps - r.step) * r.seconds_per_step));
-  const int room = width - static_cast<int>(left.size() + right.size()) - 3;
-  if (room < 8) return (left + right).substr(0, static_cast<size_t>(std::max(0, width - 1)));
+  std::string right = fmt::format(" {:.1f} examples/sec loss {} ETA {}", r.examples_per_second, loss_text(r.loss, 3),
+                                  duration(static_cast<double>(r.total_steps - r.step) * r.seconds_per_step));
+  constexpr int kLeastBar = 8;
+  const auto room_beside = [&](const std::string& text) {
+    return width - static_cast<int>(left.size() + text.size()) - 3;
+  };
+  if (const std::string more = right + split(r); room_beside(more) >= kLeastBar) right = more;
+  const int room = room_beside(right);
+  if (room < kLeastBar) return (left + right).substr(0, static_cast<size_t>(std::max(0, width - 1)));
   const int filled = std::clamp(static_cast<int>(done * room), 0, room);
   std::string bar(static_cast<size_t>(filled), '=');
   if (filled < room) bar += '>';
@@ -53,10 +74,16 @@ std::string progress_bar(const ProgressRow& r, int width) {
   return left + '[' + bar + ']' + right;
 }
 
-bool output_is_terminal() {
-  const bool launched = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;  // NOLINT(concurrency-mt-unsafe)
-  if (!launched) return ::isatty(STDOUT_FILENO) == 1;
-  return is_terminal_path(fmt::format("/proc/{}/fd/1", ::getppid()));
+bool output_is_terminal(int descriptor) { return is_terminal_path(destination(descriptor)); }
+
+int terminal_columns() {
+  constexpr int kUsual = 100;
+  const int terminal = ::open(destination(STDOUT_FILENO).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0) return kUsual;
+  winsize size{};
+  const bool known = ::ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  ::close(terminal);
+  return known ? size.ws_col : kUsual;
 }
 
 }  // namespace lockstep

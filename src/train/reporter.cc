@@ -1,6 +1,7 @@
 #include "lockstep/train/reporter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -14,25 +15,37 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kBarColumns = 100;
 constexpr size_t kListedRecords = 100;  // in the log; metrics.jsonl has all
 
 // Paths in it may hold bytes that are no UTF-8.
 std::string json_line(const Json& row) { return row.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 // A rank's own work is what it does while the others wait for it: reading and computing, not waiting.
-struct Slowest {
-  int rank = 0;
-  double lag_seconds = 0;  // beyond the median rank
+struct OwnWork {
+  int slowest = 0;
+  double least = 0, median = 0, most = 0;  // seconds a step
 };
 
-Slowest find_slowest(std::vector<int64_t> work_us) {
-  const auto most = std::max_element(work_us.begin(), work_us.end());
-  const auto rank = static_cast<int>(most - work_us.begin());
-  const int64_t largest = *most;
-  const auto middle = work_us.begin() + static_cast<std::ptrdiff_t>((work_us.size() - 1) / 2);
-  std::nth_element(work_us.begin(), middle, work_us.end());
-  return {rank, static_cast<double>(largest - *middle) * 1e-6};
+OwnWork own_work(std::span<const RankTimes> ranks) {
+  std::vector<double> own;
+  for (const RankTimes& times : ranks) own.push_back(times.part(StepPart::data) + times.part(StepPart::compute));
+  const auto slowest = static_cast<int>(std::ranges::max_element(own) - own.begin());
+  std::ranges::sort(own);
+  return {slowest, own.front(), own[(own.size() - 1) / 2], own.back()};
+}
+
+const char* describe(StepPart part) {
+  switch (part) {
+    case StepPart::data:
+      return "waiting for data";
+    case StepPart::compute:
+      return "computing";
+    case StepPart::reduce:
+      return "the reduction";
+    case StepPart::save:
+      return "copying a snapshot";
+  }
+  return "";
 }
 
 std::string percent(int64_t part, int64_t whole) {
@@ -57,18 +70,20 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   row.save_seconds = mean(StepPart::save);
   row.seconds_per_step = timer.total_seconds() / steps;
   row.examples_per_second = static_cast<double>(timer.samples()) / timer.total_seconds();
+  const std::vector<RankTimes> ranks =
+      gather({.parts = {row.data_seconds, row.compute_seconds, row.reduce_seconds, row.save_seconds}});
+  const OwnWork own = own_work(ranks);
   if (group_.size() > 1) {
-    const auto own_us = static_cast<int64_t>((row.data_seconds + row.compute_seconds) * 1e6);
-    const Slowest slowest =
-        find_slowest(group_.allgather(std::span(&own_us, 1), {"the log line", options_.wait_seconds}));
-    row.slowest_rank = fmt::format("{}@{}", slowest.rank, group_.host(slowest.rank));
-    row.slowest_lag_seconds = slowest.lag_seconds;
+    row.slowest_rank = fmt::format("{}@{}", own.slowest, group_.host(own.slowest));
+    row.slowest_lag_seconds = own.most - own.median;
   }
+  summary_.add(timer.step_seconds(), timer.samples(), ranks);
+  last_step_ = row.step;
   if (!group_.is_root()) return;
   if (options_.on_interval) {
     options_.on_interval(row);
-  } else if (options_.bar) {
-    log_status(progress_bar(row, kBarColumns));
+  } else if (options_.bar_columns > 0) {
+    log_status(progress_bar(row, options_.bar_columns));
   } else {
     log_line(LogLevel::info, training_line(log_timestamp_now(), row));
   }
@@ -82,8 +97,12 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
                {"data_seconds", row.data_seconds},
                {"compute_seconds", row.compute_seconds},
                {"reduce_seconds", row.reduce_seconds},
-               {"save_seconds", row.save_seconds}};
-  if (!row.slowest_rank.empty()) json["slowest_rank"] = row.slowest_rank;
+               {"save_seconds", row.save_seconds},
+               {"queue_depth", row.queue_depth}};
+  if (!row.slowest_rank.empty()) {
+    json["slowest_rank"] = row.slowest_rank;
+    json["own_seconds"] = {{"min", own.least}, {"median", own.median}, {"max", own.most}};
+  }
   metrics_.write(json_line(json));
   EventFile::Scalars scalars = {{"train/learning_rate", row.learning_rate},
                                 {"train/epoch", row.epoch},
@@ -92,9 +111,49 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
                                 {"speed/data_seconds", row.data_seconds},
                                 {"speed/compute_seconds", row.compute_seconds},
                                 {"speed/reduce_seconds", row.reduce_seconds},
-                                {"speed/save_seconds", row.save_seconds}};
+                                {"speed/save_seconds", row.save_seconds},
+                                {"speed/queue_depth", row.queue_depth}};
   if (!std::isnan(row.loss)) scalars.emplace_back("train/loss", row.loss);
   events_.scalars(row.step, scalars);
+}
+
+std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
+  constexpr double kNano = 1e9;
+  constexpr size_t kNumbers = kStepParts + 1;
+  std::array<int64_t, kNumbers> numbers{};
+  for (size_t part = 0; part < kStepParts; ++part) numbers[part] = std::llround(mine.parts[part] * kNano);
+  numbers[kStepParts] = std::llround(mine.transport * kNano);
+  const auto all = group_.allgather(std::span<const int64_t>(numbers), {"the log line", options_.wait_seconds});
+  std::vector<RankTimes> ranks(static_cast<size_t>(group_.size()));
+  for (size_t i = 0; i < all.size(); ++i) {
+    RankTimes& times = ranks[i / kNumbers];
+    const size_t number = i % kNumbers;
+    (number < kStepParts ? times.parts[number] : times.transport) = static_cast<double>(all[i]) / kNano;
+  }
+  return ranks;
+}
+
+void Reporter::watch_speed(int64_t step, const StepTotals& totals, double transport_seconds) {
+  const int64_t looked_at = totals.steps - watched_.steps;
+  const auto steps = static_cast<double>(looked_at);
+  RankTimes mine{.transport = (transport_seconds - watched_transport_) / steps};
+  for (size_t part = 0; part < kStepParts; ++part) {
+    mine.parts[part] = (totals.seconds[part] - watched_.seconds[part]) / steps;
+  }
+  watched_ = totals;
+  watched_transport_ = transport_seconds;
+  const std::vector<RankTimes> ranks = gather(mine);
+  watch_at_ = totals.steps + steps_between_looks(ranks.front().total());
+  const auto found = slowdown_.add(ranks, looked_at);
+  if (!found || !group_.is_root()) return;
+  const std::string where = found->rank < 0 || group_.size() == 1
+                                ? std::string()
+                                : fmt::format(" on rank {}@{}", found->rank, group_.host(found->rank));
+  const std::string text =
+      fmt::format("step {}: a step takes {:.3f} s, {:.3f} s at best; {:.3f} s more go into {}{}", step, found->seconds,
+                  found->best_seconds, found->added_seconds, describe(found->part), where);
+  log_warning("{}", text);
+  event(step, "slower", text);
 }
 
 void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
@@ -178,6 +237,13 @@ void Reporter::back_to(int64_t step, const std::string& text) {
   event(step, "rolled back", text);
 }
 
-void Reporter::close() { log_status({}); }
+void Reporter::close() {
+  log_status({});
+  if (!group_.is_root()) return;
+  for (const std::string& line : summary_.lines()) {
+    if (!options_.on_interval) log_info("{}", line);
+    event(last_step_, "summary", line);
+  }
+}
 
 }  // namespace lockstep

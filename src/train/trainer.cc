@@ -1,25 +1,20 @@
 #include "lockstep/train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
-#include "lockstep/dist/agreement.h"
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/run_plan.h"
 #include "lockstep/train/start_state.h"
+#include "train/reduction_plan.h"
 
 namespace lockstep {
 namespace {
-
-constexpr int kMostSkipsInARow = 10;
-constexpr int kSkipsBeforeRollback = 3;
-constexpr int kMostRollbacks = 3;
 
 LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options, int64_t position) {
   options.training = true;
@@ -30,29 +25,6 @@ LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options,
   options.start_position = position;
   options.allocate = pinned_memory(parts.backend);
   return options;
-}
-
-std::span<float> gradient_arena(const Program& program) {
-  const ModelState& state = program.state();
-  return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
-}
-
-std::vector<Bucket> reduction_plan(const Program& program, const Config& config) {
-  std::vector<ReadyMark> marks;
-  for (const GradientMark& m : program.training().gradient_marks()) marks.push_back({m.position, m.end});
-  const int64_t usual = program.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
-  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : static_cast<double>(usual);
-  return plan_buckets(marks, {.total_elements = program.state().gradient_elements(),
-                              .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
-}
-
-// What comm.gradient_dtype asks for; a single rank has no wire.
-std::optional<WireFormat> wire_format(const TrainerParts& parts) {
-  const std::string& type = parts.config.comm.gradient_dtype;
-  if (type == "float32" || parts.communicator.size() == 1) return std::nullopt;
-  return WireFormat{.backend = parts.backend,
-                    .type = type == "bf16" ? DType::bf16 : DType::f16,
-                    .elements = parts.program.state().trained_elements};
 }
 
 // How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
@@ -81,18 +53,23 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       accumulator_(parts.backend, parts.program.state(), config_.train.accumulate,
                    reduction_plan(parts.program, config_)),
       reducer_(
-          parts.communicator, gradient_arena(parts.program), reduction_plan(parts.program, config_),
+          parts.communicator, gradients_of(parts.program), reduction_plan(parts.program, config_),
           [this](Stream& stream, size_t bucket) {
             if (accumulator_.active()) accumulator_.complete(stream, bucket);
           },
-          wire_format(parts)),
+          wire_format(parts.program, config_, parts_.communicator.size())),
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
       loader_options_(std::move(loader)),
       loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
       upload_(parts.backend, {parts.program.batches().training, loader_options_.image_size, loader_options_.max_ids}),
       may_capture_(may_capture(parts)),
       arenas_(parts.program.training_arenas()),
-      next_evaluation_(evaluation_after(start.position)) {
+      trace_(parts.group, {.path = config_.checkpoint.directory + "/trace.json",
+                           .steps = config_.log.trace_steps,
+                           .wait_seconds = wait_seconds(config_, RunPhase::train)}),
+      next_evaluation_(evaluation_after(start.position)),
+      not_finite_(parts.group, parts.program,
+                  {.rule = config_.train.not_finite, .wait_seconds = wait_seconds(config_, RunPhase::train)}) {
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
 }
 
@@ -117,6 +94,7 @@ RunEnd Trainer::run() {
   while (!wishes_.stop && progress_.step + steps_in_flight_ < total_steps_) {
     step();
     settle(boundary_is_due());
+    if (trace_.complete()) write_trace();
     if (wishes_.roll_back) {
       roll_back();
       continue;
@@ -138,6 +116,7 @@ RunEnd Trainer::run() {
 }
 
 RunEnd Trainer::end(RunEnd how) {
+  write_trace();
   report_bad_records();
   finish_saves();
   return how;
@@ -149,10 +128,13 @@ void Trainer::step() {
   const bool first = progress_.step + steps_in_flight_ == first_step_;
   parts_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
   step_began_ = monotonic_seconds();
+  trace_.begin_step(progress_.step + steps_in_flight_ + 1);
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
-    timer_.enter(StepPart::data);
+    enter(StepPart::data);
+    window_queue_ += static_cast<double>(loader_->queue_depth());
+    window_batches_ += 1;
     const Batch batch = upload_.next(*loader_);
-    timer_.enter(StepPart::compute);
+    enter(StepPart::compute);
     if (micro == 0) frame_.begin(parts_.stream, step_input(batch));
     frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
     const PlacedBatch placed = upload_.place(parts_.stream, batch);
@@ -161,8 +143,19 @@ void Trainer::step() {
     enqueue_compute(micro);
   }
   frame_.end(parts_.stream);
+  trace_.end_step();
   ++steps_in_flight_;
   longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
+}
+
+void Trainer::enter(StepPart part) {
+  timer_.enter(part);
+  trace_.enter(part);
+}
+
+void Trainer::write_trace() {
+  timer_.pause();
+  trace_.write();
 }
 
 // `batch`: the step's first micro-batch, which the others follow in the sample stream.
@@ -211,9 +204,9 @@ void Trainer::compute(int64_t micro) {
   backward(micro);
   if (micro + 1 < config_.train.accumulate) return;
   reduce();
-  timer_.enter(StepPart::save);
+  enter(StepPart::save);
   parts_.checkpointer.wait_copied();
-  timer_.enter(StepPart::compute);
+  enter(StepPart::compute);
   update();
 }
 
@@ -240,15 +233,15 @@ void Trainer::backward(int64_t micro) {
 // For synchronized batch norm; other ranks are waited for here as in a reduction.
 RankSum Trainer::sum_over_ranks() {
   return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
-    timer_.enter(StepPart::reduce);
+    enter(StepPart::reduce);
     parts_.communicator.sum_at_once(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
                                     fmt::format("step {} {}", progress_.step + steps_in_flight_ + 1, name));
-    timer_.enter(StepPart::compute);
+    enter(StepPart::compute);
   };
 }
 
 void Trainer::reduce() {
-  timer_.enter(StepPart::reduce);
+  enter(StepPart::reduce);
   reducer_.join(parts_.stream);
 }
 
@@ -268,12 +261,12 @@ void Trainer::settle(bool all) {
 void Trainer::settle(const StepOutcome& outcome) {
   progress_.loss_scale = {outcome.loss_scale, static_cast<int64_t>(outcome.steady_steps)};
   if (outcome.applied > 0) {
-    skipped_in_a_row_ = 0;
+    not_finite_.applied();
   } else if (outcome.overflowed > 0) {
     parts_.reporter.event(progress_.step + 1, "skipped",
                           fmt::format("gradients overflow: the loss scale is now {}", outcome.loss_scale));
   } else {
-    handle_not_finite(outcome);
+    skip_not_finite(outcome);
   }
   --steps_in_flight_;
   ++progress_.step;
@@ -287,41 +280,14 @@ void Trainer::settle(const StepOutcome& outcome) {
   wishes_.stop |= outcome.stop > 0;
   wishes_.save |= outcome.save > 0;
   report_if_due();
+  watch_speed_if_due();
 }
 
-// Every rank is here at the same step: the sums that say so are equal on all of them.
-std::string Trainer::describe_not_finite(const StepOutcome& outcome) {
-  const int64_t mine = !std::isfinite(outcome.own_loss);
-  const auto flags = parts_.group.allgather(
-      std::span(&mine, 1), {"the report of not-finite values", wait_seconds(config_, RunPhase::train)});
-  std::string where;
-  for (int rank = 0; rank < parts_.group.size(); ++rank) {
-    if (flags[static_cast<size_t>(rank)])
-      where += fmt::format("{}{}", where.empty() ? "" : ", ", parts_.group.describe(rank));
-  }
-  return fmt::format("step {}: {}", progress_.step + 1,
-                     where.empty() ? fmt::format("the gradient of {} is not finite",
-                                                 parameter_at(parts_.program, outcome.bad_gradient))
-                                   : fmt::format("the loss is not finite on {}", where));
-}
-
-void Trainer::handle_not_finite(const StepOutcome& outcome) {
+void Trainer::skip_not_finite(const StepOutcome& outcome) {
   if (wishes_.roll_back) return;  // a step that was enqueued before this was known
-  not_finite_ = describe_not_finite(outcome);
-  ++skipped_in_a_row_;
-  const std::string& rule = config_.train.not_finite;
-  const bool back = rule == "rollback" && skipped_in_a_row_ >= kSkipsBeforeRollback;
-  if (rule == "stop" || (rule == "skip" && skipped_in_a_row_ > kMostSkipsInARow) ||
-      (back && rollbacks_ == kMostRollbacks)) {
-    const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
-    throw AgreedError(ExitCode::numerics,
-                      fmt::format("{}{}; the weights are those of the step before. Lower optimizer.lr, add warm-up or "
-                                  "clipping (train.clip_norm), or set train.not_finite = \"skip\" or \"rollback\"",
-                                  not_finite_, tried));
-  }
-  wishes_.roll_back = back;
-  if (parts_.group.is_root()) log_warning("{}: the step is skipped", not_finite_);
-  parts_.reporter.event(progress_.step + 1, "skipped", not_finite_);
+  wishes_.roll_back = not_finite_.skip(progress_.step + 1, outcome);
+  if (parts_.group.is_root()) log_warning("{}: the step is skipped", not_finite_.where());
+  parts_.reporter.event(progress_.step + 1, "skipped", not_finite_.where());
 }
 
 // Collective, between steps; the other ranks leave rank 0 the time to say itself that it takes too long.
@@ -345,18 +311,15 @@ void Trainer::roll_back() {
   parts_.watchdog.progress(RunPhase::start, from);
   const StartState state =
       return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
-  ++rollbacks_;
   progress_ = state.progress;
   parts_.checkpointer.returned_to(progress_.step);
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
   loader_.emplace(parts_.data, training_options(parts_, loader_options_, progress_.position));
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = -1;
-  skipped_in_a_row_ = 0;
   wishes_ = {};
-  window_loss_ = window_samples_ = 0;
-  const std::string text = fmt::format("{}; back from step {} to {} ({} of {} times)", not_finite_, from,
-                                       state.resumed_from, rollbacks_, kMostRollbacks);
+  window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
+  const std::string text = not_finite_.went_back(from, state.resumed_from);
   if (parts_.group.is_root()) log_warning("{}", text);
   parts_.reporter.back_to(progress_.step, text);
   timer_.restart();
@@ -369,10 +332,17 @@ void Trainer::report_if_due() {
                             .total_steps = total_steps_,
                             .epoch = epoch(),
                             .loss = window_loss_ / window_samples_,
-                            .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_))},
+                            .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_)),
+                            .queue_depth = window_queue_ / std::max(1.0, window_batches_)},
                            timer_);
-  window_loss_ = window_samples_ = 0;
+  window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
   timer_.restart();
+}
+
+void Trainer::watch_speed_if_due() {
+  if (!parts_.reporter.watch_due(timer_.totals().steps)) return;
+  timer_.pause();
+  parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().transport_seconds);
 }
 
 // Whether something needs the state after the step that was enqueued last.

@@ -4,17 +4,20 @@
 //   FAULT_TRIGGER   a path; nothing happens before a file is there (unset: at once)
 //   FAULT_MARK      a path; a file is made there when the fault happens
 //   FAULT_ACTION    throw | hold (sleep for two minutes) | delay:SECONDS (once) | exit (_exit(0)) | leave (exit(0)) |
-//   finalize (MPI_Finalize,
-//                   then exit(0)) | error:NUMBER (the call fails with this errno)
+//                   finalize (MPI_Finalize, then exit(0)) | error:NUMBER (the call fails with this errno) |
+//                   slow:NUMBER (every such call takes so many milliseconds longer)
 //   FAULT_CALL      mpi                starting MPI
 //                   new:main           an allocation on the main thread
+//                   compute            a layer of oneDNN, on the main thread
 //                   reduce             an allocation on the thread that makes the reductions
 //                   share              making memory that ranks share
+//                   send               sending over a socket, by any thread but the main one
 //                   open:PART          opening a file whose path contains PART
 //                   read:PART          a positioned read of such a file, by any thread but the main one
 //                   write:PART, fsync:PART
 //                   none
-//   FAULT_CLOCK     seconds added to the wall clock, from the trigger on
+//   FAULT_PACE      milliseconds by which a layer of oneDNN takes longer on every rank: steps that other load hardly
+//   changes FAULT_CLOCK     seconds added to the wall clock, from the trigger on
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +25,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,6 +77,12 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+void sleep_ms(long ms) {
+  timespec left{ms / 1000, ms % 1000 * 1'000'000};
+  while (::nanosleep(&left, &left) != 0) {
+  }
+}
+
 // Does what FAULT_ACTION says, once; true: the call shall fail, and errno is set.
 bool suffer() {
   static bool suffering = false;  // a second thread may come while one is held
@@ -82,6 +92,11 @@ bool suffer() {
     errno = std::atoi(action.data() + 6);
     return true;
   }
+  if (action.substr(0, 5) == "slow:") {
+    mark();
+    sleep_ms(std::atol(action.data() + 5));
+    return false;
+  }
   if (suffering) return false;
   suffering = true;
   mark();
@@ -90,11 +105,7 @@ bool suffer() {
   if (action == "finalize") next<int()>("MPI_Finalize")();
   if (action == "finalize" || action == "leave") std::exit(0);
   const int seconds = action == "hold" ? 120 : action.substr(0, 6) == "delay:" ? std::atoi(action.data() + 6) : 0;
-  if (seconds > 0) {
-    timespec left{seconds, 0};
-    while (::nanosleep(&left, &left) != 0) {
-    }
-  }
+  sleep_ms(1000L * seconds);
   return false;
 }
 
@@ -153,6 +164,20 @@ int memfd_create(const char* name, unsigned flags) noexcept {
   static auto* real = next<int(const char*, unsigned)>("memfd_create");
   if (meant("share") && suffer()) return -1;
   return real(name, flags);
+}
+
+int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {
+  static auto* real = next<int(const void*, void*, int, const void*)>("dnnl_primitive_execute");
+  static const long pace_ms = std::atol(variable("FAULT_PACE"));
+  sleep_ms(pace_ms);
+  if (meant("compute") && on_main_thread()) suffer();
+  return real(primitive, stream, count, arguments);
+}
+
+ssize_t writev(int file, const iovec* parts, int count) {
+  static auto* real = next<ssize_t(int, const iovec*, int)>("writev");
+  if (meant("send") && !on_main_thread()) suffer();
+  return real(file, parts, count);
 }
 
 int open(const char* path, int flags, ...) {

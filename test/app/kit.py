@@ -311,13 +311,14 @@ exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=fsync -e inject=fsync:{fa
         os.chmod(script, 0o755)
         return [script]
 
-    def faulty(self, rank, call="none", action="none", *, trigger=None, mark=None, clock=None):
+    def faulty(self, rank, call="none", action="none", *, trigger=None, mark=None, clock=None,
+               pace=None):
         """Environment in which this rank suffers what fault_shim.cc describes."""
         shim = os.environ["LOCKSTEP_FAULT_SHIM"]
         if not shim:
             self.skipTest("this build has a sanitizer, which must be loaded first")
         return {"LD_PRELOAD": shim, "FAULT_RANK": str(rank), "FAULT_CALL": call, "FAULT_ACTION": action,
-                "FAULT_TRIGGER": trigger, "FAULT_MARK": mark, "FAULT_CLOCK": clock}
+                "FAULT_TRIGGER": trigger, "FAULT_MARK": mark, "FAULT_CLOCK": clock, "FAULT_PACE": pace}
 
     def train(self, ranks, config, overrides=None, code=OK, **more):
         """Runs to the end, with options --section.key value, and checks the exit code."""

@@ -330,6 +330,7 @@ TEST_CASE("statistics and the observer count every operation once") {
   CHECK(communicator.statistics().operations == 2);
   CHECK(communicator.statistics().bytes == 12'000);
   CHECK(communicator.statistics().exposed_seconds == Approx(waited));
+  CHECK(communicator.statistics().transport_seconds > 0);
   std::lock_guard lock(mutex);
   REQUIRE(records.size() == 2);
   for (const CommRecord& record : records) {

@@ -51,6 +51,12 @@ TEST_CASE("the bar grows with the steps done and says how long it will take") {
   CHECK_THAT(progress_bar(row, 80), ContainsSubstring("=] 354.3") && ContainsSubstring("ETA 0:00:00"));
 }
 
+TEST_CASE("a wide bar says where the time goes") {
+  CHECK_THAT(progress_bar(kRow, 140),
+             ContainsSubstring("loss 0.851 ETA 0:05:21 [data 0 compute 95 reduce 5 save 0 %]"));
+  CHECK_THAT(progress_bar(kRow, 90), !ContainsSubstring("data"));
+}
+
 TEST_CASE("the bar never fills the last column, and without room there are numbers alone") {
   for (int width = 0; width < 120; ++width) {
     INFO(width);

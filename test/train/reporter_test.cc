@@ -45,7 +45,8 @@ TEST_CASE("an interval is reported in means a step and names the rank that the o
   if (!last) timer.enter(StepPart::reduce);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   for (int step = 0; step < 5; ++step) timer.finish_step(8);
-  r.reporter.interval({.step = 5, .total_steps = 10, .epoch = 0.5, .loss = 1.25, .learning_rate = 0.01}, timer);
+  r.reporter.interval(
+      {.step = 5, .total_steps = 10, .epoch = 0.5, .loss = 1.25, .learning_rate = 0.01, .queue_depth = 1.5}, timer);
   const nlohmann::json row = r.row();
   if (!world().is_root()) return;
   CHECK(row["kind"] == "train");
@@ -53,6 +54,7 @@ TEST_CASE("an interval is reported in means a step and names the rank that the o
   CHECK(row["epoch"] == 0.5);
   CHECK(row["loss"] == 1.25);
   CHECK(row["lr"] == 0.01);
+  CHECK(row["queue_depth"] == 1.5);
   CHECK(row["seconds_per_step"].get<double>() == Approx(timer.total_seconds() / 5));
   CHECK(row["examples_per_second"].get<double>() == Approx(40 / timer.total_seconds()));
   CHECK(row[last ? "compute_seconds" : "reduce_seconds"].get<double>() >= 0.02);
@@ -61,7 +63,55 @@ TEST_CASE("an interval is reported in means a step and names the rank that the o
     CHECK_FALSE(row.contains("slowest_rank"));
   } else {
     CHECK(row["slowest_rank"] == fmt::format("{}@{}", world().size() - 1, world().host()));
+    const nlohmann::json& own = row["own_seconds"];
+    CHECK(own["max"].get<double>() >= 0.02);
+    CHECK(own["min"].get<double>() < own["max"].get<double>());
+    CHECK(own["median"].get<double>() >= own["min"].get<double>());
   }
+}
+
+TEST_CASE("a run that becomes slower says so once, with whose work the time goes into") {
+  Reporting r;
+  StepTotals totals;
+  const auto window = [&](double compute, double reduce) {
+    totals.steps += 5;
+    totals.seconds[static_cast<size_t>(StepPart::compute)] += 5 * compute;
+    totals.seconds[static_cast<size_t>(StepPart::reduce)] += 5 * reduce;
+    REQUIRE(r.reporter.watch_due(totals.steps));
+    r.reporter.watch_speed(totals.steps, totals, 0);
+    CHECK_FALSE(r.reporter.watch_due(totals.steps + 4));
+  };
+  const bool last = world().rank() == world().size() - 1;
+  for (int i = 0; i < 4; ++i) window(0.1, 0.0);
+  for (int i = 0; i < 6; ++i) last ? window(0.2, 0.0) : window(0.1, 0.1);
+  const nlohmann::json row = r.row();
+  if (!world().is_root()) return;
+  CHECK(row["kind"] == "event");
+  CHECK(row["event"] == "slower");
+  CHECK(row["step"] == 35);
+  const std::string where =
+      world().size() > 1 ? fmt::format(" on rank {}@{}", world().size() - 1, world().host()) : std::string();
+  CHECK(row["text"] == "step 35: a step takes 0.200 s, 0.100 s at best; 0.100 s more go into computing" + where);
+  CHECK_THAT(r.log.text(), ContainsSubstring("warning: step 35: a step takes 0.200 s"));
+}
+
+TEST_CASE("at the end a summary says where the time of the run went") {
+  Reporting r;
+  StepTimer timer;
+  timer.enter(StepPart::compute);
+  for (int step = 0; step < 5; ++step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    timer.finish_step(8);
+  }
+  r.reporter.interval({.step = 5}, timer);
+  r.reporter.close();
+  if (!world().is_root()) return;
+  const auto rows = json_rows(r.folder / "metrics.jsonl");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[1]["event"] == "summary");
+  CHECK(rows[1]["step"] == 5);
+  CHECK_THAT(r.log.text(), ContainsSubstring("\n3 steps in a row took "));
+  CHECK_THAT(r.log.text(), ContainsSubstring("of the ranks' time went into data 0.0 %, compute 100.0 %"));
 }
 
 TEST_CASE("an evaluation is one line and one row for each kind of weights") {

@@ -64,3 +64,23 @@ TEST_CASE("an interval counts its own steps and samples, and the next one starts
   timer.finish_step(1);  // the part that ran goes on
   CHECK(timer.seconds(StepPart::data) <= monotonic_seconds() - begin);
 }
+
+TEST_CASE("the time of each step is kept until the interval ends, and totals beyond it") {
+  StepTimer timer;
+  timer.enter(StepPart::data);
+  spend(0.02);
+  timer.finish_step(1);
+  spend(0.01);
+  timer.finish_step(1);
+  REQUIRE(timer.step_seconds().size() == 2);
+  CHECK(timer.step_seconds()[0] >= 0.02F);
+  CHECK(timer.step_seconds()[1] >= 0.01F);
+  CHECK(timer.step_seconds()[0] + timer.step_seconds()[1] == Approx(timer.total_seconds()).epsilon(1e-3));
+  timer.pause();
+  const double before = timer.totals().seconds[static_cast<size_t>(StepPart::data)];
+  CHECK(before >= 0.03);
+  timer.restart();
+  CHECK(timer.step_seconds().empty());
+  CHECK(timer.totals().steps == 2);
+  CHECK(timer.totals().seconds[static_cast<size_t>(StepPart::data)] == before);
+}

@@ -19,6 +19,7 @@ struct ProgressRow {
   double compute_seconds = 0;      // forward, backward, update
   double reduce_seconds = 0;       // waiting for the reduction: the part that computing did not hide
   double save_seconds = 0;         // waiting for the copy of a snapshot
+  double queue_depth = 0;          // batches that lay ready when one was asked for
   std::string slowest_rank;        // "3@node7"; empty with one rank
   double slowest_lag_seconds = 0;  // its own work beyond the median rank's
 };
@@ -26,11 +27,15 @@ struct ProgressRow {
 // "2026-11-27 21:43:10.123456: step 110, loss = 0.85 (354.3 examples/sec; 0.361 sec/batch) [data 0.001 compute ...]"
 std::string training_line(const std::string& timestamp, const ProgressRow& row);
 
-// "step 110/1000 [=====>     ] 354.3 examples/sec loss 0.85 ETA 0:05:21", at most `width` columns.
+// "step 110/1000 [=====>     ] 354.3 examples/sec loss 0.85 ETA 0:05:21 [data 0 compute 94 reduce 5 save 1 %]", less
+// than `width` columns: the time split goes first where there is no room.
 std::string progress_bar(const ProgressRow& row, int width);
 
-// Whether what this process prints ends in a terminal. Under mpirun a rank's own output always looks like one (a
-// pseudo-terminal that mpirun reads), so the launcher's is what counts.
-bool output_is_terminal();
+// Whether what this process writes to descriptor 1 or 2 ends in a terminal. Under mpirun a rank's own output always
+// looks like one (a pseudo-terminal that mpirun reads), so the launcher's is what counts.
+bool output_is_terminal(int descriptor);
+
+// Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
+int terminal_columns();
 
 }  // namespace lockstep

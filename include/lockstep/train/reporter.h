@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/data/loader.h"
@@ -14,6 +15,8 @@
 #include "lockstep/train/metrics_log.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/progress.h"
+#include "lockstep/train/run_summary.h"
+#include "lockstep/train/slowdown.h"
 #include "lockstep/train/step_timer.h"
 
 namespace lockstep {
@@ -25,7 +28,7 @@ struct ReporterOptions {
   int64_t resumed_step = 0;  // rows of later steps in an existing file are dropped
   // Rank 0: told of each interval, in place of the log line.
   std::function<void(const ProgressRow&)> on_interval{};
-  bool bar = false;  // draw a progress bar instead of log lines
+  int bar_columns = 0;  // of a progress bar instead of log lines; 0: lines
   double wait_seconds = 600;
 };
 
@@ -38,6 +41,11 @@ class Reporter {
 
   // Collective. One log interval: completes the row from the timer, finds the slowest rank, prints.
   void interval(ProgressRow row, const StepTimer& timer);
+  // Whether watch_speed() is due after so many steps of this process.
+  bool watch_due(int64_t steps) const { return steps >= watch_at_; }
+  // Collective. Says, once, when the run has become slower for good, and whose work it is. `transport_seconds`: of the
+  // communicator, since it was made.
+  void watch_speed(int64_t step, const StepTotals& totals, double transport_seconds);
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
   // The values of each trained parameter, which nothing may be changing, for TensorBoard.
   void histograms(int64_t step, const Program& program);
@@ -50,12 +58,21 @@ class Reporter {
   void bad_records(int64_t step, const std::string& data, std::span<const BadRecordNote> notes);
   // The run goes back to `step`, for a reason.
   void back_to(int64_t step, const std::string& text);
-  // Removes the bar.
+  // Removes the bar and says where the time of the whole run went.
   void close();
 
  private:
+  // Every rank's.
+  std::vector<RankTimes> gather(const RankTimes& mine);
+
   ProcessGroup& group_;
   ReporterOptions options_;
+  SlowdownWatch slowdown_;
+  StepTotals watched_;  // up to the last window
+  double watched_transport_ = 0;
+  int64_t watch_at_ = steps_between_looks(1);
+  RunSummary summary_;
+  int64_t last_step_ = 0;
   MetricsLog metrics_;
   EventFile events_;
 };

@@ -21,6 +21,7 @@
 #include "lockstep/train/config.h"
 #include "lockstep/train/evaluator.h"
 #include "lockstep/train/gradient_accumulator.h"
+#include "lockstep/train/not_finite_steps.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/progress_state.h"
@@ -28,6 +29,7 @@
 #include "lockstep/train/schedule.h"
 #include "lockstep/train/step_frame.h"
 #include "lockstep/train/step_timer.h"
+#include "lockstep/train/step_trace.h"
 
 namespace lockstep {
 
@@ -84,6 +86,8 @@ class Trainer {
   bool finished() const { return progress_.step >= total_steps_; }
   int64_t schedule_step(int64_t position) const;
   void step();
+  void enter(StepPart part);
+  void write_trace();
   StepInput step_input(const Batch& batch) const;
   void compute(int64_t micro);
   void enqueue_compute(int64_t micro);
@@ -93,12 +97,12 @@ class Trainer {
   void update();
   void settle(bool all);
   void settle(const StepOutcome& outcome);
-  void handle_not_finite(const StepOutcome& outcome);
-  std::string describe_not_finite(const StepOutcome& outcome);
+  void skip_not_finite(const StepOutcome& outcome);
   void roll_back();
   void wait_for_save_in_flight();
   bool must_stop() const;
   void report_if_due();
+  void watch_speed_if_due();
   bool boundary_is_due() const;
   void save_if_due();
   RunEnd end(RunEnd how);
@@ -135,13 +139,13 @@ class Trainer {
   const RankSum sum_over_ranks_ = sum_over_ranks();
   Wishes wishes_;
   StepTimer timer_;
+  StepTrace trace_;
   double started_ = 0;
-  double window_loss_ = 0, window_samples_ = 0;  // of the log interval, but for steps without a finite loss
+  double window_loss_ = 0, window_samples_ = 0;   // of the log interval, but for steps without a finite loss
+  double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and of how many
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
-  int skipped_in_a_row_ = 0;
-  int rollbacks_ = 0;
-  std::string not_finite_;                    // where, at the last step that was skipped
+  NotFiniteSteps not_finite_;
   double step_began_ = 0, longest_step_ = 0;  // seconds
 };
 

@@ -1,0 +1,46 @@
+// train.not_finite: what becomes of steps whose loss or gradients are not finite.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/program.h"
+#include "lockstep/train/step_frame.h"
+
+namespace lockstep {
+
+struct NotFiniteOptions {
+  std::string rule;  // stop | skip | rollback
+  double wait_seconds = 600;
+};
+
+// One a rank, owned by the trainer, for the thread that runs the step; group and program must outlive it. Every rank
+// meets the same outcomes in the same order, so all decide alike.
+class NotFiniteSteps {
+ public:
+  NotFiniteSteps(ProcessGroup& group, const Program& program, NotFiniteOptions options)
+      : group_(group), program_(program), options_(std::move(options)) {}
+
+  // A step has changed the weights.
+  void applied() { skipped_in_a_row_ = 0; }
+  // Collective. `step` was skipped by all ranks. Returns whether the run is to go back to a checkpoint. Throws
+  // AgreedError(numerics) when the rule allows no more of it.
+  bool skip(int64_t step, const StepOutcome& outcome);
+  // What was not finite, and on which ranks, at the last step that was skipped.
+  const std::string& where() const { return where_; }
+  // The run is back at a checkpoint; returns the sentence that says so.
+  std::string went_back(int64_t from, const std::string& to);
+
+ private:
+  std::string describe(int64_t step, const StepOutcome& outcome);
+
+  ProcessGroup& group_;
+  const Program& program_;
+  const NotFiniteOptions options_;
+  int skipped_in_a_row_ = 0;
+  int rollbacks_ = 0;
+  std::string where_;
+};
+
+}  // namespace lockstep

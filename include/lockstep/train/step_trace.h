@@ -1,0 +1,46 @@
+// log.trace_steps: what every thread of every rank did in a few steps, as a file for Perfetto or chrome://tracing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/step_timer.h"
+
+namespace lockstep {
+
+struct StepTraceOptions {
+  std::string path;   // of rank 0's file
+  int64_t steps = 0;  // 0: no trace
+  double wait_seconds = 600;
+};
+
+// One a rank, used by the thread that runs the step. The first two steps of a run, in which libraries set themselves
+// up, are left out. On a backend that only enqueues, the spans of kernels are those of the host.
+class StepTrace {
+ public:
+  StepTrace(ProcessGroup& group, StepTraceOptions options) : group_(group), options_(std::move(options)) {}
+
+  void begin_step(int64_t step);
+  void enter(StepPart part);
+  void end_step();
+
+  // Whether all steps are traced and write() is due.
+  bool complete() const { return begun_ > 0 && traced_ == options_.steps; }
+  // Collective. Writes what there is, once; nothing when no step was traced.
+  void write();
+
+ private:
+  void end_part(double now);
+
+  ProcessGroup& group_;
+  StepTraceOptions options_;
+  int64_t seen_ = 0, traced_ = 0;  // steps
+  double begun_ = 0;               // when tracing began; 0: not now
+  bool in_step_ = false;
+  int64_t step_ = 0;
+  double step_began_ = 0, part_began_ = 0;
+  StepPart part_ = StepPart::data;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+#include "lockstep/train/not_finite_steps.h"
+
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/train/audit.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostSkipsInARow = 10;
+constexpr int kSkipsBeforeRollback = 3;
+constexpr int kMostRollbacks = 3;
+
+}  // namespace
+
+bool NotFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
+  where_ = describe(step, outcome);
+  ++skipped_in_a_row_;
+  const bool back = options_.rule == "rollback" && skipped_in_a_row_ >= kSkipsBeforeRollback;
+  if (options_.rule == "stop" || (options_.rule == "skip" && skipped_in_a_row_ > kMostSkipsInARow) ||
+      (back && rollbacks_ == kMostRollbacks)) {
+    const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
+    throw AgreedError(ExitCode::numerics,
+                      fmt::format("{}{}; the weights are those of the step before. Lower optimizer.lr, add warm-up or "
+                                  "clipping (train.clip_norm), or set train.not_finite = \"skip\" or \"rollback\"",
+                                  where_, tried));
+  }
+  return back;
+}
+
+// Every rank is here at the same step: the sums that say so are equal on all of them.
+std::string NotFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
+  const int64_t mine = !std::isfinite(outcome.own_loss);
+  const auto flags = group_.allgather(std::span(&mine, 1), {"the report of not-finite values", options_.wait_seconds});
+  std::string where;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (flags[static_cast<size_t>(rank)])
+      where += fmt::format("{}{}", where.empty() ? "" : ", ", group_.describe(rank));
+  }
+  return fmt::format("step {}: {}", step,
+                     where.empty()
+                         ? fmt::format("the gradient of {} is not finite", parameter_at(program_, outcome.bad_gradient))
+                         : fmt::format("the loss is not finite on {}", where));
+}
+
+std::string NotFiniteSteps::went_back(int64_t from, const std::string& to) {
+  ++rollbacks_;
+  skipped_in_a_row_ = 0;
+  return fmt::format("{}; back from step {} to {} ({} of {} times)", where_, from, to, rollbacks_, kMostRollbacks);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+#include "train/reduction_plan.h"
+
+#include <string>
+
+namespace lockstep {
+
+std::span<float> gradients_of(const Program& program) {
+  const ModelState& state = program.state();
+  return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
+}
+
+std::vector<Bucket> reduction_plan(const Program& program, const Config& config) {
+  std::vector<ReadyMark> marks;
+  for (const GradientMark& m : program.training().gradient_marks()) marks.push_back({m.position, m.end});
+  const int64_t usual = program.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
+  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : static_cast<double>(usual);
+  return plan_buckets(marks, {.total_elements = program.state().gradient_elements(),
+                              .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
+}
+
+std::optional<WireFormat> wire_format(const Program& program, const Config& config, int ranks) {
+  const std::string& type = config.comm.gradient_dtype;
+  if (type == "float32" || ranks == 1) return std::nullopt;
+  return WireFormat{.backend = program.backend(),
+                    .type = type == "bf16" ? DType::bf16 : DType::f16,
+                    .elements = program.state().trained_elements};
+}
+
+}  // namespace lockstep

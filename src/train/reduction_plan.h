@@ -1,0 +1,23 @@
+// How the gradients of a program are reduced: cut into buckets, and in which numbers they travel.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lockstep/dist/bucket_plan.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/program.h"
+
+namespace lockstep {
+
+// The arena that the buckets divide.
+std::span<float> gradients_of(const Program& program);
+
+std::vector<Bucket> reduction_plan(const Program& program, const Config& config);
+
+// What comm.gradient_dtype asks for; a single rank has no wire.
+std::optional<WireFormat> wire_format(const Program& program, const Config& config, int ranks);
+
+}  // namespace lockstep

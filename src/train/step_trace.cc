@@ -1,0 +1,105 @@
+#include "lockstep/train/step_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kWarmUpSteps = 2;
+constexpr std::array<const char*, kStepParts> kPartNames = {"data", "compute", "reduce", "save"};
+
+using Json = nlohmann::json;
+
+Json name_event(const char* what, int rank, int thread, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+// One rank's events in the trace event format
+// (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), separated by commas.
+std::string encode(const std::vector<TraceSpan>& spans, double origin, const ProcessGroup& group) {
+  constexpr double kMicro = 1e6;
+  const int rank = group.rank();
+  std::string text = name_event("process_name", rank, 0, group.describe(rank)).dump();
+  std::map<int, std::string> threads;
+  for (const TraceSpan& span : spans) threads[span.number] = span.thread;
+  for (const auto& [number, name] : threads) text += ",\n" + name_event("thread_name", rank, number, name).dump();
+  for (const TraceSpan& span : spans) {
+    text += fmt::format(",\n{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
+                        Json(span.name).dump(), Json(span.thread).dump(), rank, span.number,
+                        (span.begin - origin) * kMicro, (span.end - span.begin) * kMicro);
+  }
+  return text;
+}
+
+}  // namespace
+
+void StepTrace::begin_step(int64_t step) {
+  if (options_.steps == 0 || ++seen_ <= kWarmUpSteps || complete()) return;
+  if (begun_ == 0) {
+    group_.barrier({"the trace", options_.wait_seconds});
+    begun_ = monotonic_seconds();
+    start_tracing();
+  }
+  in_step_ = true;
+  step_ = step;
+  part_ = StepPart::data;
+  step_began_ = part_began_ = monotonic_seconds();
+}
+
+void StepTrace::end_part(double now) {
+  trace_span(kPartNames[static_cast<size_t>(part_)], part_began_, now);
+  part_began_ = now;
+}
+
+void StepTrace::enter(StepPart part) {
+  if (!in_step_ || part == part_) return;
+  end_part(monotonic_seconds());
+  part_ = part;
+}
+
+void StepTrace::end_step() {
+  if (!in_step_) return;
+  const double now = monotonic_seconds();
+  end_part(now);
+  trace_span(fmt::format("step {}", step_), step_began_, now);
+  in_step_ = false;
+  ++traced_;
+}
+
+void StepTrace::write() {
+  if (begun_ == 0) return;
+  const std::vector<TraceSpan> spans = stop_tracing();
+  const WaitFor wait{"the trace", options_.wait_seconds};
+  // Ranks of one host have one clock; those of others began right after a barrier.
+  double first = begun_;
+  group_.broadcast(std::as_writable_bytes(std::span(&first, 1)), wait);
+  const double origin = group_.host() == group_.host(0) ? first : begun_;
+  // What was under way by then began earlier: the file's zero is the first beginning on any rank.
+  double lead = 0;
+  for (const TraceSpan& span : spans) lead = std::max(lead, origin - span.begin);
+  group_.max(std::span(&lead, 1), wait);
+  const auto texts = group_.allgather(encode(spans, origin - lead, group_), wait);
+  options_.steps = 0;
+  begun_ = 0;
+  if (!group_.is_root()) return;
+  std::string file = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  for (size_t rank = 0; rank < texts.size(); ++rank) file += (rank > 0 ? ",\n" : "") + texts[rank];
+  file += "\n]}\n";
+  try {
+    write_text_atomically(options_.path, file, ExitCode::checkpoint);
+    log_info("trace of {} steps: {}", traced_, options_.path);
+  } catch (const Error& error) {
+    log_warning("the trace is not written: {}", error.what());
+  }
+}
+
+}  // namespace lockstep
