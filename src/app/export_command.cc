@@ -51,8 +51,7 @@ Metadata metadata_of(const CheckpointReader& file, const Config& config, const C
                        {"model", config.model.name},
                        {"step", fmt::format("{}", file.meta().step)},
                        {"weights", command.average ? "ema" : "raw"},
-                       {"classes", fmt::format("{}", fmt::join(classes, "
-"))}};
+                       {"classes", fmt::format("{}", fmt::join(classes, "\n"))}};
   if (config.model.name == "wide_mlp") {
     metadata.emplace("vocabulary", fmt::format("{}", config.model.vocabulary));
     return metadata;
@@ -67,31 +66,31 @@ Metadata metadata_of(const CheckpointReader& file, const Config& config, const C
 }  // namespace
 
 int export_command(const CommandLine& command) {
-    require_known_ending(command);
-    const CheckpointReader file = CheckpointReader::open(command.checkpoint);
-    Config config = config_from_toml(file.config(), file.path());
-    // Two samples satisfy every batch norm of the training graph, which alone has the auxiliary head.
-    const Graph training = build_model(config.model.name, model_options(config, 2, true));
-    std::vector<NamedTensor> tensors = read_weights(file, training.parameters, command.average);
-    if (command.drop_background) {
-      drop_first_class(tensors, training);
-      --config.model.classes;
-    }
-    const Metadata metadata = metadata_of(file, config, command);
-    if (command.to.ends_with(".safetensors")) {
-      write_file_atomically(command.to, encode_safetensors(tensors, metadata), kWrite);
-    } else if (command.to.ends_with(".h5")) {
-      write_file_atomically(command.to, encode_hdf5_weights(tensors, metadata, command.to).bytes(), kWrite);
-    } else {
-      const Graph evaluation = build_model(config.model.name, model_options(config, 1, false));
-      const std::string model =
-          encode_onnx(evaluation, tensors,
-                      {.name = config.model.name, .fold_batch_norm = command.fold_batch_norm, .metadata = metadata});
-      write_file_atomically(command.to, std::as_bytes(std::span(model)), kWrite);
-    }
-    log_info("{}: {} of step {}, {} arrays, {} weights", command.to, config.model.name, file.meta().step,
-             tensors.size(), command.average ? "ema" : "raw");
-    return static_cast<int>(ExitCode::ok);
+  require_known_ending(command);
+  const CheckpointReader file = CheckpointReader::open(command.checkpoint);
+  Config config = config_from_toml(file.config(), file.path());
+  // Two samples satisfy every batch norm of the training graph, which alone has the auxiliary head.
+  const Graph training = build_model(config.model.name, model_options(config, 2, true));
+  std::vector<NamedTensor> tensors = read_weights(file, training.parameters, command.average);
+  if (command.drop_background) {
+    drop_first_class(tensors, training);
+    --config.model.classes;
   }
+  const Metadata metadata = metadata_of(file, config, command);
+  if (command.to.ends_with(".safetensors")) {
+    write_file_atomically(command.to, encode_safetensors(tensors, metadata), kWrite);
+  } else if (command.to.ends_with(".h5")) {
+    write_file_atomically(command.to, encode_hdf5_weights(tensors, metadata, command.to).bytes(), kWrite);
+  } else {
+    const Graph evaluation = build_model(config.model.name, model_options(config, 1, false));
+    const std::string model =
+        encode_onnx(evaluation, tensors,
+                    {.name = config.model.name, .fold_batch_norm = command.fold_batch_norm, .metadata = metadata});
+    write_file_atomically(command.to, std::as_bytes(std::span(model)), kWrite);
+  }
+  log_info("{}: {} of step {}, {} arrays, {} weights", command.to, config.model.name, file.meta().step, tensors.size(),
+           command.average ? "ema" : "raw");
+  return static_cast<int>(ExitCode::ok);
+}
 
 }  // namespace lockstep
