@@ -10,6 +10,7 @@
 //                   new:main           an allocation on the main thread
 //                   compute            a layer of oneDNN, on the main thread
 //                   reduce             an allocation on the thread that makes the reductions
+//                   iallreduce         starting a reduction of MPI
 //                   share              making memory that ranks share
 //                   send               sending over a socket, by any thread but the main one
 //                   open:PART          opening a file whose path contains PART
@@ -164,6 +165,12 @@ int memfd_create(const char* name, unsigned flags) noexcept {
   static auto* real = next<int(const char*, unsigned)>("memfd_create");
   if (meant("share") && suffer()) return -1;
   return real(name, flags);
+}
+
+int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* comm, void* request) {
+  static auto* real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
+  if (meant("iallreduce")) suffer();
+  return real(from, to, count, type, operation, comm, request);
 }
 
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {

@@ -14,7 +14,7 @@ SLOW = 300  # by which the fault makes steps longer, roughly
 # The call that takes longer, by how many milliseconds each time, and what that is called.
 READS = ("read:train.tfrecord", SLOW // 2, "waiting for data")
 COMPUTE = ("compute", SLOW // 12, "computing")
-NETWORK = ("reduce", SLOW // 3, "the reduction")
+NETWORK = ("iallreduce", SLOW, "the reduction")
 SOCKETS = ("send", SLOW // 8, "the reduction")
 
 
@@ -22,12 +22,12 @@ def steps_to_tell(output, step):
     """From the first of the lasting slow steps to the one at which the warning stands."""
     seconds = {int(number): float(spent) for number, spent in STEP.findall(output)}
     usual = statistics.median(spent for number, spent in seconds.items() if number < STEADY)
-    longer = usual + SLOW / 2000
+    longer = usual + SLOW / 4000
     slow = [all(seconds.get(number + i, 0) > longer for i in range(3)) for number in range(STEADY, step + 1)]
     return step - STEADY - slow.index(True) + 1
 
 
-class Case(kit.TestCase):
+class Slow(kit.TestCase):
     def assert_named(self, victim, fault, transport="auto", flags=()):
         """Three ranks of which one becomes slow after a while: it is told once, rightly, within 20 steps."""
         call, delay, what = fault
@@ -39,32 +39,20 @@ class Case(kit.TestCase):
                          env=self.faulty(victim, call, f"slow:{delay}", trigger=trigger, pace=PACE))
         job.wait_for_output(f": step {STEADY},")
         kit.write(trigger, b"")
-        job.wait_for(lambda: WARNING.search(job.output()), "a warning")
-        told = int(WARNING.search(job.output())[1])
+        # Other programs may slow all ranks down, which is told without a name.
+        named = lambda: [warning for warning in WARNING.findall(job.output()) if " on rank " in warning[1]]
+        job.wait_for(named, "a warning that names a rank")
+        told = int(named()[0][0])
         job.wait_for_output(f": step {told + 5},")
         job.kill()
         output = job.output()
-        warnings = WARNING.findall(output)
-        self.assertEqual(len(warnings), 1, output)
-        self.assertRegex(warnings[0][1], rf"^{what} on rank {victim}@\S+$", output)
+        self.assertEqual(len(named()), 1, output)
+        self.assertRegex(named()[0][1], rf"^{what} on rank {victim}@\S+$", output)
         self.assertLessEqual(steps_to_tell(output, told), 20, output)
 
-
-class Naming(Case):
-    def test_slow_reads_are_named(self):
-        self.assert_named(1, READS)
-
-    def test_slow_computing_is_named(self):
-        self.assert_named(2, COMPUTE)
-
-    def test_a_slow_network_is_named(self):
-        self.assert_named(1, NETWORK)
-
-
-class Slow(Case):
     def test_each_rank_is_named_for_each_fault(self):
         sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-        for fault, *more in ((READS,), (COMPUTE,), (NETWORK,), (NETWORK, "mpi"), (SOCKETS, "mpi", sockets)):
+        for fault, *more in ((READS,), (COMPUTE,), (NETWORK, "mpi"), (SOCKETS, "mpi", sockets)):
             for victim in range(3):
                 with self.subTest(fault=fault[0], rank=victim):
                     self.assert_named(victim, fault, *more)
