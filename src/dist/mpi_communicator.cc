@@ -1,7 +1,5 @@
 #include "lockstep/dist/mpi_communicator.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -187,7 +185,6 @@ class MpiCommunicator::Driver {
   }
 
   void run() noexcept {
-    pthread_setname_np(pthread_self(), "reduction");  // for debuggers and tests
     try {
       name_thread("reduction");
       drive();

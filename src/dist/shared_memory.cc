@@ -20,7 +20,7 @@ constexpr std::string_view kWhat = "memory shared by the ranks";
 
 // Where the others find a rank's memory, and how they know that they have found it.
 struct Address {
-  int64_t process = 0, descriptor = -1, device = 0, file = 0;
+  int64_t process = 0, descriptor = -1, device = 0, file = 0, rank = -1;
 };
 constexpr size_t kAddressNumbers = sizeof(Address) / sizeof(int64_t);
 
@@ -28,39 +28,49 @@ constexpr size_t kAddressNumbers = sizeof(Address) / sizeof(int64_t);
   fail(ExitCode::internal, "{}: {}", call, errno_text(error));
 }
 
-FileDescriptor create(size_t bytes) {
+// After its bytes stands the rank's number.
+FileDescriptor create(size_t bytes, int64_t rank) {
   FileDescriptor memory(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) give_up("memfd_create", errno);
-  const auto length = static_cast<off_t>(bytes);
+  const auto length = static_cast<off_t>(bytes + sizeof rank);
   if (ftruncate(memory.get(), length) != 0) give_up("ftruncate", errno);
   int error = 0;
   do {
     error = posix_fallocate(memory.get(), 0, length);
   } while (error == EINTR);
   if (error != 0) give_up("posix_fallocate", error);
+  if (pwrite(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) != sizeof rank) give_up("pwrite", errno);
   if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) give_up("F_ADD_SEALS", errno);
   return memory;
 }
 
-Address address_of(const FileDescriptor& memory) {
+Address address_of(const FileDescriptor& memory, int64_t rank) {
   struct stat status {};
   if (fstat(memory.get(), &status) != 0) give_up("fstat", errno);
   return {.process = getpid(),
           .descriptor = memory.get(),
           .device = static_cast<int64_t>(status.st_dev),
-          .file = static_cast<int64_t>(status.st_ino)};
+          .file = static_cast<int64_t>(status.st_ino),
+          .rank = rank};
 }
 
 // Processes that see each other's descriptors under /proc. Where they do not, in containers of their own for instance,
-// the path does not exist or is something else.
-FileDescriptor open_of(const Address& address) {
+// the path does not exist or is something else, which must not be opened: it may be a terminal or a device. In virtual
+// machines of their own it may be this rank's own memory, with the very same numbers.
+FileDescriptor open_of(const Address& address, size_t bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.descriptor);
-  FileDescriptor memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!memory) give_up(path, errno);
-  const Address found = address_of(memory);
-  if (found.device != address.device || found.file != address.file) {
-    fail(ExitCode::internal, "{} is not the memory of that rank", path);
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) give_up(path, errno);
+  bool same =
+      static_cast<int64_t>(found.st_dev) == address.device && static_cast<int64_t>(found.st_ino) == address.file;
+  FileDescriptor memory;
+  if (same) {
+    memory = FileDescriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!memory) give_up(path, errno);
+    int64_t rank = -1;
+    same = pread(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) == sizeof rank && rank == address.rank;
   }
+  if (!same) fail(ExitCode::internal, "{} is not the memory of rank {}", path, address.rank);
   return memory;
 }
 
@@ -89,9 +99,9 @@ SharedMemory::Attempt SharedMemory::make(ProcessGroup& group, size_t bytes) {
   FileDescriptor own;
   std::array<int64_t, kAddressNumbers> numbers{};
   try_to([&] {
-    own = create(bytes);
-    const Address mine = address_of(own);
-    numbers = {mine.process, mine.descriptor, mine.device, mine.file};
+    own = create(bytes, group.rank());
+    const Address mine = address_of(own, group.rank());
+    numbers = {mine.process, mine.descriptor, mine.device, mine.file, mine.rank};
   });
   const std::vector<int64_t> all = group.allgather(numbers, wait);
   std::unique_ptr<SharedMemory> memory(new SharedMemory(bytes));
@@ -100,7 +110,7 @@ SharedMemory::Attempt SharedMemory::make(ProcessGroup& group, size_t bytes) {
       const auto* n = &all[r * kAddressNumbers];
       if (n[0] == 0) return;  // it could not, and says why
       const bool mine = r == static_cast<size_t>(group.rank());
-      const FileDescriptor theirs = mine ? FileDescriptor() : open_of({n[0], n[1], n[2], n[3]});
+      const FileDescriptor theirs = mine ? FileDescriptor() : open_of({n[0], n[1], n[2], n[3], n[4]}, bytes);
       memory->blocks_.push_back(map(mine ? own : theirs, bytes));
     }
   });
