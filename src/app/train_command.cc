@@ -128,7 +128,7 @@ int train_command(const CommandParts& parts) {
                              .global_batch = batches.global,
                              .samples_per_epoch = data->size(),
                              .config_text = to_toml(config),
-                             .classes = classes,
+                             .classes = start.classes,
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,
                              .job_end = job_end,
                              .stream = stream.get(),

@@ -238,7 +238,8 @@ std::string encode(const StartState& start) {
                         start.in_run_folder,
                         start.progress.loss_scale.value,
                         start.progress.loss_scale.steady_steps,
-                        start.progress.best_score}
+                        start.progress.best_score,
+                        start.classes}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -246,7 +247,7 @@ std::string encode(const StartState& start) {
 StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
   const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, work));
-  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4]};
+  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4], text[8]};
   broadcast_state(parts);
   audit_parameters(parts.group, parts.program, wait.seconds);
   return start;
@@ -255,9 +256,10 @@ StartState start_all(const StartParts& parts, const std::function<std::string()>
 std::string start_on_root(const StartParts& parts) {
   const HostState host(parts.program);
   host.download();  // the slots' start values
-  StartState start;
+  StartState start{.classes = parts.classes};
   if (auto file = choose_checkpoint(parts.config.checkpoint)) {
     require_same_classes({file->path(), file->classes()}, {"the data", parts.classes});
+    if (start.classes.empty()) start.classes = file->classes();
     start.progress = load_all(parts.config, parts.program, host, *file);
     start.resumed_from = file->path();
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());

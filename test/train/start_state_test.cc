@@ -110,6 +110,31 @@ TEST_CASE("a damaged checkpoint is passed over; when all are, the start fails on
   CHECK(error->code() == ExitCode::checkpoint);
 }
 
+TEST_CASE("a run keeps the names of its classes where the data have none, and refuses data of other classes") {
+  const SharedFolder folder;
+  const Config config = config_with(folder);
+  {
+    const SmallRun run(config);
+    Checkpointer checkpointer(run.config, run.program,
+                              {.root = world().is_root(), .config_text = to_toml(config), .classes = {"cat", "dog"}});
+    checkpointer.finish({.step = 5, .position = 50, .updates = 5});
+    world().barrier({"the save"});
+  }
+  Starting starting(config);
+  const auto start_with = [&](const std::vector<std::string>& classes) {
+    StartParts parts = starting.parts();
+    parts.classes = classes;
+    return prepare_start(parts).classes;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(start_with({}) == Names{"cat", "dog"});
+  CHECK(start_with({"cat", "dog", "owl"}) == Names{"cat", "dog", "owl"});
+  const auto error = agreed_error_of([&] { start_with({"bat", "cat", "dog"}); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::data);
+  CHECK_THAT(error->what(), ContainsSubstring("class 0 is 'cat'") && ContainsSubstring("'bat' in the data"));
+}
+
 TEST_CASE("resume = must and latest want a checkpoint") {
   const SharedFolder folder;
   const std::string resume = GENERATE("must", "latest");

@@ -23,8 +23,9 @@ struct StartParts {
 
 struct StartState {
   Progress progress;
-  std::string resumed_from;    // path; empty: a fresh start
-  bool in_run_folder = false;  // resumed_from is a file of this run's own folder
+  std::string resumed_from;               // path; empty: a fresh start
+  bool in_run_folder = false;             // resumed_from is a file of this run's own folder
+  std::vector<std::string> classes = {};  // names of the outputs: the data's, or else the file's
 };
 
 // Collective. Rank 0 alone decides what to start from and reads it; all ranks get its arenas and compare them. Throws
