@@ -10,7 +10,7 @@
 //                   new:main           an allocation on the main thread
 //                   compute            a layer of oneDNN, on the main thread
 //                   reduce             an allocation on the thread that makes the reductions
-//                   iallreduce         starting a reduction of MPI
+//                   exchange           starting a sum that goes through MPI
 //                   share              making memory that ranks share
 //                   send               sending over a socket, by any thread but the main one
 //                   open:PART          opening a file whose path contains PART
@@ -167,10 +167,11 @@ int memfd_create(const char* name, unsigned flags) noexcept {
   return real(name, flags);
 }
 
-int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* comm, void* request) {
-  static auto* real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
-  if (meant("iallreduce")) suffer();
-  return real(from, to, count, type, operation, comm, request);
+int MPI_Ialltoallv(const void* from, const int* counts, const int* places, void* type, void* to, const int* to_counts,
+                   const int* to_places, void* to_type, void* comm, void* request) {
+  static auto* real = next<decltype(MPI_Ialltoallv)>("MPI_Ialltoallv");
+  if (meant("exchange")) suffer();
+  return real(from, counts, places, type, to, to_counts, to_places, to_type, comm, request);
 }
 
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {

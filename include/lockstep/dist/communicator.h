@@ -30,7 +30,7 @@ struct CommStatistics {
   int64_t bytes = 0;
   double active_seconds = 0;     // at least one operation in progress
   double exposed_seconds = 0;    // join() waiting: the part that computing did not hide
-  double transport_seconds = 0;  // inside the calls that move the bytes: this rank's own part, not the wait for others
+  double transport_seconds = 0;  // inside the calls that start and end operations: own work, not the wait for others
 };
 
 // Numbers of 16 bits: gradients on the wire.
