@@ -32,19 +32,23 @@ class Slow(kit.TestCase):
         """Three ranks of which one becomes slow after a while: it is told once, rightly, within 20 steps."""
         call, delay, what = fault
         self.records(96)
+        case = f"{call}-{victim}".replace(":", "-")
         config = self.config({"train.steps": 1_000_000, "train.batch_size": 2, "data.workers": 1,
-                              "comm.transport": transport, "log.jsonl": "", "log.tensorboard": False})
-        trigger = self.path("trigger")
+                              "checkpoint.directory": case, "comm.transport": transport, "log.jsonl": "",
+                              "log.tensorboard": False})
+        trigger = self.path("trigger-" + case)
         job = self.start(3, "--config", config, flags=["--oversubscribe", *flags],
                          env=self.faulty(victim, call, f"slow:{delay}", trigger=trigger, pace=PACE))
-        job.wait_for_output(f": step {STEADY},")
-        kit.write(trigger, b"")
-        # Other programs may slow all ranks down, which is told without a name.
-        named = lambda: [warning for warning in WARNING.findall(job.output()) if " on rank " in warning[1]]
-        job.wait_for(named, "a warning that names a rank")
-        told = int(named()[0][0])
-        job.wait_for_output(f": step {told + 5},")
-        job.kill()
+        try:
+            job.wait_for_output(f": step {STEADY},")
+            kit.write(trigger, b"")
+            # Other programs may slow all ranks down, which is told without a name.
+            named = lambda: [warning for warning in WARNING.findall(job.output()) if " on rank " in warning[1]]
+            job.wait_for(named, "a warning that names a rank")
+            told = int(named()[0][0])
+            job.wait_for_output(f": step {told + 5},")
+        finally:
+            job.kill()
         output = job.output()
         self.assertEqual(len(named()), 1, output)
         self.assertRegex(named()[0][1], rf"^{what} on rank {victim}@\S+$", output)
