@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/fatal.h"
 #include "app/host_facts.h"
 #include "app/job.h"
@@ -319,8 +320,7 @@ int Check::run() {
   stage("the model", RunPhase::compile, [&](const WaitFor& wait) { check_model(wait, threads.budget); });
   stage("the table of ranks", RunPhase::start, [&](const WaitFor& wait) { check_ranks(wait, threads); });
   stage("a small allreduce", RunPhase::start, [&](const WaitFor& wait) {
-    const bool share_memory = config_.comm.transport == "auto" && device_ == "cpu";
-    const ReductionSpeed speed = measure_reductions(group_, wait, share_memory);
+    const ReductionSpeed speed = measure_reductions(group_, wait, may_share_memory(config_, device_ == "cpu"));
     row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, {}", speed.latency_seconds * 1e6,
                                  speed.bytes_per_second / kGigabyte, speed.shared ? "in shared memory" : "over MPI"));
   });

@@ -88,6 +88,10 @@ ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, 
   return {std::move(mine.backend), shared};
 }
 
+bool may_share_memory(const Config& config, bool host_addressable) {
+  return config.comm.transport == "auto" && host_addressable;
+}
+
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
   if (agreed([&] { return wants_nccl(parts); })) {
     const WaitFor wait{"NCCL", parts.wait_seconds};
@@ -98,9 +102,9 @@ std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
         NcclOptions{.algorithm = parts.config.comm.algorithm, .wait_seconds = parts.wait_seconds});
   }
   auto mpi = std::make_unique<MpiCommunicator>(
-      parts.group, MpiCommunicatorOptions{
-                       .abort_seconds = parts.wait_seconds,
-                       .shared_memory = parts.config.comm.transport == "auto" && parts.backend.host_addressable()});
+      parts.group,
+      MpiCommunicatorOptions{.abort_seconds = parts.wait_seconds,
+                             .shared_memory = may_share_memory(parts.config, parts.backend.host_addressable())});
   if (parts.backend.host_addressable()) return mpi;
   return std::make_unique<StagedCommunicator>(parts.backend, std::move(mpi));
 }

@@ -29,6 +29,9 @@ struct TransportParts {
   double wait_seconds = 600;
 };
 
+// Whether ranks of one host may sum in memory that they share.
+bool may_share_memory(const Config& config, bool host_addressable);
+
 // What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts);
 // Lets the gradients lie where the communicator sums them without copies, if there is such memory; whether there is.

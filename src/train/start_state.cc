@@ -258,8 +258,9 @@ std::string start_on_root(const StartParts& parts) {
   host.download();  // the slots' start values
   StartState start{.classes = parts.classes};
   if (auto file = choose_checkpoint(parts.config.checkpoint)) {
-    require_same_classes({file->path(), file->classes()}, {"the data", parts.classes});
-    if (start.classes.empty()) start.classes = file->classes();
+    const std::vector<std::string> classes = file->classes();
+    require_same_classes({file->path(), classes}, {"the data", parts.classes});
+    if (start.classes.empty()) start.classes = classes;
     start.progress = load_all(parts.config, parts.program, host, *file);
     start.resumed_from = file->path();
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
