@@ -60,6 +60,9 @@ void give_rows(std::vector<TraceSpan>& operations) {
 }  // namespace
 
 std::atomic<bool> trace_detail::tracing{false};
+std::atomic<SpanObserver*> trace_detail::observer{nullptr};
+
+void observe_spans(SpanObserver* observer) { trace_detail::observer.store(observer, std::memory_order_release); }
 
 void start_tracing() {
   const std::lock_guard lock(state().mutex);

@@ -7,6 +7,7 @@
 #include "lockstep/backend/update.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
 
 namespace lockstep {
 namespace {
@@ -58,6 +59,8 @@ void GradientReducer::bucket_ready(Stream& stream, size_t bucket) {
   require(open_ && bucket == started_ && bucket < buckets_.size(), "step {}: bucket {} is ready, but {} is next", step_,
           bucket, started_);
   ready_times_[started_++] = monotonic_seconds();
+  const std::string name = fmt::format("bucket {}", bucket + 1);
+  const TraceScope span(name.c_str());
   if (before_sum_) before_sum_(stream, bucket);
   const std::string label = fmt::format("step {} bucket {} of {}", step_, bucket + 1, buckets_.size());
   const int64_t done = narrow_ ? sum_narrow(stream, bucket, label) : 0;

@@ -130,7 +130,7 @@ void Executable::run(int32_t position, Stream& stream, const Arenas& arenas, con
   for (size_t i = 0; i < step.outputs.size(); ++i) out[i] = resolve(step.outputs[i], arenas);
   const Node& node = graph_.node(schedule_.order[static_cast<size_t>(position)]);
   {
-    const TraceScope span(node.name);
+    const TraceScope span(node.name.c_str());
     step.kernel->run(
         {stream, {in.data(), step.inputs.size()}, {out.data(), step.outputs.size()}, resolve(step.workspace, arenas)});
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/train/auc.h"
 
 namespace lockstep {
@@ -104,6 +105,7 @@ bool Evaluator::all_go_on(int64_t step, const std::function<bool()>& stop) {
 }
 
 std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, const std::function<bool()>& stop) {
+  const TraceScope span("evaluation");
   std::vector<Sums> sums(weights.size());
   next_question_ = last_question_ = 0;
   for (int64_t step = 0; step < steps_; ++step) {

@@ -8,7 +8,6 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/trace.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -18,6 +17,8 @@ constexpr int64_t kWarmUpSteps = 2;
 constexpr std::array<const char*, kStepParts> kPartNames = {"data", "compute", "reduce", "save"};
 
 using Json = nlohmann::json;
+
+const char* part_name(StepPart part) { return kPartNames[static_cast<size_t>(part)]; }
 
 Json name_event(const char* what, int rank, int thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
@@ -42,37 +43,33 @@ std::string encode(const std::vector<TraceSpan>& spans, double origin, const Pro
 
 }  // namespace
 
-void StepTrace::begin_step(int64_t step) {
-  if (options_.steps == 0 || ++seen_ <= kWarmUpSteps || complete()) return;
-  if (begun_ == 0) {
-    group_.barrier({"the trace", options_.wait_seconds});
-    begun_ = monotonic_seconds();
-    start_tracing();
-  }
-  in_step_ = true;
-  step_ = step;
-  part_ = StepPart::data;
-  step_began_ = part_began_ = monotonic_seconds();
+void StepTrace::start_if_due() {
+  if (options_.steps == 0 || ++seen_ <= kWarmUpSteps || begun_ > 0) return;
+  group_.barrier({"the trace", options_.wait_seconds});
+  begun_ = monotonic_seconds();
+  start_tracing();
 }
 
-void StepTrace::end_part(double now) {
-  trace_span(kPartNames[static_cast<size_t>(part_)], part_began_, now);
-  part_began_ = now;
+void StepTrace::begin_step(int64_t step) {
+  start_if_due();
+  if (!tracing() && !span_observer()) return;
+  step_name_ = fmt::format("step {}", step);
+  step_span_.emplace(step_name_.c_str());
+  part_ = StepPart::data;
+  part_span_.emplace(part_name(part_));
 }
 
 void StepTrace::enter(StepPart part) {
-  if (!in_step_ || part == part_) return;
-  end_part(monotonic_seconds());
+  if (!part_span_ || part == part_) return;
   part_ = part;
+  part_span_.reset();
+  part_span_.emplace(part_name(part_));
 }
 
 void StepTrace::end_step() {
-  if (!in_step_) return;
-  const double now = monotonic_seconds();
-  end_part(now);
-  trace_span(fmt::format("step {}", step_), step_began_, now);
-  in_step_ = false;
-  ++traced_;
+  part_span_.reset();
+  step_span_.reset();
+  if (begun_ > 0) ++traced_;
 }
 
 void StepTrace::write() {

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/run_plan.h"
@@ -195,6 +196,7 @@ void Trainer::enqueue_compute(int64_t micro) {
   }
   ++computed_;
   if (!captured) return compute(micro);
+  const TraceScope span("captured step");
   parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
 }
 
@@ -211,6 +213,7 @@ void Trainer::compute(int64_t micro) {
 }
 
 void Trainer::forward() {
+  const TraceScope span("forward");
   parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
   frame_.fill_header(parts_.stream, arenas_);
 }
@@ -218,6 +221,7 @@ void Trainer::forward() {
 // Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
 // step header, when everything is. All micro-batches but the last are only added up.
 void Trainer::backward(int64_t micro) {
+  const TraceScope span("backward");
   if (micro + 1 < config_.train.accumulate) {
     parts_.program.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
     accumulator_.add(parts_.stream, micro);
@@ -230,13 +234,15 @@ void Trainer::backward(int64_t micro) {
   reducer_.last_ready(parts_.stream);
 }
 
-// For synchronized batch norm; other ranks are waited for here as in a reduction.
+// For synchronized batch norm; other ranks are waited for here as in a reduction. Its span lies in those of the step's
+// part and of the pass.
 RankSum Trainer::sum_over_ranks() {
   return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
-    enter(StepPart::reduce);
+    timer_.enter(StepPart::reduce);
+    const TraceScope span("reduce");
     parts_.communicator.sum_at_once(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
                                     fmt::format("step {} {}", progress_.step + steps_in_flight_ + 1, name));
-    enter(StepPart::compute);
+    timer_.enter(StepPart::compute);
   };
 }
 
@@ -246,6 +252,7 @@ void Trainer::reduce() {
 }
 
 void Trainer::update() {
+  const TraceScope span("update");
   frame_.decide(parts_.stream);
   updater_.apply(parts_.stream, parts_.program.state(), frame_.scalars());
 }

@@ -1,11 +1,24 @@
 #include "lockstep/base/trace.h"
 
+#include <string>
 #include <thread>
 
 #include "lockstep/base/thread_name.h"
 #include "test/catch.h"
 
 using namespace lockstep;
+
+namespace {
+
+// Notes what it is told.
+class Notes final : public SpanObserver {
+ public:
+  void begin(const char* name) noexcept override { text += std::string("<") + name; }
+  void end() noexcept override { text += ">"; }
+  std::string text;
+};
+
+}  // namespace
 
 TEST_CASE("spans are kept from the start of tracing to its end") {
   { const TraceScope before("before"); }
@@ -61,4 +74,21 @@ TEST_CASE("operations that overlap have rows of their own") {
   CHECK(row_of("first") != row_of("second"));
   CHECK(row_of("other") != row_of("first"));
   CHECK(row_of("other") != row_of("second"));
+}
+
+TEST_CASE("an observer is told of each span as it begins and ends, whether or not tracing is on") {
+  Notes notes;
+  observe_spans(&notes);
+  CHECK(span_observer() == &notes);
+  {
+    const TraceScope outer("outer");
+    CHECK(notes.text == "<outer");
+    { const TraceScope inner("inner"); }
+    start_tracing();
+    { const TraceScope traced("traced"); }
+    observe_spans(nullptr);
+    const TraceScope after("after");
+  }
+  CHECK(notes.text == "<outer<inner><traced>>");
+  CHECK(stop_tracing().size() == 2);  // that, and what came after
 }

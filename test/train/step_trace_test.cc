@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/trace.h"
 #include "test/catch.h"
+#include "test/train/job.h"
 #include "test/train/json_rows.h"
 #include "test/train/log_capture.h"
+#include "test/train/plain_source.h"
 #include "test/train/world.h"
 
 using namespace lockstep;
@@ -34,6 +38,26 @@ std::vector<nlohmann::json> spans_of(const std::string& path) {
   }
   return spans;
 }
+
+// Notes the spans of the thread that made it, by the spans that they lie in: "step 3/compute/forward".
+class Spans final : public SpanObserver {
+ public:
+  Spans() { observe_spans(this); }
+  ~Spans() override { observe_spans(nullptr); }
+  void begin(const char* name) noexcept override {
+    if (std::this_thread::get_id() != thread_) return;
+    open_.push_back(open_.empty() ? name : open_.back() + '/' + name);
+    ++seen[open_.back()];
+  }
+  void end() noexcept override {
+    if (std::this_thread::get_id() == thread_) open_.pop_back();
+  }
+  std::map<std::string, int> seen;
+
+ private:
+  const std::thread::id thread_ = std::this_thread::get_id();
+  std::vector<std::string> open_;
+};
 
 }  // namespace
 
@@ -89,4 +113,42 @@ TEST_CASE("a run without a trace, or with too few steps for one, writes none") {
     trace.write();
     if (world().is_root()) CHECK_FALSE(std::filesystem::exists(folder / "trace.json"));
   }
+}
+
+TEST_CASE("the spans of a run nest: steps, their parts, the passes, the layers; a captured step has none inside") {
+  const SharedFolder folder;
+  const PlainSource data(24), validation(5);
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 4;
+  config.checkpoint.every_steps = 2;
+  config.eval.every_epochs = 0;  // at the end alone
+  config.device.deferred = GENERATE(false, true);
+  INFO((config.device.deferred ? "on a device" : "on a CPU"));
+  Spans spans;
+  {
+    Job job(config, data, &validation);
+    REQUIRE(job.trainer->run() == RunEnd::finished);
+  }
+  for (const auto& [path, count] : spans.seen) UNSCOPED_INFO(path << ": " << count);
+  const auto inside = [&](const std::string& path) {
+    return std::ranges::count_if(spans.seen, [&](const auto& span) { return span.first.starts_with(path + "/"); });
+  };
+  const bool captures = config.device.deferred && world().size() == 1;
+  for (const std::string step : {"step 1", "step 2", "step 3", "step 4"}) {
+    INFO(step);
+    CHECK(spans.seen[step] == 1);
+    CHECK(spans.seen[step + "/data"] == 1);
+    const bool replayed = captures && step == "step 4";  // captured once, as the third
+    CHECK(spans.seen[step + "/compute/captured step"] == (captures && step >= "step 3" ? 1 : 0));
+    CHECK(spans.seen[step + "/reduce"] == (replayed ? 0 : 1));
+    CHECK(spans.seen[step + "/save"] == (replayed ? 0 : 1));
+    CHECK(spans.seen[step + "/compute/update"] == (replayed ? 0 : 1));
+    CHECK(spans.seen[step + "/compute/backward/bucket 1"] == (replayed ? 0 : 1));
+    CHECK((inside(step + "/compute/forward") > 5) == !replayed);
+    CHECK((inside(step + "/compute/backward") > 5) == !replayed);
+    CHECK(inside(step + "/compute/captured step") == 0);
+  }
+  CHECK(spans.seen["step 2/compute/forward/conv1"] == 1);
+  CHECK(spans.seen["evaluation"] == 1);
 }

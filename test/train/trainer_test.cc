@@ -9,106 +9,16 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/dist/mpi_communicator.h"
-#include "lockstep/dist/staged_communicator.h"
-#include "lockstep/train/start_state.h"
 #include "test/catch.h"
+#include "test/train/job.h"
 #include "test/train/json_rows.h"
 #include "test/train/log_capture.h"
 #include "test/train/plain_source.h"
-#include "test/train/small_run.h"
-#include "test/train/world.h"
 
 using namespace lockstep;
 using testing::world;
 
 namespace {
-
-// Ranks that a test can hinder: it sees, and may spoil, what this rank adds to each sum.
-class HinderedCommunicator final : public Communicator {
- public:
-  explicit HinderedCommunicator(std::unique_ptr<Communicator> real) : real_(std::move(real)) {}
-
-  std::function<void(std::string_view label, std::span<float> values)> before_sum;
-
-  int rank() const override { return real_->rank(); }
-  int size() const override { return real_->size(); }
-  void sum(Stream& stream, std::span<float> values, std::string_view label) override {
-    if (before_sum) before_sum(label, values);
-    real_->sum(stream, values, label);
-  }
-  void sum(Stream& stream, std::span<double> values, std::string_view label) override {
-    real_->sum(stream, values, label);
-  }
-  void sum(Stream& stream, HalfSpan values, std::string_view label) override { real_->sum(stream, values, label); }
-  void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override {
-    real_->broadcast(stream, bytes, root, label);
-  }
-  double join(Stream& stream) override { return real_->join(stream); }
-  CommStatistics statistics() const override { return real_->statistics(); }
-  bool stream_ordered() const override { return real_->stream_ordered(); }
-
- private:
-  std::unique_ptr<Communicator> real_;
-};
-
-// Everything a run is made of, on every rank.
-struct Job {
-  Job(Config c, const DataSource& data, const DataSource* validation = nullptr) : run(std::move(c)) {
-    if (validation) {
-      evaluator.emplace(EvaluatorParts{run.program, *run.backend, *run.stream, world(), watchdog, *validation},
-                        loading(), 30);
-    }
-    trainer.emplace(TrainerParts{run.config, world(), communicator, *run.backend, *run.stream, run.program, data,
-                                 evaluator ? &*evaluator : nullptr, checkpointer, reporter, watchdog, stop},
-                    loading(), start.progress);
-  }
-  LoaderOptions loading() const {
-    const bool skip = run.config.data.bad_records == "skip";
-    return {.image_size = 8, .bad_records = skip ? BadRecords::skip : BadRecords::fail};
-  }
-  int64_t global_batch() const { return run.config.train.batch_size * world().size() * run.config.train.accumulate; }
-
-  SmallRun run;
-  static std::unique_ptr<Communicator> communicator_for(const Backend& backend) {
-    auto mpi = std::make_unique<MpiCommunicator>(world());
-    if (backend.host_addressable()) return mpi;
-    return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
-  }
-  HinderedCommunicator communicator{communicator_for(*run.backend)};
-  StartState start = prepare_start({run.config, world(), communicator, *run.stream, run.program});
-  Checkpointer checkpointer{run.config,
-                            run.program,
-                            {.root = world().is_root(),
-                             .global_batch = global_batch(),
-                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
-                             .stream = run.stream.get(),
-                             .on_end = [this](const SaveResult& result) { reporter.checkpoint(result); }}};
-  Watchdog watchdog{WatchdogOptions{}};
-  Reporter reporter{world(),
-                    {.every_steps = run.config.log.every_steps,
-                     .jsonl = run.config.checkpoint.directory + "/metrics.jsonl",
-                     .resumed_step = start.progress.step,
-                     .wait_seconds = 30}};
-  std::atomic<bool> stop{false};
-  std::optional<Evaluator> evaluator;
-  std::optional<Trainer> trainer;
-};
-
-// The values of one field of all rows of a kind; on rank 0, where the file is.
-template <class T>
-std::vector<T> field(const SharedFolder& folder, const std::string& kind, const std::string& name) {
-  std::vector<T> values;
-  for (const auto& row : json_rows(folder / "run/metrics.jsonl", kind)) values.push_back(row[name].get<T>());
-  return values;
-}
-
-Config config_in(const SharedFolder& folder) {
-  Config config = small_config(folder / "run");
-  config.optimizer.lr = 0.003;
-  config.log.every_steps = 1;
-  return config;
-}
 
 // A weight of the last layer is lost.
 void put_nan(const SmallRun& run) {

@@ -1,9 +1,12 @@
-// log.trace_steps: what every thread of every rank did in a few steps, as a file for Perfetto or chrome://tracing.
+// The steps and their parts as spans; and log.trace_steps: what every thread of every rank did in a few steps, as a
+// file for Perfetto or chrome://tracing.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "lockstep/base/trace.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/train/step_timer.h"
 
@@ -16,11 +19,12 @@ struct StepTraceOptions {
 };
 
 // One a rank, used by the thread that runs the step. The first two steps of a run, in which libraries set themselves
-// up, are left out. On a backend that only enqueues, the spans of kernels are those of the host.
+// up, are left out of the file. On a backend that only enqueues, the spans of kernels are those of the host.
 class StepTrace {
  public:
   StepTrace(ProcessGroup& group, StepTraceOptions options) : group_(group), options_(std::move(options)) {}
 
+  // A step begins with reading its data. Spans that begin in a part end in it.
   void begin_step(int64_t step);
   void enter(StepPart part);
   void end_step();
@@ -31,16 +35,15 @@ class StepTrace {
   void write();
 
  private:
-  void end_part(double now);
+  void start_if_due();
 
   ProcessGroup& group_;
   StepTraceOptions options_;
   int64_t seen_ = 0, traced_ = 0;  // steps
   double begun_ = 0;               // when tracing began; 0: not now
-  bool in_step_ = false;
-  int64_t step_ = 0;
-  double step_began_ = 0, part_began_ = 0;
+  std::string step_name_;
   StepPart part_ = StepPart::data;
+  std::optional<TraceScope> step_span_, part_span_;  // of the step under way, where somebody looks
 };
 
 }  // namespace lockstep
