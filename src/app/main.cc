@@ -1,5 +1,6 @@
 // The program: what exists, and what becomes of errors.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include "lockstep/dist/process_group.h"
 #include "lockstep/train/command_line.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/terminal.h"
 
 namespace lockstep {
 namespace {
@@ -124,7 +126,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   wait_passively(argv);
-  name_thread("trainer");      // started anew by that, it would be "exe"
+  name_thread("trainer");  // started anew by that, it would be "exe"
+  set_log_colours(takes_colours(process_environment()) && output_is_terminal(STDERR_FILENO));
   ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is a failed write, not the end of the process
   try {
     return run(argc, argv);

@@ -19,6 +19,7 @@
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/job_end.h"
 #include "lockstep/train/start_state.h"
+#include "lockstep/train/terminal.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
@@ -40,6 +41,7 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
           .bar_columns = config.log.progress == "auto" && output_is_terminal(STDOUT_FILENO) ? terminal_columns() : 0,
+          .bar_coloured = takes_colours(process_environment()),
           .wait_seconds = wait_seconds(config, RunPhase::train)};
 }
 

@@ -25,6 +25,7 @@ struct LogState {
   std::timed_mutex mutex;
   std::list<Identity> identities{1};  // never removed, since last words are written without the lock
   std::atomic<const Identity*> identity{&identities.back()};
+  std::atomic<bool> coloured{false};
   std::string status;
   std::map<std::string, int, std::less<>> warnings;
 };
@@ -36,6 +37,12 @@ LogState& state() {
 
 constexpr std::chrono::milliseconds kLongestWait{500};  // for the log, where words are urgent
 constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+// "warning: " or "error: ". Allowed in a signal handler.
+const char* label(LogLevel level, bool coloured) {
+  if (level == LogLevel::warning) return coloured ? "\x1b[33mwarning:\x1b[0m " : "warning: ";  // yellow
+  return coloured ? "\x1b[31merror:\x1b[0m " : "error: ";                                      // red
+}
 
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -68,7 +75,7 @@ void emit(LogState& log, LogLevel level, std::string_view text) {
   std::string line;
   if (level != LogLevel::info) {
     line += log.identity.load()->prefix;
-    line += level == LogLevel::warning ? "warning: " : "error: ";
+    line += label(level, log.coloured);
   }
   line += text;
   line += '\n';
@@ -85,6 +92,8 @@ void set_log_identity(int rank, int size, std::string host) {
   log.identities.push_back({rank, size > 1 ? fmt::format("rank {}@{}: ", rank, host) : std::string()});
   log.identity = &log.identities.back();
 }
+
+void set_log_colours(bool coloured) { state().coloured = coloured; }
 
 int log_rank() { return state().identity.load()->rank; }
 
@@ -106,8 +115,7 @@ void log_line(LogLevel level, std::string_view text) {
 void log_urgent(LogLevel level, std::string_view text) {
   LogState& log = state();
   const std::unique_lock lock(log.mutex, kLongestWait);
-  const std::string line =
-      fmt::format("{}{}: {}\n", log.identity.load()->prefix, level == LogLevel::warning ? "warning" : "error", text);
+  const std::string line = fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.coloured), text);
   if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
   write_if_taken(STDERR_FILENO, line);
 }
@@ -121,7 +129,7 @@ void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept 
     size += length;
   };
   add(state().identity.load()->prefix.c_str());
-  add("error: ");
+  add(label(LogLevel::error, state().coloured));
   for (const char* part : parts) add(part);
   line[size++] = '\n';
   write_if_taken(STDERR_FILENO, {line, size});

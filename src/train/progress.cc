@@ -1,30 +1,12 @@
 #include "lockstep/train/progress.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 
 namespace lockstep {
 namespace {
-
-bool is_terminal_path(const std::filesystem::path& link) {
-  std::error_code error;
-  const std::string target = std::filesystem::read_symlink(link, error).string();
-  return !error && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
-}
-
-// Where this process's output (descriptor 1 or 2) ends; empty when that cannot be told.
-std::string destination(int descriptor) {
-  const bool launched = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;  // NOLINT(concurrency-mt-unsafe)
-  return launched ? fmt::format("/proc/{}/fd/{}", ::getppid(), descriptor)
-                  : fmt::format("/proc/self/fd/{}", descriptor);
-}
 
 // "[data 0 compute 94 reduce 5 save 1 %]"; empty without times.
 std::string split(const ProgressRow& r) {
@@ -55,7 +37,7 @@ std::string training_line(const std::string& timestamp, const ProgressRow& r) {
   return line + "]";
 }
 
-std::string progress_bar(const ProgressRow& r, int width) {
+std::string progress_bar(const ProgressRow& r, int width, bool coloured) {
   const double done = r.total_steps > 0 ? static_cast<double>(r.step) / static_cast<double>(r.total_steps) : 0;
   const std::string left = fmt::format("step {}/{} ", r.step, r.total_steps);
   std::string right = fmt::format(" {:.1f} examples/sec loss {} ETA {}", r.examples_per_second, loss_text(r.loss, 3),
@@ -70,20 +52,9 @@ std::string progress_bar(const ProgressRow& r, int width) {
   const int filled = std::clamp(static_cast<int>(done * room), 0, room);
   std::string bar(static_cast<size_t>(filled), '=');
   if (filled < room) bar += '>';
-  bar.resize(static_cast<size_t>(room), ' ');
-  return left + '[' + bar + ']' + right;
-}
-
-bool output_is_terminal(int descriptor) { return is_terminal_path(destination(descriptor)); }
-
-int terminal_columns() {
-  constexpr int kUsual = 100;
-  const int terminal = ::open(destination(STDOUT_FILENO).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
-  if (terminal < 0) return kUsual;
-  winsize size{};
-  const bool known = ::ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  ::close(terminal);
-  return known ? size.ws_col : kUsual;
+  const std::string rest(static_cast<size_t>(room) - bar.size(), ' ');
+  if (coloured) bar = "\x1b[32m" + bar + "\x1b[0m";  // green
+  return left + '[' + bar + rest + ']' + right;
 }
 
 }  // namespace lockstep

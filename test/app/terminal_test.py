@@ -1,22 +1,28 @@
-"""What a person sees in a terminal: a bar instead of lines."""
+"""What a person sees in a terminal: a bar instead of lines, and a little colour."""
 
 import fcntl
 import os
 import pty
 import struct
+import subprocess
 import termios
 
 import kit
 
+GREEN, YELLOW, RED, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+COLOUR = "\x1b[3"
+
 
 class Terminal(kit.TestCase):
-    def seen(self, config, env=None):
-        """What mpirun's own terminal of 140 columns shows of a run."""
-        arguments = [kit.MPIRUN, "-np", "2", kit.TRAINER, "--config", config]
+    def seen(self, *arguments, env=None, code=kit.OK, flags=(), errors_to=None):
+        """What mpirun's own terminal of 140 columns shows of a run; its standard error may go to a file instead."""
+        command = [kit.MPIRUN, *flags, "-np", "2", kit.TRAINER, *arguments]
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
-            os.execve(arguments[0], arguments, kit.environment(env))
+            if errors_to:
+                os.dup2(os.open(errors_to, os.O_WRONLY | os.O_CREAT, 0o600), 2)
+            os.execve(command[0], command, kit.environment({"TERM": "xterm", "NO_COLOR": None, **(env or {})}))
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 140, 0, 0))
         output = b""
         while True:
@@ -28,18 +34,72 @@ class Terminal(kit.TestCase):
                 break
             output += piece
         os.close(terminal)
-        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), kit.OK, output)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), code, output)
         return output.decode(errors="replace")
+
+    def warned(self, name="run"):
+        """The arguments of a run that warns: its metrics cannot be written."""
+        if not os.path.exists(self.path("train.tfrecord")):
+            self.records(24)
+        os.makedirs(self.path(name, "metrics.jsonl"))
+        return "--config", self.config({"train.steps": 8, "train.batch_size": 6, "checkpoint.directory": name})
 
     def test_a_terminal_shows_a_bar(self):
         self.records(24)
         config = self.config({"train.steps": 8, "train.batch_size": 6})
-        output = self.seen(config)
+        output = self.seen("--config", config).replace(GREEN, "").replace(PLAIN, "")
         self.assertRegex(output, r"step 4/8 \[=+> +\] [\d.]+ examples/sec loss [\d.]+ ETA 0:00:00 \[data \d+ compute")
         self.assertNotIn(": step 4, loss", output)
-        lines = self.seen(config, {"LOCKSTEP_LOG_PROGRESS": "lines", "LOCKSTEP_CHECKPOINT_DIRECTORY": "again"})
+        lines = self.seen("--config", config, env={"LOCKSTEP_LOG_PROGRESS": "lines",
+                                                   "LOCKSTEP_CHECKPOINT_DIRECTORY": "again"})
         self.assertIn(": step 4, loss", lines)
         self.assertNotIn("\x1b[", lines)
+
+    def test_a_terminal_shows_a_little_colour(self):
+        output = self.seen(*self.warned())
+        self.assertIn(f"[{GREEN}=", output)
+        self.assertRegex(output, r"rank 0@\S+: \x1b\[33mwarning:\x1b\[0m \S*metrics.jsonl")
+        self.assertEqual(output.count(COLOUR), output.count(PLAIN))
+        error = self.seen("--config", "nowhere.toml", code=kit.CONFIG)
+        self.assertIn(f"{RED}error:{PLAIN} ", error)
+
+    def test_no_color_and_a_dumb_terminal_have_none(self):
+        for variable, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+            with self.subTest(variable):
+                output = self.seen(*self.warned(variable), env={variable: value})
+                self.assertRegex(output, r"step 4/8 \[=+> +\]")
+                self.assertRegex(output, r"rank 0@\S+: warning: \S*metrics.jsonl")
+                self.assertNotIn(COLOUR, output)
+
+    def test_errors_that_go_elsewhere_are_plain_beside_a_coloured_bar(self):
+        output = self.seen(*self.warned(), errors_to=self.path("errors"))
+        self.assertIn(f"[{GREEN}=", output)
+        with open(self.path("errors"), encoding="utf-8") as file:
+            errors = file.read()
+        self.assertIn(": warning: ", errors)
+        self.assertNotIn("\x1b", errors)
+
+    def test_a_pipe_gets_plain_lines_whatever_stands_between_mpirun_and_the_rank(self):
+        script = kit.write(self.path("wrapper.sh"), '#!/bin/sh\n"$@"\nexit $?\n')  # stays, as a profiler does
+        os.chmod(script, 0o755)
+        for name, wrapper in (("alone", ()), ("wrapped", (script,))):
+            with self.subTest(name):
+                command = [kit.MPIRUN, "-np", "2", *wrapper, kit.TRAINER, *self.warned(name)]
+                result = subprocess.run(command, cwd=self.folder, env=kit.environment({"TERM": "xterm", "NO_COLOR": None}),
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
+                self.assertIn(": step 4, loss", result.stdout)
+                self.assertIn(": warning: ", result.stdout)
+                self.assertNotIn("\x1b", result.stdout)
+
+    def test_output_that_mpirun_keeps_is_plain(self):
+        output = self.seen(*self.warned("kept"), flags=("--output-filename", self.path("output")))
+        self.assertIn(": step 4, loss", output)
+        self.assertNotIn("\x1b", output)
+        kept = [os.path.join(folder, name) for folder, _, names in os.walk(self.path("output")) for name in names]
+        self.assertTrue(kept)
+        for path in kept:
+            with open(path, encoding="utf-8") as file:
+                self.assertNotIn("\x1b", file.read(), path)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,22 @@ TEST_CASE("information is printed by rank 0 alone, warnings and errors by any ra
   CHECK(printed_by(0, 1, all).err == "warning: slow\nerror: lost\n");
 }
 
+TEST_CASE("where colours are wanted the words warning and error have them, and nothing else") {
+  set_log_colours(true);
+  const Output output = printed_by(1, 2, [] {
+    log_warning("slow");
+    log_error("lost");
+    log_urgent(LogLevel::warning, "stalls");
+    log_from_signal_handler({"SIGSEGV"});
+  });
+  const Output root = printed_by(0, 1, [] { log_info("step {}", 3); });
+  set_log_colours(false);
+  CHECK(output.err ==
+        "rank 1@node7: \x1b[33mwarning:\x1b[0m slow\nrank 1@node7: \x1b[31merror:\x1b[0m lost\n"
+        "rank 1@node7: \x1b[33mwarning:\x1b[0m stalls\nrank 1@node7: \x1b[31merror:\x1b[0m SIGSEGV\n");
+  CHECK(root.out == "step 3\n");
+}
+
 TEST_CASE("a warning that comes again is counted, and told once more at the end") {
   const Output output = printed_by(0, 1, [] {
     for (int i = 0; i < 1000; ++i) log_warning("no space");

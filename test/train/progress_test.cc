@@ -51,6 +51,18 @@ TEST_CASE("the bar grows with the steps done and says how long it will take") {
   CHECK_THAT(progress_bar(row, 80), ContainsSubstring("=] 354.3") && ContainsSubstring("ETA 0:00:00"));
 }
 
+TEST_CASE("a coloured bar is the plain one with what is done in green") {
+  for (const int width : {20, 80, 140}) {
+    INFO(width);
+    std::string bar = progress_bar(kRow, width, true);
+    if (width > 60) CHECK_THAT(bar, ContainsSubstring("[\x1b[32m=") && ContainsSubstring(">\x1b[0m "));
+    for (const std::string code : {"\x1b[32m", "\x1b[0m"}) {
+      if (const size_t at = bar.find(code); at != std::string::npos) bar.erase(at, code.size());
+    }
+    CHECK(bar == progress_bar(kRow, width));
+  }
+}
+
 TEST_CASE("a wide bar says where the time goes") {
   CHECK_THAT(progress_bar(kRow, 140),
              ContainsSubstring("loss 0.851 ETA 0:05:21 [data 0 compute 95 reduce 5 save 0 %]"));

@@ -15,6 +15,10 @@ namespace lockstep {
 void set_log_identity(int rank, int size, std::string host);
 int log_rank();
 
+// Whether the words "warning:" and "error:" are coloured. Not, before this is called; the caller has made sure that
+// standard error ends in a terminal.
+void set_log_colours(bool coloured);
+
 enum class LogLevel { info, warning, error };
 
 // Writes one line. info: standard output, rank 0 only; warning and error: standard error, any rank, with a

@@ -28,14 +28,7 @@ struct ProgressRow {
 std::string training_line(const std::string& timestamp, const ProgressRow& row);
 
 // "step 110/1000 [=====>     ] 354.3 examples/sec loss 0.85 ETA 0:05:21 [data 0 compute 94 reduce 5 save 1 %]", less
-// than `width` columns: the time split goes first where there is no room.
-std::string progress_bar(const ProgressRow& row, int width);
-
-// Whether what this process writes to descriptor 1 or 2 ends in a terminal. Under mpirun a rank's own output always
-// looks like one (a pseudo-terminal that mpirun reads), so the launcher's is what counts.
-bool output_is_terminal(int descriptor);
-
-// Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
-int terminal_columns();
+// than `width` columns: the time split goes first where there is no room. Coloured, what is done is green.
+std::string progress_bar(const ProgressRow& row, int width, bool coloured = false);
 
 }  // namespace lockstep

@@ -29,6 +29,7 @@ struct ReporterOptions {
   // Rank 0: told of each interval, in place of the log line.
   std::function<void(const ProgressRow&)> on_interval{};
   int bar_columns = 0;  // of a progress bar instead of log lines; 0: lines
+  bool bar_coloured = false;
   double wait_seconds = 600;
 };
 
