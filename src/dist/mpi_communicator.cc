@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "dist/doorbell.h"
+#include "dist/flight.h"
+#include "dist/lone_waits.h"
 #include "dist/process_group_state.h"
 #include "dist/roll_call.h"
-#include "dist/share_sum.h"
 #include "dist/shared_sums.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -25,25 +26,6 @@
 
 namespace lockstep {
 namespace {
-
-// One call of the user, as it waits in the queue or is in progress.
-struct Operation {
-  enum class Kind { sum, share_sum, broadcast };
-  Kind kind = Kind::sum;
-  std::byte* data = nullptr;
-  int64_t count = 0;  // elements
-  int64_t element_bytes = 1;
-  MPI_Datatype type = MPI_BYTE;
-  DType dtype = DType::f32;  // of a sum
-  int root = 0;
-  bool at_once = false;
-  size_t index = 0;  // since the last join
-  CommRecord record;
-  std::vector<MPI_Request> pieces;
-  std::vector<ShareSum> shares;      // the pieces of a sum by shares
-  std::optional<SharedPart> shared;  // of a sum in memory that the ranks share
-  int64_t shared_number = 0;
-};
 
 // Shorter sums of floats take as long as their messages' way, which is shortest along MPI's tree.
 constexpr int64_t kElementsForShares = 16384;
@@ -60,22 +42,16 @@ Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::strin
 
 }  // namespace
 
-// The MPI communicators of a Driver: in each, operations are begun in one order on every rank.
-struct Comms {
-  CommHandle in_order, at_once, gather;  // gather: the second half of sums by shares
-};
-
 // The communication thread and what it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(Comms comms, const ProcessGroup& ranks, SharedSums* shared, MpiCommunicatorOptions options)
-      : comms_(std::move(comms)),
-        shared_(shared),
+  Driver(Flight::Comms comms, const ProcessGroup& ranks, SharedSums* shared, MpiCommunicatorOptions options)
+      : shared_(shared),
         bell_(shared ? shared->bell() : Doorbell(own_bell_)),
-        rank_(ranks.rank()),
-        size_(ranks.size()),
         group_(ranks.state()),
         options_(std::move(options)),
+        flight_(std::move(comms), {ranks.rank(), ranks.size()}, shared, options_.elements_per_call),
+        lone_waits_(ranks.size()),
         thread_([this] { run(); }) {}
 
   ~Driver() {
@@ -86,9 +62,7 @@ class MpiCommunicator::Driver {
     bell_.ring();
     thread_.join();
     if (queue_.empty() && flight_.empty()) return;
-    for (CommHandle* comm : {&comms_.in_order, &comms_.at_once, &comms_.gather}) {
-      (void)comm->release();  // operations are pending on them
-    }
+    flight_.abandon();
     if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
   }
 
@@ -132,7 +106,9 @@ class MpiCommunicator::Driver {
 
   CommStatistics statistics() const {
     std::lock_guard lock(mutex_);
-    return statistics_;
+    CommStatistics result = statistics_;
+    result.lone_wait_seconds = lone_waits_.seconds();
+    return result;
   }
 
  private:
@@ -207,25 +183,25 @@ class MpiCommunicator::Driver {
         fresh.swap(queue_);
         reason.joining = joining_;
       }
-      const double began = monotonic_seconds();
-      if (flight_.empty()) active_since_ = began;
-      for (Operation& operation : fresh) {
-        flight_.push_back(std::move(operation));
-        start(flight_.back());
-      }
-      const bool started = !fresh.empty();
+      if (flight_.empty()) active_since_ = monotonic_seconds();
+      for (Operation& operation : fresh) flight_.begin(std::move(operation));
       fresh.clear();
-      const std::vector<Operation> finished = take_finished();
-      // Asking in vain does not count: under load MPI gives the processor away in such calls.
-      if (started || !finished.empty()) inside_ += monotonic_seconds() - began;
+      const std::vector<Operation> finished = flight_.take_finished();
+      note_wait();
       if (!finished.empty()) {
         report(finished);
         pause.progressed();
         continue;
       }
-      reason.polling = std::ranges::any_of(flight_, [](const Operation& operation) { return !operation.shared; });
+      reason.polling = flight_.needs_polling();
       pause.wait(bell_, rings, reason);
     }
+  }
+
+  void note_wait() {
+    const int rank = flight_.waits_for();
+    std::lock_guard lock(mutex_);
+    lone_waits_.look(rank, monotonic_seconds());
   }
 
   void report(const std::vector<Operation>& finished) {
@@ -240,59 +216,6 @@ class MpiCommunicator::Driver {
     done_.notify_all();
   }
 
-  void start(Operation& operation) {
-    operation.record.started = monotonic_seconds();
-    if (operation.shared) {
-      operation.shared_number = shared_->begin();
-      return;
-    }
-    for (int64_t first = 0; first < operation.count; first += options_.elements_per_call) {
-      const int count = static_cast<int>(std::min(options_.elements_per_call, operation.count - first));
-      std::byte* data = operation.data + first * operation.element_bytes;
-      if (operation.kind == Operation::Kind::share_sum) {
-        operation.shares.emplace_back(ShareSum::Values{data, count, operation.dtype},
-                                      ShareSum::Place{comms_.in_order.get(), rank_, size_}, operation.record.label);
-        continue;
-      }
-      MPI_Request& request = operation.pieces.emplace_back(MPI_REQUEST_NULL);
-      const MPI_Comm comm = (operation.at_once ? comms_.at_once : comms_.in_order).get();
-      const int status = operation.kind == Operation::Kind::sum
-                             ? MPI_Iallreduce(MPI_IN_PLACE, data, count, operation.type, MPI_SUM, comm, &request)
-                             : MPI_Ibcast(data, count, operation.type, operation.root, comm, &request);
-      check_mpi(status, operation.record.label);
-    }
-  }
-
-  // Lets all operations advance and removes from flight_ what is complete.
-  std::vector<Operation> take_finished() {
-    std::vector<Operation> finished;
-    bool may_gather = true;
-    for (auto operation = flight_.begin(); operation != flight_.end();) {
-      const bool done = operation->shared ? shared_->advance(operation->shared_number, *operation->shared)
-                                          : advance(*operation, may_gather);
-      if (!done) {
-        ++operation;
-        continue;
-      }
-      operation->record.finished = monotonic_seconds();
-      finished.push_back(std::move(*operation));
-      operation = flight_.erase(operation);
-    }
-    return finished;
-  }
-
-  bool advance(Operation& operation, bool& may_gather) {
-    int done = 0;
-    check_mpi(
-        MPI_Testall(static_cast<int>(operation.pieces.size()), operation.pieces.data(), &done, MPI_STATUSES_IGNORE),
-        operation.record.label);
-    for (ShareSum& sum : operation.shares) {
-      sum.advance(comms_.gather.get(), may_gather);
-      may_gather = may_gather && sum.gathers();
-    }
-    return done && std::ranges::all_of(operation.shares, &ShareSum::done);
-  }
-
   // Called with the lock held.
   void account(const std::vector<Operation>& finished) {
     for (const Operation& operation : finished) {
@@ -301,24 +224,20 @@ class MpiCommunicator::Driver {
       ++statistics_.operations;
       statistics_.bytes += operation.record.bytes;
     }
-    statistics_.transport_seconds += std::exchange(inside_, 0);
     if (flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
   }
 
   static constexpr std::chrono::seconds kLookEvery{1};
 
-  Comms comms_;
   SharedSums* const shared_;  // null: all goes through MPI
   uint32_t own_bell_ = 0;     // where there is none in shared memory
   const Doorbell bell_;       // for the communication thread
-  const int rank_, size_;
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
   // Used by the communication thread alone, and by the destructor after it has ended.
-  std::deque<Operation> flight_;
+  Flight flight_;
   double active_since_ = 0;
-  double inside_ = 0;  // seconds in what moves bytes, since the last operation that was done
 
   mutable std::mutex mutex_;
   std::condition_variable done_;  // for join()
@@ -329,6 +248,7 @@ class MpiCommunicator::Driver {
   bool stop_ = false;
   std::exception_ptr error_;
   CommStatistics statistics_;
+  LoneWaits lone_waits_;
 
   std::thread thread_;  // last: it uses all of the above
 };
@@ -340,8 +260,7 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
   const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
-  Comms comms;
-  for (CommHandle* comm : {&comms.in_order, &comms.at_once, &comms.gather}) *comm = another();
+  Flight::Comms comms{.in_order = another(), .at_once = another()};
   if (options.shared_memory && group.local_size() == group.size()) {
     auto [sums, obstacle] = SharedSums::make(group);
     shared_ = std::move(sums);

@@ -117,32 +117,46 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   events_.scalars(row.step, scalars);
 }
 
-std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
+std::vector<RankTimes> Reporter::gather(const RankTimes& mine, const LoneWait& wait) {
   constexpr double kNano = 1e9;
-  constexpr size_t kNumbers = kStepParts + 1;
+  constexpr size_t kNumbers = kStepParts + 2;
   std::array<int64_t, kNumbers> numbers{};
   for (size_t part = 0; part < kStepParts; ++part) numbers[part] = std::llround(mine.parts[part] * kNano);
-  numbers[kStepParts] = std::llround(mine.transport * kNano);
+  numbers[kStepParts] = wait.rank;
+  numbers[kStepParts + 1] = std::llround(wait.seconds * kNano);
   const auto all = group_.allgather(std::span<const int64_t>(numbers), {"the log line", options_.wait_seconds});
   std::vector<RankTimes> ranks(static_cast<size_t>(group_.size()));
-  for (size_t i = 0; i < all.size(); ++i) {
-    RankTimes& times = ranks[i / kNumbers];
-    const size_t number = i % kNumbers;
-    (number < kStepParts ? times.parts[number] : times.transport) = static_cast<double>(all[i]) / kNano;
+  std::vector<LoneWait> waits(ranks.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int64_t* const theirs = &all[rank * kNumbers];
+    const auto seconds = [&](size_t number) { return static_cast<double>(theirs[number]) / kNano; };
+    for (size_t part = 0; part < kStepParts; ++part) ranks[rank].parts[part] = seconds(part);
+    waits[rank] = {static_cast<int>(theirs[kStepParts]), seconds(kStepParts + 1)};
   }
+  blame(ranks, waits);
   return ranks;
 }
 
-void Reporter::watch_speed(int64_t step, const StepTotals& totals, double transport_seconds) {
+LoneWait Reporter::longest_wait(std::span<const double> lone_wait_seconds, double steps) {
+  watched_waits_.resize(lone_wait_seconds.size());
+  LoneWait longest;
+  for (size_t rank = 0; rank < lone_wait_seconds.size(); ++rank) {
+    const double waited = (lone_wait_seconds[rank] - watched_waits_[rank]) / steps;
+    if (waited > longest.seconds) longest = {static_cast<int>(rank), waited};
+    watched_waits_[rank] = lone_wait_seconds[rank];
+  }
+  return longest;
+}
+
+void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds) {
   const int64_t looked_at = totals.steps - watched_.steps;
   const auto steps = static_cast<double>(looked_at);
-  RankTimes mine{.transport = (transport_seconds - watched_transport_) / steps};
+  RankTimes mine;
   for (size_t part = 0; part < kStepParts; ++part) {
     mine.parts[part] = (totals.seconds[part] - watched_.seconds[part]) / steps;
   }
   watched_ = totals;
-  watched_transport_ = transport_seconds;
-  const std::vector<RankTimes> ranks = gather(mine);
+  const std::vector<RankTimes> ranks = gather(mine, longest_wait(lone_wait_seconds, steps));
   watch_at_ = totals.steps + steps_between_looks(ranks.front().total());
   const auto found = slowdown_.add(ranks, looked_at);
   if (!found || !group_.is_root()) return;

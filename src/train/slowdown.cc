@@ -11,7 +11,11 @@ constexpr double kFallen = 0.7, kRecovered = 0.85;
 constexpr int kWindowsToTell = 3;
 constexpr int64_t kWindowSteps = 5;
 constexpr double kWindowSeconds = 0.2;
-constexpr double kStandsOut = 2;  // times what any other rank's has grown by
+constexpr double kStandsOut = 2;   // times what any other rank's has grown by
+constexpr double kLeastOwn = 0.5;  // of a fall
+// Of a fall, what the others must have waited longer for one rank alone: its messages go out one after the other, so
+// that for a part of the time several wait, or it for them.
+constexpr double kLeastAwaited = 1.0 / 3;
 
 struct Growth {
   size_t rank = 0;
@@ -34,13 +38,25 @@ Growth growth(std::span<const RankTimes> now, std::span<const RankTimes> before,
   return found;
 }
 
+double own_work(const RankTimes& times) { return times.total() - times.part(StepPart::reduce); }
+
 }  // namespace
 
 double RankTimes::total() const { return std::accumulate(parts.begin(), parts.end(), 0.0); }
 
 void RankTimes::add(const RankTimes& other, double weight) {
   for (size_t part = 0; part < parts.size(); ++part) parts[part] += other.parts[part] * weight;
-  transport += other.transport * weight;
+  awaited += other.awaited * weight;
+}
+
+void blame(std::span<RankTimes> ranks, std::span<const LoneWait> waits) {
+  if (ranks.size() < 3) return;
+  const auto others = static_cast<double>(ranks.size() - 1);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (waits[rank].rank < 0) continue;
+    ranks[static_cast<size_t>(waits[rank].rank)].awaited += waits[rank].seconds / others;
+    ranks[rank].awaited -= waits[rank].seconds / others;
+  }
 }
 
 int64_t steps_between_looks(double step_seconds) {
@@ -75,9 +91,9 @@ std::optional<Slowdown> SlowdownWatch::judge(std::span<const RankTimes> window) 
 
 Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
   Slowdown result{.best_seconds = best_.front().total(), .seconds = now.front().total()};
-  const double half = (result.seconds - result.best_seconds) / 2;
-  const Growth own = growth(now, best_, [](const RankTimes& r) { return r.total() - r.part(StepPart::reduce); });
-  if (own.most >= half) {
+  const double fall = result.seconds - result.best_seconds;
+  const Growth own = growth(now, best_, own_work);
+  if (own.most >= fall * kLeastOwn) {
     for (const StepPart part : {StepPart::data, StepPart::compute, StepPart::save}) {
       const double grown = now[own.rank].part(part) - best_[own.rank].part(part);
       if (grown <= result.added_seconds) continue;
@@ -87,13 +103,14 @@ Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
     if (own.stands_out()) result.rank = static_cast<int>(own.rank);
     return result;
   }
-  // Every rank's own work is about what it was. A rank that waits asks the transport now and then, too, but is never
-  // inside it for long.
-  const Growth transport = growth(now, best_, [](const RankTimes& r) { return r.transport; });
-  const bool named = transport.most >= half && transport.stands_out();
-  result.rank = named ? static_cast<int>(transport.rank) : -1;
-  result.added_seconds =
-      named ? transport.most : now.front().part(StepPart::reduce) - best_.front().part(StepPart::reduce);
+  // A rank whose own work has grown by less waits longer: what it waits longer for has been explained.
+  const auto reduce = [](const RankTimes& r) { return r.part(StepPart::reduce); };
+  const double explained = growth(now, best_, reduce).most;
+  Growth late = growth(now, best_, [&](const RankTimes& r) { return r.awaited + reduce(r); });
+  late.most -= explained;
+  late.second = std::max(0.0, late.second - explained);
+  if (late.most >= fall * kLeastAwaited && late.stands_out()) result.rank = static_cast<int>(late.rank);
+  result.added_seconds = reduce(now.front()) - reduce(best_.front());
   return result;
 }
 

@@ -349,7 +349,7 @@ void Trainer::report_if_due() {
 void Trainer::watch_speed_if_due() {
   if (!parts_.reporter.watch_due(timer_.totals().steps)) return;
   timer_.pause();
-  parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().transport_seconds);
+  parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().lone_wait_seconds);
 }
 
 // Whether something needs the state after the step that was enqueued last.

@@ -10,7 +10,7 @@
 //                   new:main           an allocation on the main thread
 //                   compute            a layer of oneDNN, on the main thread
 //                   reduce             an allocation on the thread that makes the reductions
-//                   exchange           starting a sum that goes through MPI
+//                   exchange           sending a part of a sum through MPI
 //                   share              making memory that ranks share
 //                   send               sending over a socket, by any thread but the main one
 //                   open:PART          opening a file whose path contains PART
@@ -167,11 +167,10 @@ int memfd_create(const char* name, unsigned flags) noexcept {
   return real(name, flags);
 }
 
-int MPI_Ialltoallv(const void* from, const int* counts, const int* places, void* type, void* to, const int* to_counts,
-                   const int* to_places, void* to_type, void* comm, void* request) {
-  static auto* real = next<decltype(MPI_Ialltoallv)>("MPI_Ialltoallv");
-  if (meant("exchange")) suffer();
-  return real(from, counts, places, type, to, to_counts, to_places, to_type, comm, request);
+int MPI_Isend(const void* from, int count, void* type, int to, int tag, void* comm, void* request) {
+  static auto* real = next<decltype(MPI_Isend)>("MPI_Isend");
+  if (meant("exchange") && on_reduction_thread()) suffer();
+  return real(from, count, type, to, tag, comm, request);
 }
 
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {

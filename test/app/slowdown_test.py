@@ -14,7 +14,7 @@ SLOW = 300  # by which the fault makes steps longer, roughly
 # The call that takes longer, by how many milliseconds each time, and what that is called.
 READS = ("read:train.tfrecord", SLOW // 2, "waiting for data")
 COMPUTE = ("compute", SLOW // 12, "computing")
-NETWORK = ("exchange", SLOW, "the reduction")
+NETWORK = ("exchange", SLOW // 4, "the reduction")
 SOCKETS = ("send", SLOW // 8, "the reduction")
 
 

@@ -78,7 +78,7 @@ TEST_CASE("a run that becomes slower says so once, with whose work the time goes
     totals.seconds[static_cast<size_t>(StepPart::compute)] += 5 * compute;
     totals.seconds[static_cast<size_t>(StepPart::reduce)] += 5 * reduce;
     REQUIRE(r.reporter.watch_due(totals.steps));
-    r.reporter.watch_speed(totals.steps, totals, 0);
+    r.reporter.watch_speed(totals.steps, totals, {});
     CHECK_FALSE(r.reporter.watch_due(totals.steps + 4));
   };
   const bool last = world().rank() == world().size() - 1;

@@ -15,7 +15,6 @@ std::vector<RankTimes> ranks_with(int rank, StepPart part, double added) {
     RankTimes& times = ranks[static_cast<size_t>(r)];
     times.part(StepPart::compute) = kStep;
     times.part(r == rank ? part : StepPart::reduce) += added;
-    times.transport = 0.002;
   }
   return ranks;
 }
@@ -84,7 +83,8 @@ TEST_CASE("a network that is slow for all is told as the reduction, of no rank")
   SlowdownWatch watch;
   told(watch, 6, kSteady);
   auto slow = ranks_with(0, StepPart::reduce, 0.08);
-  for (RankTimes& times : slow) times.transport += 0.06;
+  slow[0].awaited += 0.02;
+  slow[1].awaited -= 0.02;
   const auto found = told(watch, 4, slow);
   REQUIRE(found.size() == 1);
   CHECK(found[0].part == StepPart::reduce);
@@ -92,17 +92,59 @@ TEST_CASE("a network that is slow for all is told as the reduction, of no rank")
   CHECK(found[0].added_seconds == Approx(0.08));
 }
 
-TEST_CASE("the rank that is inside the transport while the others wait is named") {
+TEST_CASE("the rank for which the others wait alone is named where no work has grown") {
+  for (int rank = 0; rank < 3; ++rank) {
+    SlowdownWatch watch;
+    told(watch, 6, kSteady);
+    auto slow = ranks_with(0, StepPart::reduce, 0.08);
+    for (int r = 0; r < 3; ++r) slow[static_cast<size_t>(r)].awaited += r == rank ? 0.05 : -0.025;
+    const auto found = told(watch, 4, slow);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].part == StepPart::reduce);
+    CHECK(found[0].rank == rank);
+    CHECK(found[0].added_seconds == Approx(0.08));
+  }
+}
+
+TEST_CASE("two ranks for which others wait are both in it, and none is named") {
   SlowdownWatch watch;
   told(watch, 6, kSteady);
   auto slow = ranks_with(0, StepPart::reduce, 0.08);
-  slow[0].transport += 0.004;
-  slow[2].transport += 0.07;
+  slow[0].awaited += 0.06;
+  slow[1].awaited += 0.05;
+  slow[2].awaited -= 0.11;
+  const auto found = told(watch, 4, slow);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].rank == -1);
+}
+
+TEST_CASE("a wait that a rank's own work explains does not count against its link") {
+  // Rank 1 computes 0.035 s longer, less than half of the fall, and all sums take 0.045 s longer.
+  SlowdownWatch watch;
+  told(watch, 6, kSteady);
+  auto slow = ranks_with(1, StepPart::compute, 0.035);
+  for (RankTimes& times : slow) times.part(StepPart::reduce) += 0.045;
+  slow[1].awaited += 0.045;
   const auto found = told(watch, 4, slow);
   REQUIRE(found.size() == 1);
   CHECK(found[0].part == StepPart::reduce);
-  CHECK(found[0].rank == 2);
-  CHECK(found[0].added_seconds == Approx(0.07));
+  CHECK(found[0].rank == -1);
+}
+
+TEST_CASE("a rank is blamed for the waits of the others, less its own, in the mean over the others") {
+  std::vector<RankTimes> ranks(4);
+  blame(ranks, std::vector<LoneWait>{{2, 0.3}, {2, 0.6}, {1, 0.15}, {}});
+  CHECK(ranks[0].awaited == Approx(-0.1));
+  CHECK(ranks[1].awaited == Approx(0.05 - 0.2));
+  CHECK(ranks[2].awaited == Approx(0.3 - 0.05));
+  CHECK(ranks[3].awaited == 0);
+}
+
+TEST_CASE("of two ranks none is blamed for a wait: it looks alike from both ends") {
+  std::vector<RankTimes> ranks(2);
+  blame(ranks, std::vector<LoneWait>{{1, 0.3}, {0, 0.1}});
+  CHECK(ranks[0].awaited == 0);
+  CHECK(ranks[1].awaited == 0);
 }
 
 TEST_CASE("a steady run, a small fall and a short one are not told") {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/backend/backend.h"
 
@@ -28,9 +29,10 @@ using CommObserver = std::function<void(const CommRecord&)>;
 struct CommStatistics {
   int64_t operations = 0;
   int64_t bytes = 0;
-  double active_seconds = 0;     // at least one operation in progress
-  double exposed_seconds = 0;    // join() waiting: the part that computing did not hide
-  double transport_seconds = 0;  // inside the calls that start and end operations: own work, not the wait for others
+  double active_seconds = 0;   // at least one operation in progress
+  double exposed_seconds = 0;  // join() waiting: the part that computing did not hide
+  // By rank: for how long a sum had nothing to wait for but this rank's messages. Empty: the transport does not say.
+  std::vector<double> lone_wait_seconds;
 };
 
 // Numbers of 16 bits: gradients on the wire.

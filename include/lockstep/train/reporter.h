@@ -44,9 +44,9 @@ class Reporter {
   void interval(ProgressRow row, const StepTimer& timer);
   // Whether watch_speed() is due after so many steps of this process.
   bool watch_due(int64_t steps) const { return steps >= watch_at_; }
-  // Collective. Says, once, when the run has become slower for good, and whose work it is. `transport_seconds`: of the
+  // Collective. Says, once, when the run has become slower for good, and whose work it is. `lone_wait_seconds`: of the
   // communicator, since it was made.
-  void watch_speed(int64_t step, const StepTotals& totals, double transport_seconds);
+  void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds);
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
   // The values of each trained parameter, which nothing may be changing, for TensorBoard.
   void histograms(int64_t step, const Program& program);
@@ -64,13 +64,15 @@ class Reporter {
 
  private:
   // Every rank's.
-  std::vector<RankTimes> gather(const RankTimes& mine);
+  std::vector<RankTimes> gather(const RankTimes& mine, const LoneWait& wait = {});
+  // Since the last call, over so many steps.
+  LoneWait longest_wait(std::span<const double> lone_wait_seconds, double steps);
 
   ProcessGroup& group_;
   ReporterOptions options_;
   SlowdownWatch slowdown_;
   StepTotals watched_;  // up to the last window
-  double watched_transport_ = 0;
+  std::vector<double> watched_waits_;
   int64_t watch_at_ = steps_between_looks(1);
   RunSummary summary_;
   int64_t last_step_ = 0;

@@ -14,13 +14,24 @@ namespace lockstep {
 // Means a step of one rank, in seconds.
 struct RankTimes {
   std::array<double, kStepParts> parts{};  // by StepPart
-  double transport = 0;                    // inside the calls that carry its sums, on whatever thread
+  double awaited = 0;                      // by the others, as blame() says
 
   double part(StepPart which) const { return parts[static_cast<size_t>(which)]; }
   double& part(StepPart which) { return parts[static_cast<size_t>(which)]; }
   double total() const;
   void add(const RankTimes& other, double weight);
 };
+
+// Of all ranks, the one for which a rank waited alone for longest, and for how many seconds a step.
+struct LoneWait {
+  int rank = -1;  // -1: none
+  double seconds = 0;
+};
+
+// Notes in `ranks` for how long each rank kept the others waiting when they waited for nobody else, less what it waited
+// so itself, in the mean over the others: a rank with a slow link waits for an answer, too, but only from one at a
+// time. Of two ranks one waits for the other whoever is slow, so that none is blamed.
+void blame(std::span<RankTimes> ranks, std::span<const LoneWait> waits);
 
 // The part and the rank that explain a fall.
 struct Slowdown {
@@ -35,8 +46,8 @@ struct Slowdown {
 // it is told once, and again only after the run has been back above 85 %.
 //
 // A fall is blamed on the rank whose own work has grown by at least half of it, and by more than twice what any other's
-// has: reading, computing, copying, or being inside the transport; never on one that waits. Where the work of several
-// has grown, their part is told but no rank; where no rank's has, the reduction itself takes longer.
+// has: reading, computing, copying; never on one that waits. Where the work of several has grown, their part is told
+// but no rank. Where no rank's has, the reduction itself takes longer, by the rank for which the others wait alone.
 class SlowdownWatch {
  public:
   // Every rank's means over the `steps` since the last call.

@@ -1,0 +1,84 @@
+#include "dist/peer_messages.h"
+
+#include <thread>
+#include <vector>
+
+#include "dist/mpi_support.h"
+#include "test/catch.h"
+#include "test/mpi_main.h"
+
+using namespace lockstep;
+using lockstep::testing::world;
+
+namespace {
+
+constexpr int kElements = 100'000;
+
+// A rank's exchange with all others.
+struct Exchange {
+  CommHandle comm = duplicate(MPI_COMM_WORLD, 60, "a test");
+  PeerMessages messages{{comm.get(), 1, MPI_FLOAT}, "a test"};
+  std::vector<float> own = std::vector<float>(kElements, static_cast<float>(world().rank()));
+  std::vector<std::vector<float>> theirs =
+      std::vector<std::vector<float>>(static_cast<size_t>(world().size()), std::vector<float>(kElements));
+
+  void receive_from_others() {
+    for (int r = 0; r < world().size(); ++r) {
+      std::vector<float>& values = theirs[static_cast<size_t>(r)];
+      if (r != world().rank()) messages.receive(r, reinterpret_cast<std::byte*>(values.data()), kElements);
+    }
+  }
+  void send_to_others() {
+    for (int r = 0; r < world().size(); ++r) {
+      if (r != world().rank()) messages.send(r, reinterpret_cast<const std::byte*>(own.data()), kElements);
+    }
+  }
+  void finish() {
+    while (!messages.complete()) std::this_thread::yield();
+    for (int r = 0; r < world().size(); ++r) {
+      if (r != world().rank()) CHECK(theirs[static_cast<size_t>(r)].back() == static_cast<float>(r));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("messages to and from all others arrive") {
+  Exchange exchange;
+  exchange.receive_from_others();
+  exchange.send_to_others();
+  exchange.finish();
+  CHECK(exchange.messages.complete());
+  CHECK(exchange.messages.sole_missing() == -1);
+}
+
+TEST_CASE("the one rank that has not sent is told, and none where several have not") {
+  const int last = world().size() - 1;
+  for (int late = 1; late < world().size(); ++late) {
+    INFO("the last " << late << " are late");
+    Exchange exchange;
+    exchange.receive_from_others();
+    const bool on_time = world().rank() <= last - late;
+    if (on_time) {
+      exchange.send_to_others();
+      const int missing = late == 1 ? last : -1;
+      while (exchange.messages.sole_missing() != missing) std::this_thread::yield();
+      for (int look = 0; look < 100; ++look) CHECK(exchange.messages.sole_missing() == missing);
+      CHECK_FALSE(exchange.messages.complete());
+    }
+    world().barrier({"the looks"});
+    if (!on_time) exchange.send_to_others();
+    exchange.finish();
+  }
+}
+
+TEST_CASE("nothing is sent for nothing") {
+  Exchange exchange;
+  std::byte none{};
+  for (int r = 0; r < world().size(); ++r) {
+    if (r == world().rank()) continue;
+    exchange.messages.receive(r, &none, 0);
+    exchange.messages.send(r, &none, 0);
+  }
+  CHECK(exchange.messages.complete());
+}
