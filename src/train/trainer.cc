@@ -7,12 +7,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
-#include "lockstep/base/trace.h"
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/run_plan.h"
 #include "lockstep/train/start_state.h"
-#include "train/reduction_plan.h"
 
 namespace lockstep {
 namespace {
@@ -31,14 +29,6 @@ LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options,
 // How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
 int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 : 2; }
 
-// Steps before one is captured: libraries set up their last things in the first.
-constexpr int64_t kWarmUpSteps = 2;
-
-bool may_capture(const TrainerParts& parts) {
-  const Config& config = parts.config;
-  return config.device.graph != "off" && parts.communicator.stream_ordered();
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start)
@@ -50,24 +40,15 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       first_step_(start.step),
       schedule_(make_learning_rate_schedule(
           config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
-      updater_(parts.backend, parts.program.training(), config_),
-      accumulator_(parts.backend, parts.program.state(), config_.train.accumulate,
-                   reduction_plan(parts.program, config_)),
-      reducer_(
-          parts.communicator, gradients_of(parts.program), reduction_plan(parts.program, config_),
-          [this](Stream& stream, size_t bucket) {
-            if (accumulator_.active()) accumulator_.complete(stream, bucket);
-          },
-          wire_format(parts.program, config_, parts_.communicator.size())),
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
-      loader_options_(std::move(loader)),
-      loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
-      upload_(parts.backend, {parts.program.batches().training, loader_options_.image_size, loader_options_.max_ids}),
-      may_capture_(may_capture(parts)),
-      arenas_(parts.program.training_arenas()),
       trace_(parts.group, {.path = config_.checkpoint.directory + "/trace.json",
                            .steps = config_.log.trace_steps,
                            .wait_seconds = wait_seconds(config_, RunPhase::train)}),
+      work_({config_, parts.communicator, parts.backend, parts.stream, parts.program, parts.checkpointer, frame_,
+             timer_, trace_}),
+      loader_options_(std::move(loader)),
+      loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
+      upload_(parts.backend, {parts.program.batches().training, loader_options_.image_size, loader_options_.max_ids}),
       next_evaluation_(evaluation_after(start.position)),
       not_finite_(parts.group, parts.program,
                   {.rule = config_.train.not_finite, .wait_seconds = wait_seconds(config_, RunPhase::train)}) {
@@ -138,10 +119,7 @@ void Trainer::step() {
     enter(StepPart::compute);
     if (micro == 0) frame_.begin(parts_.stream, step_input(batch));
     frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
-    const PlacedBatch placed = upload_.place(parts_.stream, batch);
-    arenas_.external = {placed.images,       placed.labels, placed.weights, frame_.dropout(),
-                        frame_.loss_scale(), placed.ids,    placed.values};
-    enqueue_compute(micro);
+    work_.enqueue(progress_.step + steps_in_flight_ + 1, micro, upload_.place(parts_.stream, batch));
   }
   frame_.end(parts_.stream);
   trace_.end_step();
@@ -182,79 +160,6 @@ bool Trainer::must_stop() const {
   const double limit = config_.train.max_seconds;
   const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
   return parts_.group.is_root() && (time_over || parts_.checkpointer.must_stop(longest_step_));
-}
-
-// Enqueues compute(); as one piece of work where the backend can capture it. Nothing that changes from step to step is
-// part of it: the batch and the step's numbers lie at fixed places. Of micro-batches the first starts a sum, the last
-// ends the step, and those between are alike.
-void Trainer::enqueue_compute(int64_t micro) {
-  const bool first = micro == 0, last = micro + 1 == config_.train.accumulate;
-  std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
-  if (may_capture_ && !captured && computed_ >= kWarmUpSteps * config_.train.accumulate) {
-    captured = parts_.backend.capture(parts_.stream, [&] { compute(micro); });
-    may_capture_ = captured != nullptr;
-  }
-  ++computed_;
-  if (!captured) return compute(micro);
-  const TraceScope span("captured step");
-  parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
-}
-
-// All that a step does with one micro-batch; with the last one, the reduction and the update.
-void Trainer::compute(int64_t micro) {
-  forward();
-  backward(micro);
-  if (micro + 1 < config_.train.accumulate) return;
-  reduce();
-  enter(StepPart::save);
-  parts_.checkpointer.wait_copied();
-  enter(StepPart::compute);
-  update();
-}
-
-void Trainer::forward() {
-  const TraceScope span("forward");
-  parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
-  frame_.fill_header(parts_.stream, arenas_);
-}
-
-// Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
-// step header, when everything is. All micro-batches but the last are only added up.
-void Trainer::backward(int64_t micro) {
-  const TraceScope span("backward");
-  if (micro + 1 < config_.train.accumulate) {
-    parts_.program.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
-    accumulator_.add(parts_.stream, micro);
-    return;
-  }
-  reducer_.begin_step(progress_.step + steps_in_flight_ + 1);
-  parts_.program.training().backward(
-      parts_.stream, arenas_, [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); },
-      sum_over_ranks_);
-  reducer_.last_ready(parts_.stream);
-}
-
-// For synchronized batch norm; other ranks are waited for here as in a reduction. Its span lies in those of the step's
-// part and of the pass.
-RankSum Trainer::sum_over_ranks() {
-  return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
-    timer_.enter(StepPart::reduce);
-    const TraceScope span("reduce");
-    parts_.communicator.sum_at_once(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
-                                    fmt::format("step {} {}", progress_.step + steps_in_flight_ + 1, name));
-    timer_.enter(StepPart::compute);
-  };
-}
-
-void Trainer::reduce() {
-  enter(StepPart::reduce);
-  reducer_.join(parts_.stream);
-}
-
-void Trainer::update() {
-  const TraceScope span("update");
-  frame_.decide(parts_.stream);
-  updater_.apply(parts_.stream, parts_.program.state(), frame_.scalars());
 }
 
 // Takes note of the steps whose outcomes are to be acted on by now, or of all.
@@ -436,7 +341,7 @@ void Trainer::report_bad_records() {
 std::vector<double> Trainer::bucket_ready_seconds() const {
   std::vector<double> seconds;
   if (!parts_.backend.host_addressable()) return seconds;
-  for (const double time : reducer_.ready_times()) seconds.push_back(time - step_began_);
+  for (const double time : work_.ready_times()) seconds.push_back(time - step_began_);
   return seconds;
 }
 

@@ -1,8 +1,19 @@
 #include "lockstep/train/not_finite_steps.h"
 
+#include <chrono>
+#include <filesystem>
 #include <limits>
+#include <string>
+#include <thread>
+#include <vector>
 
+#include "lockstep/base/clock.h"
+#include "lockstep/checkpoint/folder.h"
 #include "test/catch.h"
+#include "test/train/job.h"
+#include "test/train/json_rows.h"
+#include "test/train/log_capture.h"
+#include "test/train/plain_source.h"
 #include "test/train/small_run.h"
 #include "test/train/world.h"
 
@@ -24,6 +35,18 @@ struct Rule {
   SmallRun run{small_config()};
   NotFiniteSteps steps;
 };
+
+// A weight of the last layer is lost.
+void put_nan(const SmallRun& run) {
+  run.program.parameter(run.program.parameters().find("fc5.bias"))[1] = std::numeric_limits<float>::quiet_NaN();
+}
+
+// A writer must also have finished with a published file before the next save can start.
+void wait_for_file(const std::string& path) {
+  const double deadline = monotonic_seconds() + 20;
+  while (!std::filesystem::exists(path) && monotonic_seconds() < deadline) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
 
 }  // namespace
 
@@ -69,4 +92,192 @@ TEST_CASE("where every loss is finite the parameter whose gradient is not is nam
   rule.steps.skip(2, outcome);
   CHECK_THAT(rule.steps.where(), ContainsSubstring("step 2: the gradient of "));
   CHECK_THAT(rule.steps.where(), ContainsSubstring(" is not finite"));
+}
+
+TEST_CASE("a loss that is not finite stops all ranks and names where it is") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_in(folder), data);
+  const bool last = world().rank() == world().size() - 1;
+  if (last) put_nan(job.run);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(),
+             ContainsSubstring("step 1: the loss is not finite on " + world().describe(world().size() - 1)));
+  CHECK(job.trainer->progress().step == 0);
+}
+
+TEST_CASE("steps that are not finite are skipped ten times in a row at most, and change nothing") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 100;
+  config.train.not_finite = "skip";
+  Job job(config, data);
+  put_nan(job.run);
+  const auto before = job.run.values();
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("step 11: "));
+  CHECK(job.trainer->progress().step == 10);
+  CHECK(job.trainer->progress().updates == 0);
+  CHECK(job.trainer->progress().position == 10 * job.global_batch());
+  const auto after = job.run.values();
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].first != "/model/fc5.bias") CHECK(after[i] == before[i]);  // that holds the NaN, unequal to itself
+  }
+  if (!world().is_root()) return;
+  CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
+}
+
+// A run of twelve steps with a checkpoint every four. On the last rank a gradient of steps 6, 7 and 8 is NaN, the first
+// `times` times they are made.
+Config config_with_rollback(const SharedFolder& folder) {
+  Config config = config_in(folder);
+  config.train.epochs = 0;
+  config.train.steps = 12;
+  config.train.not_finite = "rollback";
+  config.checkpoint.every_steps = 4;
+  config.optimizer.momentum = 0.9;
+  return config;
+}
+
+void spoil_steps_6_to_8(Job& job, int times) {
+  if (world().rank() != world().size() - 1) return;
+  job.communicator.before_sum = [times, seen = 0](std::string_view label, std::span<float> values) mutable {
+    for (const char* step : {"step 6 bucket 1 ", "step 7 bucket 1 ", "step 8 bucket 1 "}) {
+      if (label.starts_with(step) && seen++ < 3 * times) values[0] = std::numeric_limits<float>::quiet_NaN();
+    }
+  };
+}
+
+TEST_CASE(
+    "after three steps in a row that are not finite a run goes back to its checkpoint, and ends as if nothing was") {
+  const SharedFolder folder, undisturbed;
+  const PlainSource data(64);
+  Job healthy(config_with_rollback(undisturbed), data);
+  healthy.trainer->run();
+  Job job(config_with_rollback(folder), data);
+  spoil_steps_6_to_8(job, 1);
+  const LogCapture log;
+  CHECK(job.trainer->run() == RunEnd::finished);
+  CHECK(job.trainer->progress().step == 12);
+  CHECK(job.trainer->progress().updates == 12);
+  CHECK(job.run.values() == healthy.run.values());
+  if (!world().is_root()) return;
+  CHECK_THAT(log.text(), ContainsSubstring("back from step 8 to " + (folder / "run/" + checkpoint_name(4))));
+  CHECK(field<int64_t>(folder, "train", "step") == field<int64_t>(undisturbed, "train", "step"));
+  CHECK(field<double>(folder, "train", "loss") == field<double>(undisturbed, "train", "loss"));
+  CHECK(field<int64_t>(folder, "event", "step") == std::vector<int64_t>{4});
+}
+
+TEST_CASE("a run that goes back past a damaged file writes it anew") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_with_rollback(folder), data);
+  const std::string damaged = folder / "run/" + checkpoint_name(8);
+  job.communicator.before_sum = [&, seen = 0](std::string_view label, std::span<float> values) mutable {
+    // A save that is due while the one before is being written would be skipped.
+    if (label.starts_with("step 6 bucket 1 ")) wait_for_file(folder / "run/" + checkpoint_name(4));
+    for (const char* step : {"step 9 bucket 1 ", "step 10 bucket 1 ", "step 11 bucket 1 "}) {
+      if (!label.starts_with(step) || seen++ >= 3) continue;
+      values[0] = std::numeric_limits<float>::quiet_NaN();
+      if (!world().is_root() || seen < 3) continue;
+      wait_for_file(damaged);
+      std::filesystem::resize_file(damaged, 1000);
+    }
+  };
+  const LogCapture log;
+  CHECK(job.trainer->run() == RunEnd::finished);
+  if (!world().is_root()) return;
+  CHECK_THAT(log.text(), ContainsSubstring(damaged + ": truncated checkpoint") &&
+                             ContainsSubstring("back from step 11 to " + (folder / "run/" + checkpoint_name(4))));
+  CHECK(CheckpointReader::open(damaged).meta().step == 8);
+  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{4, 8, 12});
+}
+
+TEST_CASE("a run goes back three times at most") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_with_rollback(folder), data);
+  spoil_steps_6_to_8(job, 100);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("step 8: the gradient of ") &&
+                                ContainsSubstring("again after 3 returns to a checkpoint"));
+}
+
+TEST_CASE("without a checkpoint to go back to the run ends") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Job job(config_with_rollback(folder), data);
+  put_nan(job.run);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("there is no checkpoint in "));
+}
+
+TEST_CASE("with the host two steps ahead a loss that is not finite leaves the weights of the step before") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.device.deferred = true;
+  Job job(config, data);
+  if (world().rank() == 0) put_nan(job.run);
+  const auto before = job.run.values();
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("step 1: the loss is not finite on " + world().describe(0)));
+  CHECK(job.trainer->progress().updates == 0);
+  const auto after = job.run.values();
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].first != "/model/fc5.bias") CHECK(after[i] == before[i]);
+  }
+}
+
+TEST_CASE("with the host two steps ahead the gradient that is not finite is named, though others came after it") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.device.deferred = true;
+  config.device.graph = "off";  // where a step is captured the values are not there yet
+  Job job(config, data);
+  const ParameterId id = job.run.program.parameters().find("conv2.bias");
+  const int64_t place = job.run.program.layout().offset[static_cast<size_t>(id)];
+  const float* gradients = job.run.program.state().gradients.as<float>();
+  job.communicator.before_sum = [&](std::string_view label, std::span<float> values) {
+    if (!label.starts_with("step 3 ") || world().rank() != 0) return;
+    const int64_t first = values.data() - gradients;
+    if (first > place || place >= first + static_cast<int64_t>(values.size())) return;
+    job.run.stream->wait();
+    values[static_cast<size_t>(place - first)] = std::numeric_limits<float>::quiet_NaN();
+  };
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("step 3: the gradient of conv2.bias is not finite"));
+  CHECK(job.trainer->progress().step == 2);
+}
+
+TEST_CASE("with the host two steps ahead steps that are not finite are skipped on the device, each counted once") {
+  const SharedFolder folder;
+  const PlainSource data(64);
+  Config config = config_in(folder);
+  config.device.deferred = true;
+  config.train.epochs = 0;
+  config.train.steps = 100;
+  config.train.not_finite = "skip";
+  Job job(config, data);
+  put_nan(job.run);
+  const auto error = agreed_error_of([&] { job.trainer->run(); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("step 11: "));
+  CHECK(job.trainer->progress().step == 10);
+  CHECK(job.trainer->progress().updates == 0);
+  if (world().is_root()) CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
 }

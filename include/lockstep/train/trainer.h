@@ -1,10 +1,8 @@
 // The training loop.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,16 +11,13 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/communicator.h"
-#include "lockstep/dist/gradient_reducer.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/watchdog.h"
 #include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/evaluator.h"
-#include "lockstep/train/gradient_accumulator.h"
 #include "lockstep/train/not_finite_steps.h"
-#include "lockstep/train/optimizer.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/progress_state.h"
 #include "lockstep/train/reporter.h"
@@ -30,6 +25,7 @@
 #include "lockstep/train/step_frame.h"
 #include "lockstep/train/step_timer.h"
 #include "lockstep/train/step_trace.h"
+#include "lockstep/train/step_work.h"
 
 namespace lockstep {
 
@@ -70,7 +66,7 @@ class Trainer {
   // Where the run stands as far as the host knows: a step counts once its outcome is there.
   const Progress& progress() const { return progress_; }
   int64_t total_steps() const { return total_steps_; }
-  std::span<const Bucket> buckets() const { return reducer_.buckets(); }
+  std::span<const Bucket> buckets() const { return work_.buckets(); }
   // When each bucket was complete in the step that ran last, in seconds after its beginning. Empty on a device, whose
   // steps are only enqueued.
   std::vector<double> bucket_ready_seconds() const;
@@ -89,12 +85,6 @@ class Trainer {
   void enter(StepPart part);
   void write_trace();
   StepInput step_input(const Batch& batch) const;
-  void compute(int64_t micro);
-  void enqueue_compute(int64_t micro);
-  void forward();
-  void backward(int64_t micro);
-  void reduce();
-  void update();
   void settle(bool all);
   void settle(const StepOutcome& outcome);
   void skip_not_finite(const StepOutcome& outcome);
@@ -114,7 +104,6 @@ class Trainer {
   void report_weights_if_due();
   void report_bad_records();
   int64_t evaluation_after(int64_t position) const;
-  RankSum sum_over_ranks();
   double epoch() const;
 
   TrainerParts parts_;
@@ -125,21 +114,14 @@ class Trainer {
   int64_t first_step_;           // of this process
   int64_t steps_in_flight_ = 0;  // enqueued beyond progress_
   LearningRateSchedule schedule_;
-  Updater updater_;
-  GradientAccumulator accumulator_;
-  GradientReducer reducer_;
   StepFrame frame_;
+  StepTimer timer_;
+  StepTrace trace_;
+  StepWork work_;
   LoaderOptions loader_options_;
   std::optional<Loader> loader_;  // made anew when the run goes back
   BatchUpload upload_;
-  std::array<std::unique_ptr<CapturedWork>, 3> captured_;  // compute() of the first, the other, the last micro-batches
-  bool may_capture_;
-  int64_t computed_ = 0;  // micro-batches
-  Arenas arenas_;
-  const RankSum sum_over_ranks_ = sum_over_ranks();
   Wishes wishes_;
-  StepTimer timer_;
-  StepTrace trace_;
   double started_ = 0;
   double window_loss_ = 0, window_samples_ = 0;   // of the log interval, but for steps without a finite loss
   double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and of how many

@@ -1,0 +1,74 @@
+// What a step does with its batch: forward, backward, reduction, update.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/backend/backend.h"
+#include "lockstep/dist/communicator.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/train/batch_upload.h"
+#include "lockstep/train/checkpointer.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/gradient_accumulator.h"
+#include "lockstep/train/optimizer.h"
+#include "lockstep/train/program.h"
+#include "lockstep/train/step_frame.h"
+#include "lockstep/train/step_timer.h"
+#include "lockstep/train/step_trace.h"
+
+namespace lockstep {
+
+// All of it must outlive the work.
+struct StepWorkParts {
+  const Config& config;
+  Communicator& communicator;
+  const Backend& backend;
+  Stream& stream;
+  const Program& program;
+  Checkpointer& checkpointer;
+  StepFrame& frame;
+  StepTimer& timer;
+  StepTrace& trace;
+};
+
+// One a rank, owned by the trainer, for the thread that runs the step. On a device it only enqueues.
+class StepWork {
+ public:
+  explicit StepWork(const StepWorkParts& parts);
+  StepWork(const StepWork&) = delete;
+  StepWork& operator=(const StepWork&) = delete;
+
+  // Enqueues the work on one micro-batch of a step; with the last of train.accumulate, the reduction and the update.
+  // As one piece where the backend can capture it.
+  void enqueue(int64_t step, int64_t micro, const PlacedBatch& batch);
+
+  std::span<const Bucket> buckets() const { return reducer_.buckets(); }
+  // When each bucket was complete in the step that ran last: monotonic_seconds().
+  std::span<const double> ready_times() const { return reducer_.ready_times(); }
+
+ private:
+  void enter(StepPart part);
+  void compute(int64_t micro);
+  void forward();
+  void backward(int64_t micro);
+  void reduce();
+  void update();
+  RankSum sum_over_ranks();
+
+  StepWorkParts parts_;
+  Updater updater_;
+  GradientAccumulator accumulator_;
+  GradientReducer reducer_;
+  std::array<std::unique_ptr<CapturedWork>, 3> captured_;  // compute() of the first, the other, the last micro-batches
+  bool may_capture_;
+  int64_t computed_ = 0;  // micro-batches
+  int64_t step_ = 0;      // the one that is enqueued
+  Arenas arenas_;
+  const RankSum sum_over_ranks_ = sum_over_ranks();
+};
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+#include "lockstep/train/step_work.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
+#include "train/reduction_plan.h"
+
+namespace lockstep {
+namespace {
+
+// Steps before one is captured: libraries set up their last things in the first.
+constexpr int64_t kWarmUpSteps = 2;
+
+bool may_capture(const StepWorkParts& parts) {
+  return parts.config.device.graph != "off" && parts.communicator.stream_ordered();
+}
+
+}  // namespace
+
+StepWork::StepWork(const StepWorkParts& parts)
+    : parts_(parts),
+      updater_(parts.backend, parts.program.training(), parts.config),
+      accumulator_(parts.backend, parts.program.state(), parts.config.train.accumulate,
+                   reduction_plan(parts.program, parts.config)),
+      reducer_(
+          parts.communicator, gradients_of(parts.program), reduction_plan(parts.program, parts.config),
+          [this](Stream& stream, size_t bucket) {
+            if (accumulator_.active()) accumulator_.complete(stream, bucket);
+          },
+          wire_format(parts.program, parts.config, parts.communicator.size())),
+      may_capture_(may_capture(parts)),
+      arenas_(parts.program.training_arenas()) {}
+
+void StepWork::enter(StepPart part) {
+  parts_.timer.enter(part);
+  parts_.trace.enter(part);
+}
+
+// Enqueues compute(); as one piece of work where the backend can capture it. Nothing that changes from step to step is
+// part of it: the batch and the step's numbers lie at fixed places. Of micro-batches the first starts a sum, the last
+// ends the step, and those between are alike.
+void StepWork::enqueue(int64_t step, int64_t micro, const PlacedBatch& batch) {
+  step_ = step;
+  arenas_.external = {batch.images, batch.labels, batch.weights, parts_.frame.dropout(), parts_.frame.loss_scale(),
+                      batch.ids,    batch.values};
+  const bool first = micro == 0, last = micro + 1 == parts_.config.train.accumulate;
+  std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
+  if (may_capture_ && !captured && computed_ >= kWarmUpSteps * parts_.config.train.accumulate) {
+    captured = parts_.backend.capture(parts_.stream, [&] { compute(micro); });
+    may_capture_ = captured != nullptr;
+  }
+  ++computed_;
+  if (!captured) return compute(micro);
+  const TraceScope span("captured step");
+  parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
+}
+
+// All that a step does with one micro-batch; with the last one, the reduction and the update.
+void StepWork::compute(int64_t micro) {
+  forward();
+  backward(micro);
+  if (micro + 1 < parts_.config.train.accumulate) return;
+  reduce();
+  enter(StepPart::save);
+  parts_.checkpointer.wait_copied();
+  enter(StepPart::compute);
+  update();
+}
+
+void StepWork::forward() {
+  const TraceScope span("forward");
+  parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
+  parts_.frame.fill_header(parts_.stream, arenas_);
+}
+
+// Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
+// step header, when everything is. All micro-batches but the last are only added up.
+void StepWork::backward(int64_t micro) {
+  const TraceScope span("backward");
+  if (micro + 1 < parts_.config.train.accumulate) {
+    parts_.program.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
+    accumulator_.add(parts_.stream, micro);
+    return;
+  }
+  reducer_.begin_step(step_);
+  parts_.program.training().backward(
+      parts_.stream, arenas_, [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); },
+      sum_over_ranks_);
+  reducer_.last_ready(parts_.stream);
+}
+
+// For synchronized batch norm; other ranks are waited for here as in a reduction. Its span lies in those of the step's
+// part and of the pass.
+RankSum StepWork::sum_over_ranks() {
+  return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
+    parts_.timer.enter(StepPart::reduce);
+    const TraceScope span("reduce");
+    parts_.communicator.sum_at_once(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
+                                    fmt::format("step {} {}", step_, name));
+    parts_.timer.enter(StepPart::compute);
+  };
+}
+
+void StepWork::reduce() {
+  enter(StepPart::reduce);
+  reducer_.join(parts_.stream);
+}
+
+void StepWork::update() {
+  const TraceScope span("update");
+  parts_.frame.decide(parts_.stream);
+  updater_.apply(parts_.stream, parts_.program.state(), parts_.frame.scalars());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+#include "lockstep/train/step_work.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "test/catch.h"
+#include "test/train/job.h"
+#include "test/train/plain_source.h"
+
+using namespace lockstep;
+using testing::world;
+
+TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the same on all ranks") {
+  const PlainSource data(12);
+  const auto losses_with = [&](const std::string& wire, bool deferred) {
+    const SharedFolder folder;
+    Config config = config_in(folder);
+    config.train.epochs = 0;
+    config.train.steps = 60;
+    config.train.audit_every = 10;
+    config.comm.gradient_dtype = wire;
+    config.comm.bucket_mb = 0.01;
+    config.device.deferred = deferred;
+    config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
+    Job job(config, data);
+    job.trainer->run();
+    return world().is_root() ? field<double>(folder, "train", "loss") : std::vector<double>();
+  };
+  const auto plain = losses_with("float32", false);
+  for (const char* wire : {"bf16", "fp16"}) {
+    INFO(wire);
+    const auto losses = losses_with(wire, false);
+    CHECK(losses_with(wire, true) == losses);  // on a device, through host memory
+    if (!world().is_root()) continue;
+    CHECK(losses.back() < 0.75 * losses.front());
+    for (size_t i = 0; i < 5; ++i) CHECK(losses[i] == Approx(plain[i]).epsilon(0.02));
+    CHECK((losses == plain) == (world().size() == 1));
+  }
+}
+
+TEST_CASE("micro-batches that are added up train as one batch does, dropout and clipping included") {
+  const PlainSource data(29);
+  const auto train = [&](int64_t batch, int64_t accumulate) {
+    const SharedFolder folder;
+    Config config = config_in(folder);
+    config.model.dropout = 0.3;
+    config.optimizer.momentum = 0.9;
+    config.train.clip_norm = 0.5;
+    config.train.batch_size = batch;
+    config.train.accumulate = accumulate;
+    config.train.epochs = 0;
+    config.train.steps = 6;
+    config.comm.bucket_mb = 0.05;  // several buckets
+    Job job(config, data);
+    CHECK(job.trainer->run() == RunEnd::finished);
+    CHECK(job.trainer->progress().position == 6 * 4 * world().size());
+    return std::pair(job.run.values(), field<double>(folder, "train", "loss"));
+  };
+  const auto [whole, whole_losses] = train(4, 1);
+  for (const int64_t accumulate : {2, 4}) {
+    INFO(accumulate << " micro-batches");
+    const auto [parts, losses] = train(4 / accumulate, accumulate);
+    if (world().is_root()) {  // which writes them: the others may look too early
+      REQUIRE(losses.size() == whole_losses.size());
+      for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == Approx(whole_losses[i]).epsilon(1e-5));
+    }
+    for (size_t i = 0; i < whole.size(); ++i) {
+      INFO(whole[i].first);
+      REQUIRE(parts[i].first == whole[i].first);
+      double distance = 0, norm = 0;
+      for (size_t k = 0; k < whole[i].second.size(); ++k) {
+        const double a = whole[i].second[k], b = parts[i].second[k];
+        distance += (a - b) * (a - b);
+        norm += a * a;
+      }
+      CHECK(std::sqrt(distance) <= 1e-5 * std::sqrt(norm) + 1e-12);
+    }
+  }
+}
+
+namespace {
+
+// What a run leaves behind on this rank: every value of its state, and on rank 0 its losses and its files.
+struct Traces {
+  std::vector<std::pair<std::string, std::vector<float>>> values;
+  std::vector<double> losses, evaluations;
+  std::vector<int64_t> saved;
+};
+
+Traces traces_of(const Config& config, const SharedFolder& folder, const DataSource& data,
+                 const DataSource& validation) {
+  Job job(config, data, &validation);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  Traces traces{.values = job.run.values()};
+  if (world().is_root()) {
+    traces.losses = field<double>(folder, "train", "loss");
+    traces.evaluations = field<double>(folder, "eval", "loss");
+    traces.saved = field<int64_t>(folder, "checkpoint", "step");
+  }
+  return traces;
+}
+
+}  // namespace
+
+TEST_CASE("a host that is two steps ahead, with the step captured or not, gets the same bits") {
+  const PlainSource data(37), validation(9);
+  const int64_t accumulate = GENERATE(1, 2, 4);
+  const auto run = [&](bool deferred, const std::string& graph) {
+    const SharedFolder folder;
+    Config config = config_in(folder);
+    config.device.deferred = deferred;
+    config.device.graph = graph;
+    config.model.dropout = 0.3;
+    config.train.epochs = 0;
+    config.train.steps = 11;
+    config.train.accumulate = accumulate;
+    config.train.clip_norm = 0.5;
+    config.train.audit_every = 4;
+    config.schedule = {.name = "cosine", .warmup_epochs = 0.3};
+    config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
+    config.eval.every_steps = 5;
+    config.checkpoint.every_steps = 3;
+    return traces_of(config, folder, data, validation);
+  };
+  const Traces plain = run(false, "auto");
+  for (const char* graph : {"off", "auto"}) {
+    INFO("device.graph = " << graph);
+    const Traces late = run(true, graph);
+    CHECK(late.values == plain.values);
+    CHECK(late.losses == plain.losses);
+    CHECK(late.evaluations == plain.evaluations);
+    if (world().is_root()) CHECK(late.saved.back() == 11);
+  }
+}
