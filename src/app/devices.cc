@@ -74,7 +74,8 @@ bool wants_nccl(const TransportParts& parts) {
 }  // namespace
 
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group) {
-  const BackendOptions options{.threads = threads.compute, .tf32 = config.train.precision == "tf32"};
+  const BackendOptions options{
+      .threads = threads.compute, .tf32 = config.train.precision == "tf32", .winograd = config.device.winograd};
   const WaitFor wait{"the devices of all ranks", wait_seconds(config, RunPhase::start)};
   if (config.device.kind == "cpu") return {make_cpu_of(config, options)};
   Attempt mine = try_gpu(options, group);

@@ -8,6 +8,7 @@
 #include "app/commands.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/update.h"
+#include "lockstep/base/cpu_cores.h"
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/config_advice.h"
@@ -114,6 +115,12 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
   }
 }
 
+// As where a single rank has this host to itself: what a convolution needs besides its tensors depends on the threads.
+BackendOptions one_rank_of_this_host(const Config& config) {
+  const auto threads = static_cast<int>(config.device.threads);
+  return {.threads = threads > 0 ? threads : usable_cores(cpu_cores()), .winograd = config.device.winograd};
+}
+
 }  // namespace
 
 int explain_command(const CommandLine& command) {
@@ -121,7 +128,7 @@ int explain_command(const CommandLine& command) {
   const Config& config = loaded.config;
   fmt::print("{}", to_toml(loaded));
 
-  const auto backend = make_backend("cpu", {});
+  const auto backend = make_backend("cpu", one_rank_of_this_host(config));
   const BatchSizes batches = batch_sizes(config, 1);
   const int64_t batch = batches.per_rank;
   const Graph drawn = build_model(config.model.name, model_options(config, batch, true));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
@@ -309,6 +310,37 @@ TEST_CASE("the cpu backend refuses float64 and says what to use") {
     CHECK_THAT(e.what(), ContainsSubstring("f64") && ContainsSubstring("reference backend"));
   }
   CHECK_THROWS_AS(cpu->compile(UpdateOp{DType::f64, SumOfSquares{4}}), Error);
+}
+
+// What computes a convolution of `x` to `channels` and its two gradients.
+std::vector<std::string> convolved_by(const Backend& backend, const Shape& x, int64_t channels, const Window& window) {
+  const Shape weights{channels, x.c(), window.kernel_h, window.kernel_w};
+  const Shape y = infer(Conv2d{window}, std::array{plain(x), plain(weights)})[0].shape;
+  const auto by = [&](const Op& op, std::vector<TensorDesc> inputs) {
+    return compile_chosen(backend, op, std::move(inputs))->implementation();
+  };
+  return {by(Conv2d{window}, {plain(x), plain(weights)}), by(Conv2dGradInput{window, x}, {plain(y), plain(weights)}),
+          by(Conv2dGradWeights{window}, {plain(x), plain(y)})};
+}
+
+TEST_CASE("3x3 convolutions of stride 1 are Winograd's, unless that is turned off or costs too much memory") {
+  const Window window{3, 3, 1, 1, 1, 1};
+  const auto cpu = make_backend("cpu", {}), direct = make_backend("cpu", {.winograd = false});
+  const TensorDesc probe = plain({1, 16, 1, 1});
+  const bool avx512 = cpu->choose_formats(AvgPool{}, {&probe, 1}, {&probe, 1}).outputs[0] == Format::blocked(16);
+  const bool in_library = avx512 && cpu_library_version().starts_with("oneDNN 2.");  // 3.x has it no more
+  for (const std::string& by : convolved_by(*cpu, {8, 64, 35, 35}, 96, window)) {
+    CHECK((by.find("wino") != std::string::npos) == in_library);
+  }
+  for (const std::string& by : convolved_by(*direct, {8, 64, 35, 35}, 96, window)) {
+    CHECK_THAT(by, !ContainsSubstring("wino"));
+  }
+  for (const std::string& by : convolved_by(*cpu, {1, 448, 8, 8}, 384, window)) {
+    CHECK_THAT(by, !ContainsSubstring("wino"));
+  }
+  for (const std::string& by : convolved_by(*cpu, {8, 64, 35, 35}, 96, {3, 3, 2, 2, 1, 1})) {
+    CHECK_THAT(by, !ContainsSubstring("wino"));
+  }
 }
 
 TEST_CASE("the cpu backend packs a convolution's weights in one format each time") {

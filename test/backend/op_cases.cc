@@ -199,6 +199,7 @@ void add_convolutions(std::vector<OpCase>& cases) {
   cases.push_back(conv_case({2, 64, 7, 7}, 32, window(1, 2, 0)));
   // Awkward ones: channels off the vector width, an even kernel, oblong images, taps that only ever see padding.
   cases.push_back(conv_case({3, 5, 7, 4}, 7, window(3, 1, 1), true));
+  cases.push_back(conv_case({2, 64, 23, 18}, 80, window(3, 1, 1), true));  // tiles of 4x4 that end outside
   cases.push_back(conv_case({1, 1, 6, 9}, 1, window(2, 2, 1)));
   cases.push_back(conv_case({2, 17, 5, 8}, 19, {3, 2, 2, 1, 1, 0}));
   cases.push_back(conv_case({2, 3, 1, 2}, 4, {5, 7, 1, 1, 2, 3}));

@@ -127,6 +127,7 @@ struct Config {
     int64_t threads = 0;
     bool share = false;
     std::string graph = "auto";
+    bool winograd = true;
     bool deferred = false;
     bool operator==(const Device&) const = default;
   } device;

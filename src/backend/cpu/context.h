@@ -28,11 +28,12 @@ class OpaqueFormats {
 
 // Owned by the backend, which outlives its kernels.
 struct Context {
-  explicit Context(int thread_count) : threads(thread_count) {}
+  explicit Context(const BackendOptions& options) : threads(options.threads), winograd(options.winograd) {}
 
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   int threads;
+  bool winograd;
   Format blocked = Format::blocked(channel_block());  // what the library's kernels like best
   mutable OpaqueFormats opaque;
 

@@ -72,7 +72,7 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
 
 class CpuBackend final : public HostBackend {
  public:
-  explicit CpuBackend(const BackendOptions& options) : context_(options.threads) {
+  explicit CpuBackend(const BackendOptions& options) : context_(options) {
     require(options.threads > 0, "{} compute threads", options.threads);
   }
 
