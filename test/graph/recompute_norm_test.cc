@@ -46,6 +46,23 @@ TEST_CASE("normalized activations, concatenated or not, are made again where the
   CHECK(is_well_formed(graph));
 }
 
+TEST_CASE("a pool of a slice, which others keep, is made again; another pool is not") {
+  const auto pools_again = [](Graph graph) {
+    graph = differentiated(std::move(graph));
+    recompute_norm(graph);
+    CHECK(is_well_formed(graph));
+    return std::ranges::count_if(graph.nodes, [](const Node& node) {
+      return node.phase == Phase::backward && std::holds_alternative<AvgPool>(node.op);
+    });
+  };
+  Graph graph = block_net(small_options());
+  CHECK(pools_again(graph) == 0);
+  hoist_pointwise(graph);
+  CHECK(pools_again(graph) == 0);
+  merge_siblings(graph);
+  CHECK(pools_again(graph) == 1);
+}
+
 TEST_CASE("random nets stay well formed when norms are made again") {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Graph graph = differentiated(random_net(seed, {.batch_size = 2, .image_size = 4, .classes = 3}));
