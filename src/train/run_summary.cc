@@ -41,11 +41,13 @@ std::vector<std::string> RunSummary::lines() const {
     return total > 0 ? 100 * sum / total : 0;
   };
   std::vector<std::string> lines = {
-      fmt::format("{} steps in a row took {:.1f} s: {:.1f} examples/sec, {:.1f} a rank; a step took {:.4f} s (median), "
-                  "{:.4f} s (95 %), {:.4f} s (99 %), {:.4f} s (at most)",
-                  sorted.size(), seconds, samples_a_step * static_cast<double>(sorted.size()) / seconds,
-                  samples_a_step * static_cast<double>(sorted.size()) / seconds / static_cast<double>(sums_.size()),
-                  at(0.5), at(0.95), at(0.99), sorted.back()),
+      fmt::format(
+          "{} step{} in a row took {:.1f} s: {:.1f} examples/sec, {:.1f} a rank; a step took {:.4f} s (median), "
+          "{:.4f} s (95 %), {:.4f} s (99 %), {:.4f} s (at most)",
+          sorted.size(), sorted.size() == 1 ? "" : "s", seconds,
+          samples_a_step * static_cast<double>(sorted.size()) / seconds,
+          samples_a_step * static_cast<double>(sorted.size()) / seconds / static_cast<double>(sums_.size()), at(0.5),
+          at(0.95), at(0.99), sorted.back()),
       fmt::format("of the ranks' time went into data {:.1f} %, compute {:.1f} %, reduce {:.1f} %, save {:.1f} %",
                   share(StepPart::data), share(StepPart::compute), share(StepPart::reduce), share(StepPart::save))};
   if (sums_.size() > 1) {
