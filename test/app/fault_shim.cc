@@ -1,6 +1,6 @@
 // Faults for tests, preloaded into the real program (LD_PRELOAD): it knows nothing of this.
 //
-//   FAULT_RANK      the rank that suffers, as the launcher numbers it
+//   FAULT_RANK      the rank that suffers, as the launcher numbers it, or "all"
 //   FAULT_TRIGGER   a path; nothing happens before a file is there (unset: at once)
 //   FAULT_MARK      a path; a file is made there when the fault happens
 //   FAULT_ACTION    throw | hold (sleep for two minutes) | delay:SECONDS (once) | exit (_exit(0)) | leave (exit(0)) |
@@ -46,7 +46,8 @@ const char* variable(const char* name) {
 bool is_victim() {
   static const bool victim = [] {
     const char* rank = ::getenv("OMPI_COMM_WORLD_RANK");
-    return std::strcmp(variable("FAULT_RANK"), rank ? rank : "0") == 0;
+    return std::strcmp(variable("FAULT_RANK"), "all") == 0 ||
+           std::strcmp(variable("FAULT_RANK"), rank ? rank : "0") == 0;
   }();
   return victim;
 }

@@ -27,39 +27,55 @@ def steps_to_tell(output, step):
     return step - STEADY - slow.index(True) + 1
 
 
+# TCP alone, so that a slow send() is met.
+SOCKETS_ALONE = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+
+
 class Slow(kit.TestCase):
-    def assert_named(self, victim, fault, transport="auto", flags=()):
-        """Three ranks of which one becomes slow after a while: it is told once, rightly, within 20 steps."""
-        call, delay, what = fault
+    def warnings_of(self, victim, fault, transport="auto", flags=(), *, ranks=3, awaited):
+        """[(step, text)] and the output of a job that suffers the fault after a while, some steps after a warning whose
+        text matches `awaited`."""
+        call, delay, _ = fault
         self.records(96)
-        case = f"{call}-{victim}".replace(":", "-")
+        case = f"{call}-{victim}-{ranks}".replace(":", "-")
         config = self.config({"train.steps": 1_000_000, "train.batch_size": 2, "data.workers": 1,
                               "checkpoint.directory": case, "comm.transport": transport, "log.jsonl": "",
                               "log.tensorboard": False})
         trigger = self.path("trigger-" + case)
-        job = self.start(3, "--config", config, flags=["--oversubscribe", *flags],
+        job = self.start(ranks, "--config", config, flags=["--oversubscribe", *flags],
                          env=self.faulty(victim, call, f"slow:{delay}", trigger=trigger, pace=PACE))
         try:
             job.wait_for_output(f": step {STEADY},")
             kit.write(trigger, b"")
-            # Other programs may slow all ranks down, which is told without a name.
-            named = lambda: [warning for warning in WARNING.findall(job.output()) if " on rank " in warning[1]]
-            job.wait_for(named, "a warning that names a rank")
-            told = int(named()[0][0])
-            job.wait_for_output(f": step {told + 5},")
+            matching = lambda: [step for step, text in WARNING.findall(job.output()) if re.search(awaited, text)]
+            job.wait_for(matching, f"a warning of {awaited}")
+            job.wait_for_output(f": step {int(matching()[0]) + 5},")
         finally:
             job.kill()
-        output = job.output()
-        self.assertEqual(len(named()), 1, output)
-        self.assertRegex(named()[0][1], rf"^{what} on rank {victim}@\S+$", output)
-        self.assertLessEqual(steps_to_tell(output, told), 20, output)
+        return WARNING.findall(job.output()), job.output()
+
+    def assert_named(self, victim, fault, *more):
+        """Three ranks of which one becomes slow: it is told once, rightly, within 20 steps."""
+        # Other programs may slow all ranks down, which is told without a name.
+        warnings, output = self.warnings_of(victim, fault, *more, awaited=" on rank ")
+        named = [(step, text) for step, text in warnings if " on rank " in text]
+        self.assertEqual(len(named), 1, output)
+        self.assertRegex(named[0][1], rf"^{fault[2]} on rank {victim}@\S+$", output)
+        self.assertLessEqual(steps_to_tell(output, int(named[0][0])), 20, output)
 
     def test_each_rank_is_named_for_each_fault(self):
-        sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-        for fault, *more in ((READS,), (COMPUTE,), (NETWORK, "mpi"), (SOCKETS, "mpi", sockets)):
+        for fault, *more in ((READS,), (COMPUTE,), (NETWORK, "mpi"), (SOCKETS, "mpi", SOCKETS_ALONE)):
             for victim in range(3):
                 with self.subTest(fault=fault[0], rank=victim):
                     self.assert_named(victim, fault, *more)
+
+    def test_no_rank_is_named_where_the_network_is_slow_for_all(self):
+        warnings, output = self.warnings_of("all", SOCKETS, "mpi", SOCKETS_ALONE, awaited="^the reduction")
+        self.assertNotIn(" on rank ", str(warnings), output)
+
+    def test_of_two_ranks_none_is_named_for_its_network(self):
+        warnings, output = self.warnings_of(1, NETWORK, "mpi", ranks=2, awaited="^the reduction")
+        self.assertNotIn(" on rank ", str(warnings), output)
 
     def test_nothing_is_blamed_in_a_steady_run(self):
         self.records(96)
