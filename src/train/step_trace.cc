@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -25,18 +26,24 @@ Json name_event(const char* what, int rank, int thread, const std::string& name)
 }
 
 // One rank's events in the trace event format
-// (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), separated by commas.
-std::string encode(const std::vector<TraceSpan>& spans, double origin, const ProcessGroup& group) {
-  constexpr double kMicro = 1e6;
+// (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), separated by commas. Perfetto
+// drops a span that ends a nanosecond after the one it lies in, or begins one before the last has ended, and cuts
+// fractions off: so both ends of a span are rounded, to whole microseconds, and its length is their difference.
+std::string encode(std::vector<TraceSpan> spans, double origin, const ProcessGroup& group) {
+  const auto micros = [&](double seconds) { return std::llround((seconds - origin) * 1e6); };
+  // The outer one of two that begin in the same microsecond comes first.
+  std::ranges::stable_sort(spans, [](const TraceSpan& a, const TraceSpan& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
   const int rank = group.rank();
   std::string text = name_event("process_name", rank, 0, group.describe(rank)).dump();
   std::map<int, std::string> threads;
   for (const TraceSpan& span : spans) threads[span.number] = span.thread;
   for (const auto& [number, name] : threads) text += ",\n" + name_event("thread_name", rank, number, name).dump();
   for (const TraceSpan& span : spans) {
-    text += fmt::format(",\n{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
-                        Json(span.name).dump(), Json(span.thread).dump(), rank, span.number,
-                        (span.begin - origin) * kMicro, (span.end - span.begin) * kMicro);
+    text += fmt::format(",\n{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{}}}",
+                        Json(span.name).dump(), Json(span.thread).dump(), rank, span.number, micros(span.begin),
+                        micros(span.end) - micros(span.begin));
   }
   return text;
 }
