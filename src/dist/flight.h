@@ -59,10 +59,10 @@ class Flight {
   bool empty() const { return operations_.empty(); }
   // Whether MPI is in it, which must be asked again and again.
   bool needs_polling() const;
-  // The rank for which alone the oldest sum waits; -1: none, several, or not known.
+  // The rank for which alone the oldest sum by shares waits; -1: none, several.
   int waits_for();
 
-  // What is pending never ends: the job is being aborted.
+  // What is pending never ends: the job is being aborted. Its memory is left to MPI.
   void abandon();
 
  private:

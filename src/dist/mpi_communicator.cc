@@ -62,8 +62,8 @@ class MpiCommunicator::Driver {
     bell_.ring();
     thread_.join();
     if (queue_.empty() && flight_.empty()) return;
-    flight_.abandon();
     if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
+    flight_.abandon();
   }
 
   void enqueue(Operation operation) {
@@ -183,11 +183,11 @@ class MpiCommunicator::Driver {
         fresh.swap(queue_);
         reason.joining = joining_;
       }
+      note_wait();  // before messages are looked at: what is complete then is taken right away
       if (flight_.empty()) active_since_ = monotonic_seconds();
       for (Operation& operation : fresh) flight_.begin(std::move(operation));
       fresh.clear();
       const std::vector<Operation> finished = flight_.take_finished();
-      note_wait();
       if (!finished.empty()) {
         report(finished);
         pause.progressed();

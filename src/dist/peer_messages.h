@@ -12,7 +12,8 @@ namespace lockstep {
 
 // At most one to and one from each other rank. It knows whose are missing, so that a slow one can be told.
 //
-// Owned and driven by the communication thread. The memory must be left alone until all are complete.
+// Owned and driven by the communication thread. The memory must be left alone until all are complete, even when this
+// object goes away before.
 class PeerMessages {
  public:
   // Every rank must begin its messages of one tag in one order.

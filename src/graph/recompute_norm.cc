@@ -36,17 +36,23 @@ class Recomputer {
     ValueId copy = v;
     if (const auto* norm = std::get_if<BatchNorm>(&maker->op)) copy = norm_again(*maker, *norm);
     if (std::holds_alternative<Concat>(maker->op)) copy = concat_again(*maker);
-    if (pools_slice(*maker))
-      copy = graph_.add_node(maker->name + ".again", maker->op, maker->inputs, Phase::backward).front();
+    if (pools_slice(*maker)) copy = pool_again(*maker);
     copies_.emplace(v, copy);
     return copy;
   }
 
-  // A convolution moved in front of its pool and merged with its siblings: these keep what the pool reads.
+  // A convolution moved in front of its pool (hoist_pointwise, which leaves the size as it is) and merged with its
+  // siblings, whose batch norms keep what the pool reads.
   bool pools_slice(const Node& node) const {
     if (!std::holds_alternative<AvgPool>(node.op)) return false;
-    const Node* maker = makers_[static_cast<size_t>(node.inputs[0])];
-    return maker && std::holds_alternative<Slice>(maker->op);
+    const ValueId x = node.inputs[0];
+    const Node* maker = makers_[static_cast<size_t>(x)];
+    return maker && std::holds_alternative<Slice>(maker->op) &&
+           graph_.value(x).desc.shape == graph_.value(node.outputs[0]).desc.shape;
+  }
+
+  ValueId pool_again(const Node& node) {
+    return graph_.add_node(node.name + ".again", node.op, node.inputs, Phase::backward).front();
   }
 
   ValueId norm_again(const Node& node, const BatchNorm& norm) {

@@ -260,10 +260,9 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Lets several ranks compute on one GPU; their gradients then go through host memory and MPI."},
       {LOCKSTEP_KEY(device, graph), .allowed = {"auto", "off"},
        .meaning = "auto: a GPU captures the step once and replays it, where no part of it needs the host. off: never."},
-      {LOCKSTEP_KEY(device, winograd),
-       .meaning =
-           "On the CPU: 3x3 convolutions of stride 1 by Winograd's method, twice as fast, with rounding errors of a "
-           "millionth of the values' size instead of a tenth of that."},
+      {LOCKSTEP_KEY(device, winograd), .meaning = "On the CPU: 3x3 convolutions of stride 1 by Winograd's method, in "
+                                                  "about half the time, with rounding errors "
+                                                  "of one to four millionths of the values' size."},
       {LOCKSTEP_KEY(device, deferred),
        .meaning =
            "For finding faults, on the CPU: work is queued as on a GPU and run late, the host two steps ahead, and "

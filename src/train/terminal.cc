@@ -41,26 +41,61 @@ bool was_launched(pid_t process) {
   });
 }
 
-// The launcher of this rank: what stands between, a script or a profiler, has been launched as well.
-pid_t launcher() {
-  pid_t process = ::getppid();
-  while (process > 1 && was_launched(process)) process = parent_of(process);
-  return process;
+// The launcher of this rank, and what it launched: the rank, or a script or profiler around it.
+struct Launch {
+  pid_t launcher = 0, launched = 0;
+};
+
+Launch launch() {
+  Launch found{::getppid(), ::getpid()};
+  while (found.launcher > 1 && was_launched(found.launcher)) found = {parent_of(found.launcher), found.launcher};
+  return found;
 }
 
-// "--tag-output", "--output-filename F", "--mca orte_output_filename F"; "--output tag" and the like of Open MPI 5.
-bool does_more_than_show(pid_t launcher) {
-  return std::ranges::any_of(process_words(launcher, "cmdline"), [](const std::string& word) {
-    return word == "orte_output_filename" || (word.starts_with('-') && word.find("output") != std::string::npos);
+std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+// Of the launcher's command line, what comes before the program (of a script, the interpreter does).
+std::vector<std::string> launcher_options(const Launch& launch) {
+  std::vector<std::string> words = process_words(launch.launcher, "cmdline");
+  std::vector<std::string> program = process_words(launch.launched, "cmdline");
+  program.resize(std::min<size_t>(program.size(), 2));
+  const auto begins = std::ranges::find_if(words, [&](const std::string& word) {
+    return std::ranges::any_of(program, [&](const std::string& name) { return file_name(name) == file_name(word); });
   });
+  words.erase(begins, words.end());
+  return words;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// "--tag-output", "--output-filename F", "--merge-stderr-to-stdout", "--xml", "--xterm 1"; "--output tag" and the like
+// of Open MPI 5.
+bool asks_for_more(const std::string& option) {
+  return option.starts_with('-') && (contains(option, "output") || contains(option, "merge-stderr") ||
+                                     contains(option, "-xml") || contains(option, "-xterm"));
+}
+
+// "orte_tag_output", "orte_xml_output", "orte_xterm": after --mca, or in the environment.
+bool asks_for_more_by_parameter(const std::string& name) {
+  return name.starts_with("orte_") && (contains(name, "output") || contains(name, "xterm"));
+}
+
+bool does_more_than_show(const Launch& launch) {
+  constexpr std::string_view kPrefix = "OMPI_MCA_";
+  std::vector<std::string> words = launcher_options(launch);
+  for (const std::string& variable : process_words(launch.launcher, "environ")) {
+    if (variable.starts_with(kPrefix))
+      words.push_back(variable.substr(kPrefix.size(), variable.find('=') - kPrefix.size()));
+  }
+  return std::ranges::any_of(words, asks_for_more) || std::ranges::any_of(words, asks_for_more_by_parameter);
 }
 
 // Where this process's output (descriptor 1 or 2) ends; empty when that cannot be told.
 std::string destination(int descriptor) {
   const bool launched = std::getenv(kRankVariable) != nullptr;  // NOLINT(concurrency-mt-unsafe)
   if (!launched) return fmt::format("/proc/self/fd/{}", descriptor);
-  const pid_t process = launcher();
-  return does_more_than_show(process) ? std::string() : fmt::format("/proc/{}/fd/{}", process, descriptor);
+  const Launch mine = launch();
+  return does_more_than_show(mine) ? std::string() : fmt::format("/proc/{}/fd/{}", mine.launcher, descriptor);
 }
 
 bool is_terminal_path(const std::filesystem::path& link) {

@@ -14,9 +14,9 @@ COLOUR = "\x1b[3"
 
 
 class Terminal(kit.TestCase):
-    def seen(self, *arguments, env=None, code=kit.OK, flags=(), errors_to=None):
+    def seen(self, *arguments, env=None, code=kit.OK, flags=(), wrapper=(), errors_to=None):
         """What mpirun's own terminal of 140 columns shows of a run; its standard error may go to a file instead."""
-        command = [kit.MPIRUN, *flags, "-np", "2", kit.TRAINER, *arguments]
+        command = [kit.MPIRUN, *flags, "-np", "2", *wrapper, kit.TRAINER, *arguments]
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
@@ -90,6 +90,21 @@ class Terminal(kit.TestCase):
                 self.assertIn(": step 4, loss", result.stdout)
                 self.assertIn(": warning: ", result.stdout)
                 self.assertNotIn("\x1b", result.stdout)
+
+    def test_output_that_mpirun_marks_or_merges_is_plain(self):
+        for number, (flags, env) in enumerate(((["--merge-stderr-to-stdout"], {}), (["--tag-output"], {}),
+                                               (["--mca", "orte_timestamp_output", "1"], {}),
+                                               ([], {"OMPI_MCA_orte_tag_output": "1"}))):
+            with self.subTest(flags=flags, env=env):
+                output = self.seen(*self.warned(f"marked{number}"), flags=flags, env=env)
+                self.assertIn(": step 4, loss", output)
+                self.assertNotIn("\x1b", output)
+
+    def test_what_the_program_is_told_about_output_is_not_mpiruns(self):
+        script = kit.write(self.path("wrapper.sh"), '#!/bin/sh\nshift\n"$@"\nexit $?\n')
+        os.chmod(script, 0o755)
+        output = self.seen(*self.warned(), wrapper=(script, "--output=report"))
+        self.assertIn(f"[{GREEN}=", output)
 
     def test_output_that_mpirun_keeps_is_plain(self):
         output = self.seen(*self.warned("kept"), flags=("--output-filename", self.path("output")))

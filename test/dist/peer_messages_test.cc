@@ -1,5 +1,6 @@
 #include "dist/peer_messages.h"
 
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,15 @@ using lockstep::testing::world;
 namespace {
 
 constexpr int kElements = 100'000;
+
+bool within_a_minute(const auto& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 // A rank's exchange with all others.
 struct Exchange {
@@ -34,9 +44,10 @@ struct Exchange {
     }
   }
   void finish() {
-    while (!messages.complete()) std::this_thread::yield();
+    REQUIRE(within_a_minute([&] { return messages.complete(); }));
     for (int r = 0; r < world().size(); ++r) {
-      if (r != world().rank()) CHECK(theirs[static_cast<size_t>(r)].back() == static_cast<float>(r));
+      if (r == world().rank()) continue;
+      CHECK(theirs[static_cast<size_t>(r)] == std::vector<float>(kElements, static_cast<float>(r)));
     }
   }
 };
@@ -62,7 +73,7 @@ TEST_CASE("the one rank that has not sent is told, and none where several have n
     if (on_time) {
       exchange.send_to_others();
       const int missing = late == 1 ? last : -1;
-      while (exchange.messages.sole_missing() != missing) std::this_thread::yield();
+      REQUIRE(within_a_minute([&] { return exchange.messages.sole_missing() == missing; }));
       for (int look = 0; look < 100; ++look) CHECK(exchange.messages.sole_missing() == missing);
       CHECK_FALSE(exchange.messages.complete());
     }
@@ -70,6 +81,23 @@ TEST_CASE("the one rank that has not sent is told, and none where several have n
     if (!on_time) exchange.send_to_others();
     exchange.finish();
   }
+}
+
+TEST_CASE("two exchanges at once keep their messages apart, whichever began first") {
+  const CommHandle comm = duplicate(MPI_COMM_WORLD, 60, "a test");
+  PeerMessages first({comm.get(), 1, MPI_FLOAT}, "first"), second({comm.get(), 2, MPI_FLOAT}, "second");
+  const int rank = world().rank(), size = world().size();
+  const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  if (to == rank) return;
+  std::vector<float> one(kElements, 1), two(kElements, 2), ones(kElements), twos(kElements);
+  const auto bytes = [](std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); };
+  first.receive(from, bytes(ones), kElements);
+  second.receive(from, bytes(twos), kElements);
+  second.send(to, bytes(two), kElements);
+  first.send(to, bytes(one), kElements);
+  REQUIRE(within_a_minute([&] { return first.complete() && second.complete(); }));
+  CHECK(ones == one);
+  CHECK(twos == two);
 }
 
 TEST_CASE("nothing is sent for nothing") {

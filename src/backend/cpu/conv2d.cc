@@ -50,7 +50,7 @@ ConvolutionDescs memory_descs(const Context& context, const Roles& r, const Memo
 }
 
 // Winograd's F(4x4, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) makes a quarter of
-// the products. Its transforms read and write more, and yet it takes half the time of the direct sum.
+// the products. Its transforms read and write more, and yet it takes about half the time of the direct sum.
 bool suits_winograd(const Window& w) {
   return w.kernel_h == 3 && w.kernel_w == 3 && w.stride_h == 1 && w.stride_w == 1;
 }
