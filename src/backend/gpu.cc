@@ -5,7 +5,9 @@
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/plugin.h"
+#include "lockstep/base/trace.h"
 
 namespace lockstep {
 namespace {
@@ -60,6 +62,16 @@ class Driver {
   void* library_;  // stays open: a device library unloads badly
 };
 
+// A profiler that takes NVTX ranges is told of all spans from now on.
+void tell_profiler() {
+  using Ranges = SpanObserver*();
+  const auto ranges = reinterpret_cast<Ranges*>(plugin_function(kPlugin, "lockstep_nvtx_ranges"));
+  if (SpanObserver* const observer = ranges()) {
+    observe_spans(observer);
+    log_info("steps and layers are NVTX ranges of the tool that is attached");
+  }
+}
+
 }  // namespace
 
 const std::string& gpu_obstacle() {
@@ -74,7 +86,9 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
   if (!gpu_obstacle().empty()) fail(ExitCode::config, "no usable GPU: {}", gpu_obstacle());
   using Make = Backend*(const BackendOptions*);
   const auto make = reinterpret_cast<Make*>(plugin_function(kPlugin, "lockstep_make_cuda_backend"));
-  return std::unique_ptr<Backend>(make(&options));
+  std::unique_ptr<Backend> backend(make(&options));
+  tell_profiler();
+  return backend;
 }
 
 }  // namespace lockstep

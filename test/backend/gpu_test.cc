@@ -24,6 +24,7 @@ TEST_CASE("the GPU is a backend where it can be used, and elsewhere an error tha
 TEST_CASE("the CUDA plugin opens, whether there is a driver or not: the program has all that it takes from it") {
   REQUIRE(find_plugin("lockstep_cuda.so"));
   CHECK(plugin_function("lockstep_cuda.so", "lockstep_make_cuda_backend") != nullptr);
+  CHECK(plugin_function("lockstep_cuda.so", "lockstep_nvtx_ranges") != nullptr);
   CHECK_THROWS_WITH(plugin_function("lockstep_cuda.so", "lockstep_make_coffee"),
                     ContainsSubstring("has no function lockstep_make_coffee"));
 }

@@ -6,7 +6,6 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/nvtx_ranges.h"
 #include "backend/cuda/stream.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -115,10 +114,6 @@ std::unique_ptr<Backend> make_backend_on_device(const BackendOptions& options) {
   }
   log_info("GPU {}: {}, {:.1f} GB, compute capability {}.{}", options.device, properties.name,
            static_cast<double>(properties.totalGlobalMem) * 1e-9, properties.major, properties.minor);
-  if (SpanObserver* const ranges = nvtx_ranges()) {
-    observe_spans(ranges);
-    log_info("steps and layers are NVTX ranges of the tool that is attached");
-  }
   auto planning = std::make_unique<CudaStream>();
   auto planner = std::make_unique<ConvPlanner>(planning->cudnn());
   return std::make_unique<CudaBackend>(std::move(planning), std::move(planner), options.tf32);
