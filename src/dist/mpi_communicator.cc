@@ -177,13 +177,14 @@ class MpiCommunicator::Driver {
     while (true) {
       const uint32_t rings = bell_.rings();
       PollPause::Reason reason;
+      const int missing = flight_.waits_for();  // before messages are looked at: what is complete is taken right away
       {
         std::lock_guard lock(mutex_);
+        lone_waits_.look(missing, monotonic_seconds());
         if (stop_) return;
         fresh.swap(queue_);
         reason.joining = joining_;
       }
-      note_wait();  // before messages are looked at: what is complete then is taken right away
       if (flight_.empty()) active_since_ = monotonic_seconds();
       for (Operation& operation : fresh) flight_.begin(std::move(operation));
       fresh.clear();
@@ -196,12 +197,6 @@ class MpiCommunicator::Driver {
       reason.polling = flight_.needs_polling();
       pause.wait(bell_, rings, reason);
     }
-  }
-
-  void note_wait() {
-    const int rank = flight_.waits_for();
-    std::lock_guard lock(mutex_);
-    lone_waits_.look(rank, monotonic_seconds());
   }
 
   void report(const std::vector<Operation>& finished) {
