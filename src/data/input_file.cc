@@ -11,10 +11,9 @@
 
 namespace lockstep {
 
-InputFile::InputFile(std::string path) : path_(std::move(path)), descriptor_(open_for_reading(path_, ExitCode::data)) {
+InputFile::InputFile(std::string path) : path_(std::move(path)), descriptor_(open_regular_file(path_, ExitCode::data)) {
   struct stat status = {};
   if (::fstat(descriptor_.get(), &status) != 0) fail(ExitCode::data, "{}: {}", path_, errno_text(errno));
-  if (!S_ISREG(status.st_mode)) fail(ExitCode::data, "{}: is not a file", path_);
   size_bytes_ = status.st_size;
   modified_ns_ = status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec;
 }

@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+
+#include "lockstep/base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +35,13 @@ constexpr std::string_view kTemporaryMark = ".tmp";
          errno_text(error), needed, free_bytes(parent_directory(path)));
   }
   fail_errno(path, action, blame, error);
+}
+
+std::string_view kind_of_file(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no regular file";
 }
 
 // What transfers past the page cache must be multiples of, in memory and in the file. Enough for common file systems;
@@ -137,6 +147,19 @@ FileDescriptor open_for_reading(const std::string& path, ExitCode blame) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) fail_errno(path, "open", blame, errno);
   return file;
+}
+
+FileDescriptor open_regular_file(const std::string& path, ExitCode blame) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const int error = errno;
+  struct stat status {};
+  const bool known = (file ? ::fstat(file.get(), &status) : ::stat(path.c_str(), &status)) == 0;
+  if (known && !S_ISREG(status.st_mode)) {
+    fail(blame, "{}: is {}, where a file is needed", printable(path, PATH_MAX), kind_of_file(status.st_mode));
+  }
+  if (!file) fail_errno(path, "open", blame, error);
+  if (!known) fail_errno(path, "stat", blame, errno);
+  return file;  // O_NONBLOCK changes nothing for a regular file
 }
 
 int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame) {

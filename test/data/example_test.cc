@@ -23,6 +23,10 @@ Sample parse_sparse(const std::string& record, const SparseKeys& keys = {}) {
   return sample;
 }
 
+std::string image_features(const std::string& encoded, const std::string& label) {
+  return wire_field(1, wire_feature("image/encoded", encoded) + wire_feature("image/class/label", label));
+}
+
 std::string features(const std::vector<std::string>& entries) {
   std::string all;
   for (const std::string& entry : entries) all += entry;
@@ -77,6 +81,64 @@ TEST_CASE("ids and values of different number are a bad record") {
   CHECK_THROWS_AS(parse_sparse(sparse_example(1, {3, 4}, {1.0F})), BadRecord);
   CHECK_THROWS_WITH(parse_sparse(sparse_example(1, {3, 4}, {1.0F})), ContainsSubstring("2 ids and 1 values"));
   CHECK_THROWS_AS(parse_sparse(image_example("x", 1)), BadRecord);
+}
+
+TEST_CASE("a label of several numbers is a bad record that says how many it has") {
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), int64s_feature({0, 1, 0}))),
+                    ContainsSubstring("feature image/class/label holds 3 values, where one label is needed"));
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), int64s_feature({}))), ContainsSubstring("holds 0 values"));
+  const std::string two_lists = int64_feature(1) + int64_feature(2);
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), two_lists)), ContainsSubstring("holds 2 values"));
+  CHECK_THROWS_AS(
+      parse_sparse(features({wire_feature("label", int64s_feature({1, 0})), wire_feature("ids", int64s_feature({1}))})),
+      BadRecord);
+  CHECK_THROWS_WITH(
+      parse_sparse(features({wire_feature("label", floats_feature({1, 0})), wire_feature("ids", int64s_feature({1}))})),
+      ContainsSubstring("feature label holds 2 values"));
+}
+
+TEST_CASE("two images, or one feature twice, are a bad record") {
+  const std::string two = wire_field(1, wire_field(1, "x") + wire_field(1, "y"));
+  CHECK_THROWS_WITH(parse(image_features(two, int64_feature(1))),
+                    ContainsSubstring("feature image/encoded holds 2 values, where one image is needed"));
+  CHECK_THROWS_WITH(parse(features({wire_feature("image/encoded", bytes_feature("x")),
+                                    wire_feature("image/class/label", int64_feature(1)),
+                                    wire_feature("image/class/label", int64_feature(2))})),
+                    ContainsSubstring("has the feature image/class/label twice"));
+}
+
+TEST_CASE("a feature of another type is named, and never taken for an empty one") {
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), bytes_feature("cat"))),
+                    ContainsSubstring("feature image/class/label holds bytes, where integers are needed"));
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), floats_feature({1}))),
+                    ContainsSubstring("holds floats, where integers are needed"));
+  CHECK_THROWS_WITH(parse(image_features(int64_feature(1), int64_feature(1))),
+                    ContainsSubstring("feature image/encoded holds integers, where bytes are needed"));
+  const auto sparse = [](const std::string& ids, const std::string& values) {
+    return features(
+        {wire_feature("label", int64_feature(1)), wire_feature("ids", ids), wire_feature("values", values)});
+  };
+  CHECK_THROWS_WITH(parse_sparse(sparse(floats_feature({3}), floats_feature({1}))),
+                    ContainsSubstring("feature ids holds floats, where integers are needed"));
+  CHECK_THROWS_WITH(parse_sparse(sparse(bytes_feature("3"), floats_feature({}))), ContainsSubstring("holds bytes"));
+  CHECK_THROWS_WITH(parse_sparse(sparse(int64_feature(3), int64_feature(1))),
+                    ContainsSubstring("feature values holds integers, where floats are needed"));
+  CHECK_THROWS_WITH(parse_sparse(sparse(int64_feature(3) + floats_feature({1}), floats_feature({1}))),
+                    ContainsSubstring("feature ids holds integers and floats"));
+  CHECK(parse_sparse(sparse("", "")).ids.empty());  // a feature without any list is an empty one
+}
+
+TEST_CASE("the wire type of a list and of its values is checked") {
+  const std::string no_list = varint_bytes(3 << 3) + varint_bytes(7);
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), no_list)), ContainsSubstring("not a tf.train.Example"));
+  const std::string fixed = wire_field(3, varint_bytes(1 << 3 | 1) + little_endian(7, 8));
+  CHECK_THROWS_WITH(parse(image_features(bytes_feature("x"), fixed)), ContainsSubstring("not a tf.train.Example"));
+}
+
+TEST_CASE("names from a record are printed without what a terminal acts on") {
+  const std::string record = features({wire_feature("a\x1b[31m\nb", bytes_feature("x"))});
+  CHECK_THROWS_WITH(parse(record), ContainsSubstring("it has: a\\x1b[31m\\x0ab"));
+  CHECK_THROWS_WITH(parse_sparse(record), ContainsSubstring("it has: a\\x1b[31m\\x0ab"));
 }
 
 TEST_CASE("image and label are found among other features, in any order") {

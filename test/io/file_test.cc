@@ -40,6 +40,23 @@ class FileSizeLimit {
 
 }  // namespace
 
+TEST_CASE("only a regular file is opened for positioned reads; a pipe or device is refused by name, without a wait") {
+  const ScratchFolder folder;
+  write_file(folder / "file", "content");
+  CHECK(file_size(open_regular_file(folder / "file", ExitCode::data), "file", ExitCode::data) == 7);
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const auto message = [](const std::string& path) {
+    const auto error = error_of([&] { open_regular_file(path, ExitCode::data); });
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::data);
+    return std::string(error->what());
+  };
+  CHECK_THAT(message(folder / "pipe"), ContainsSubstring("/pipe: is a pipe, where a file is needed"));
+  CHECK_THAT(message(folder.path()), ContainsSubstring("is a directory, where a file is needed"));
+  CHECK_THAT(message("/dev/null"), ContainsSubstring("/dev/null: is a device"));
+  CHECK_THAT(message(folder / "absent"), ContainsSubstring("absent: cannot open: No such file"));
+}
+
 TEST_CASE("a file written atomically reads back, replaces the old one and leaves no temporary") {
   const ScratchFolder folder;
   const std::string path = folder / "a.bin";

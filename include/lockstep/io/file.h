@@ -24,6 +24,10 @@ using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 FileDescriptor open_for_reading(const std::string& path, ExitCode blame);
 
+// The same for what can be read at any offset. A folder, a named pipe, a socket or a device is refused by name; nothing
+// is waited for, whereas a plain open of a pipe blocks until somebody writes to it.
+FileDescriptor open_regular_file(const std::string& path, ExitCode blame);
+
 int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame);
 
 // Reads exactly to.size() bytes from `offset`, in pieces; a file that ends earlier is an error. Thread-safe.
