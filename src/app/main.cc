@@ -13,6 +13,7 @@
 #include "app/fatal.h"
 #include "app/job.h"
 #include "app/passive_waiting.h"
+#include "app/version.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread_name.h"
@@ -113,6 +114,9 @@ int run(int argc, char** argv) {
       return import_command(line);
     case Command::pack:
       return pack_command(line);
+    case Command::version:
+      std::fputs(version_text().c_str(), stdout);
+      return 0;
     case Command::print:
       std::fputs(line.text.c_str(), stdout);
       return 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/host_facts.h"
+#include "app/version.h"
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
@@ -25,12 +26,6 @@ std::string executable_digest() {
     log_warning("the program cannot be compared over ranks: {}", error.what());
     return "unknown";
   }
-}
-
-// "Open MPI v4.1.4, package: ...": the part that people know it by.
-std::string mpi_version() {
-  const std::string all = MpiSession::library_version();
-  return all.substr(0, all.find(','));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ std::string help_text(const ConfigKey& key, const Config& defaults) {
 Parser::Parser() : values_(config_keys().size()) {
   app_.name("trainer");
   app_.set_help_flag("-h,--help", "Print this and leave");
-  app_.set_version_flag("--version", "trainer (Lockstep) " LOCKSTEP_VERSION, "Print the version and leave");
+  app_.set_version_flag("--version", "", "Print the versions of program and libraries and leave");
   app_.footer(
       "A benchmark on made-up images, with the flags of tf_cnn_benchmarks:\n"
       "  mpirun -np N trainer --model inception3 --batch_size 64 --num_batches 100");
@@ -250,8 +250,8 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
     app_.parse(for_cli11(arguments));
   } catch (const CLI::CallForHelp&) {
     return {.command = Command::print, .text = app_.help()};
-  } catch (const CLI::CallForVersion& e) {
-    return {.command = Command::print, .text = std::string(e.what()) + "\n"};
+  } catch (const CLI::CallForVersion&) {
+    return {.command = Command::version};
   } catch (const CLI::ExtrasError&) {
     fail_not_understood();
   } catch (const CLI::ParseError& e) {

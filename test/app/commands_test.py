@@ -14,6 +14,14 @@ class Commands(kit.TestCase):
             self.assertEqual(result.code, kit.OK, str(result))
             self.assertIn("trainer", result.output)
 
+    def test_version_names_the_commit_and_the_libraries(self):
+        lines = self.run_job(0, "--version", env=NO_MPI).output.splitlines()
+        self.assertRegex(lines[0], r"^trainer \(Lockstep\) \d+\.\d+\.\d+$")
+        self.assertRegex(lines[1], r"^commit: (unknown|[0-9a-f]{7,40}(, changed)?)$")
+        self.assertRegex(lines[2], r"^libraries: Open MPI v[\d.]+\w*, HDF5 \d[\d.]+, oneDNN \d[\d.]+, glibc \d[\d.]+$")
+        self.assertRegex(lines[3], r"^compiler: \w+ \d[\d.]+, \w+$")
+        self.assertEqual(len(lines), 4)
+
     def test_inspect_tells_whole_files_from_damaged_ones_without_mpi(self):
         self.records(10)
         self.train(1, self.config({"train.steps": 2}))

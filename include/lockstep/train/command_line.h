@@ -10,7 +10,19 @@
 
 namespace lockstep {
 
-enum class Command { train, benchmark, check, evaluate, explain, inspect, export_weights, import_weights, pack, print };
+enum class Command {
+  train,
+  benchmark,
+  check,
+  evaluate,
+  explain,
+  inspect,
+  export_weights,
+  import_weights,
+  pack,
+  print,
+  version
+};
 
 // How `pack` writes pictures.
 struct PackChoices {
@@ -34,7 +46,7 @@ struct CommandLine {
   bool fold_batch_norm = false;       // export to ONNX
   bool drop_background = false;       // export, import: leave the first class out
   PackChoices pack;
-  std::string text;  // print: help or version, for standard output
+  std::string text;  // print: help, for standard output
 };
 
 // `arguments` without the program's name. Throws Error(config) for anything that is not understood, with the nearest
