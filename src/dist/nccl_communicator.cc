@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kAskEvery{50};
 
-// Asks until a call that may go on in the background is through. Aborts the link when it fails or takes too long.
+// Asks until a call that may go on in the background is through; throws when it fails or takes too long.
 void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
   Deadline deadline(seconds);
   Backoff backoff;
@@ -23,12 +23,10 @@ void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
     const NcclLink::Report report = link.report();
     if (report.state == NcclLink::State::ready) return;
     if (report.state == NcclLink::State::failed) {
-      link.abort();
       fail(ExitCode::internal, "NCCL, {}: {}; another rank may have ended, see its log; NCCL_DEBUG=INFO says more",
            what, report.reason);
     }
     if (deadline.passed()) {
-      link.abort();
       fail(ExitCode::stalled,
            "NCCL, {}: not done within {:g} s; look for a rank that has stopped, and at the network that NCCL uses "
            "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)",
@@ -44,11 +42,53 @@ std::vector<std::byte> spread_id(ProcessGroup& group, NcclLibrary& library) {
 
 }  // namespace
 
+// The link, and its abort, which takes a thread of its own: NCCL ends what is under way at once, but then waits until
+// no captured work refers to the connection, and such work goes only after the failure has been reported.
+class NcclCommunicator::Connection {
+ public:
+  Connection(std::unique_ptr<NcclLink> link, double abort_seconds)
+      : state_(std::make_shared<State>(std::move(link))), abort_seconds_(abort_seconds) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() {
+    if (!aborting_) return;
+    std::unique_lock lock(state_->mutex);
+    const bool ended =
+        state_->changed.wait_for(lock, std::chrono::duration<double>(abort_seconds_), [&] { return state_->aborted; });
+    if (!ended) log_warning("NCCL has not ended its connection yet; the job goes on to end without it");
+  }
+
+  NcclLink& link() const { return *state_->link; }
+  // Begins it and returns at once; the link must not be used any more.
+  void abort() {
+    if (std::exchange(aborting_, true)) return;
+    std::thread([state = state_] {
+      name_thread("nccl abort");
+      state->link->abort();
+      const std::lock_guard lock(state->mutex);
+      state->aborted = true;
+      state->changed.notify_all();
+    }).detach();
+  }
+
+ private:
+  struct State {
+    explicit State(std::unique_ptr<NcclLink> l) : link(std::move(l)) {}
+    const std::unique_ptr<NcclLink> link;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool aborted = false;
+  };
+  std::shared_ptr<State> state_;  // also of the thread that aborts, which may stay longer
+  const double abort_seconds_;
+  bool aborting_ = false;
+};
+
 // The thread that asks for errors.
 class NcclCommunicator::Monitor {
  public:
-  Monitor(NcclLink& link, double seconds)
-      : link_(link), seconds_(seconds), thread_([this] {
+  Monitor(Connection& connection, double seconds)
+      : connection_(connection), seconds_(seconds), thread_([this] {
           name_thread("nccl watch");
           watch();
         }) {}
@@ -69,10 +109,9 @@ class NcclCommunicator::Monitor {
     if (failure_) std::rethrow_exception(failure_);
     try {
       work();
-      wait_until_ready(link_, what, seconds_);
+      wait_until_ready(connection_.link(), what, seconds_);
     } catch (...) {
-      failure_ = std::current_exception();
-      link_.abort();
+      give_up();
       throw;
     }
   }
@@ -82,18 +121,27 @@ class NcclCommunicator::Monitor {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kAskEvery, [&] { return stop_ || failure_; })) {
       try {
-        if (link_.report().state == NcclLink::State::failed) wait_until_ready(link_, "work under way", seconds_);
+        if (connection_.link().report().state == NcclLink::State::failed) {
+          wait_until_ready(connection_.link(), "work under way", seconds_);
+        }
       } catch (...) {
-        failure_ = std::current_exception();
+        give_up();
       }
     }
   }
 
-  NcclLink& link_;
+  // While an exception is handled, with the lock held: the failure stands before the abort begins, so nobody uses the
+  // link beside it.
+  void give_up() {
+    failure_ = std::current_exception();
+    connection_.abort();
+  }
+
+  Connection& connection_;
   const double seconds_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::exception_ptr failure_;  // set: the link is aborted
+  std::exception_ptr failure_;  // set: the link is being aborted
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above
 };
@@ -107,9 +155,14 @@ NcclCommunicator::NcclCommunicator(ProcessGroup& group, const Backend& backend, 
       done_(backend.make_event()) {
   const NcclAddress address{
       .id = spread_id(group, library), .rank = rank_, .size = size_, .algorithm = options.algorithm};
-  link_ = library.connect(address);
-  wait_until_ready(*link_, fmt::format("connecting {} ranks", size_), options.wait_seconds);
-  monitor_ = std::make_unique<Monitor>(*link_, options.wait_seconds);
+  connection_ = std::make_unique<Connection>(library.connect(address), options.abort_seconds);
+  try {
+    wait_until_ready(connection_->link(), fmt::format("connecting {} ranks", size_), options.wait_seconds);
+  } catch (...) {
+    connection_->abort();
+    throw;
+  }
+  monitor_ = std::make_unique<Monitor>(*connection_, options.wait_seconds);
 }
 
 NcclCommunicator::~NcclCommunicator() = default;
@@ -124,19 +177,19 @@ void NcclCommunicator::enqueue(Stream& stream, std::string_view label, size_t by
 }
 
 void NcclCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
-  enqueue(stream, label, values.size_bytes(), [&] { link_->sum(*reduction_, values); });
+  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
 }
 
 void NcclCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
-  enqueue(stream, label, values.size_bytes(), [&] { link_->sum(*reduction_, values); });
+  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
 }
 
 void NcclCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
-  enqueue(stream, label, values.values.size_bytes(), [&] { link_->sum(*reduction_, values); });
+  enqueue(stream, label, values.values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
 }
 
 void NcclCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
-  enqueue(stream, label, bytes.size(), [&] { link_->broadcast(*reduction_, bytes, root); });
+  enqueue(stream, label, bytes.size(), [&] { connection_->link().broadcast(*reduction_, bytes, root); });
 }
 
 double NcclCommunicator::join(Stream& stream) {
@@ -150,7 +203,7 @@ void NcclCommunicator::check() {
   monitor_->with_link("work under way", [] {});
 }
 
-// An abort, which frees what captured operations use, cannot come in between.
+// An abort, which ends what captured operations use, cannot begin in between.
 void NcclCommunicator::enqueue_captured(const std::function<void()>& launch) {
   monitor_->with_link("a captured step", launch);
 }

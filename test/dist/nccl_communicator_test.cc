@@ -22,6 +22,8 @@ struct Script {
   std::atomic<int> questions_in_progress{0};  // before it is ready
   std::atomic<bool> fails{false};
   std::atomic<int> aborted{0};
+  std::atomic<int> captured_steps{0};  // as long as there are any, an abort waits
+  std::atomic<bool> abort_returned{false};
   std::vector<std::byte> id;
   std::string algorithm;
   DType half_type = DType::f32;
@@ -51,7 +53,15 @@ class FakeLink final : public NcclLink {
   void broadcast(Stream& stream, std::span<std::byte> bytes, int) override {
     backend_.copy(stream, bytes.data(), result_.data(), bytes.size());
   }
-  void abort() noexcept override { ++script_.aborted; }
+  // As NCCL does: what is under way ends at once, but the connection only with the last captured work that uses it.
+  void abort() noexcept override {
+    ++script_.aborted;
+    const double begin = monotonic_seconds();
+    while (script_.captured_steps > 0 && monotonic_seconds() - begin < 20) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    script_.abort_returned = true;
+  }
 
  private:
   Script& script_;
@@ -69,8 +79,8 @@ struct Bench final : NcclLibrary {
     return std::make_unique<FakeLink>(script, *backend, result);
   }
   std::unique_ptr<NcclCommunicator> communicator(double seconds = 30) {
-    return std::make_unique<NcclCommunicator>(world(), *backend, *this,
-                                              NcclOptions{.algorithm = "tree", .wait_seconds = seconds});
+    return std::make_unique<NcclCommunicator>(
+        world(), *backend, *this, NcclOptions{.algorithm = "tree", .wait_seconds = seconds, .abort_seconds = 0.05});
   }
   std::span<float> floats() const { return {values.as<float>(), 4}; }
 
@@ -79,6 +89,17 @@ struct Bench final : NcclLibrary {
   Buffer values = backend->allocate(16), result = backend->allocate(16), host = backend->allocate_pinned(16);
   Script script;
 };
+
+// False: it did not come about in time.
+template <class Condition>
+bool comes_about(const Condition& condition) {
+  const double begin = monotonic_seconds();
+  while (!condition()) {
+    if (monotonic_seconds() - begin > 30) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 template <class Call>
 std::optional<Error> error_of(const Call& call) {
@@ -111,7 +132,7 @@ TEST_CASE("a connection that never stands is aborted when its time is over, with
   REQUIRE(error);
   CHECK(error->code() == ExitCode::stalled);
   CHECK_THAT(error->what(), ContainsSubstring("connecting") && ContainsSubstring("not done within 0.2 s"));
-  CHECK(bench.script.aborted >= 1);
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
   CHECK(monotonic_seconds() - begin < 10);
 }
 
@@ -122,7 +143,7 @@ TEST_CASE("a connection that fails is aborted with the library's reason") {
   REQUIRE(error);
   CHECK(error->code() == ExitCode::internal);
   CHECK_THAT(error->what(), ContainsSubstring("unhandled system error"));
-  CHECK(bench.script.aborted >= 1);
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
 }
 
 TEST_CASE(
@@ -132,11 +153,7 @@ TEST_CASE(
   communicator->sum(*bench.stream, bench.floats(), "step 1");
   communicator->join(*bench.stream);
   bench.script.fails = true;
-  const double begin = monotonic_seconds();
-  while (bench.script.aborted == 0 && monotonic_seconds() - begin < 10) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  CHECK(bench.script.aborted >= 1);
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
   for (int i = 0; i < 2; ++i) {
     const auto error = error_of([&] { communicator->sum(*bench.stream, bench.floats(), "step 2"); });
     REQUIRE(error);
@@ -158,7 +175,7 @@ TEST_CASE("an operation that the library cannot enqueue in time is named, and ab
   REQUIRE(error);
   CHECK(error->code() == ExitCode::stalled);
   CHECK_THAT(error->what(), ContainsSubstring("step 3 bucket 2"));
-  CHECK(bench.script.aborted >= 1);
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
 }
 
 TEST_CASE("sums start after earlier work of the stream, and later work sees them only after a join") {
@@ -203,4 +220,33 @@ TEST_CASE("a reduction can be captured with the work around it") {
     CHECK_NOTHROW(communicator->check());
     CHECK(bench.host.as<float>()[3] == value);
   }
+}
+
+TEST_CASE("a failure is reported while the library waits for a captured step before it ends the connection") {
+  Bench bench;
+  auto communicator = bench.communicator(0.2);
+  const auto work = bench.backend->capture(*bench.stream, [&] {
+    communicator->sum(*bench.stream, bench.floats(), "values");
+    communicator->join(*bench.stream);
+  });
+  bench.script.captured_steps = 1;
+  SECTION("the thread that asks for errors finds it") {
+    bench.script.fails = true;
+    REQUIRE(comes_about([&] { return bench.script.aborted > 0; }));
+  }
+  SECTION("the thread that runs the step meets it first") {
+    bench.script.fails = true;
+    CHECK(error_of([&] { communicator->check(); }));
+  }
+  SECTION("an operation is not enqueued in time") { bench.script.questions_in_progress = 1 << 30; }
+  const auto error = error_of([&] { communicator->check(); });
+  REQUIRE(error);
+  bool launched = false;
+  CHECK(error_of([&] { communicator->enqueue_captured([&] { launched = true; }); }));
+  CHECK_FALSE(launched);
+  communicator.reset();
+  CHECK_FALSE(bench.script.abort_returned);
+  bench.script.captured_steps = 0;
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
+  CHECK(bench.script.aborted == 1);
 }

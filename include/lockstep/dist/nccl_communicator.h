@@ -29,7 +29,8 @@ class NcclLink {
   virtual void sum(Stream& stream, std::span<double> values) = 0;
   virtual void sum(Stream& stream, HalfSpan values) = 0;
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root) = 0;
-  // Ends what is under way, on the device too. Nothing else may be called afterwards but abort again.
+  // Ends what is under way, on the device too, and frees the connection; may wait for as long as captured work with
+  // operations of this link exists. Nothing else may be called from then on but abort again, when it has returned.
   virtual void abort() noexcept = 0;
 };
 
@@ -55,17 +56,19 @@ std::unique_ptr<NcclLibrary> open_nccl();
 struct NcclOptions {
   std::string algorithm = "ring";
   double wait_seconds = 600;  // to wait for all ranks, when connecting and when an operation is enqueued
+  double abort_seconds = 5;   // after a failure, for the library to end the connection; then it is left to itself
 };
 
 // Operations run on a stream of their own, beside the one that computes, and the host never waits for them. A thread
-// asks the library for errors; after one, everything under way is aborted, so that no stream hangs, and every later
-// call throws it. Ranks that are stuck without an error are the watchdog's.
+// asks the library for errors; after one, another aborts everything under way, so that no stream hangs, and every later
+// call throws it, without waiting for the abort. Ranks that are stuck without an error are the watchdog's.
 class NcclCommunicator final : public Communicator {
  public:
   // Collective over the group. Throws Error(stalled) when the ranks have not found each other in time, Error(internal)
   // with NCCL's reason when it fails. The backend must outlive it.
   NcclCommunicator(ProcessGroup& group, const Backend& backend, NcclLibrary& library, const NcclOptions& options);
-  // Abandons what is not finished, which is right only when the job is being aborted.
+  // Abandons what is not finished, which is right only when the job is being aborted. Captured work with its operations
+  // must be gone, unless it has failed: then it waits for the abort some seconds at most.
   ~NcclCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -82,6 +85,7 @@ class NcclCommunicator final : public Communicator {
   void enqueue_captured(const std::function<void()>& launch) override;
 
  private:
+  class Connection;
   class Monitor;
   template <class Enqueue>
   void enqueue(Stream& stream, std::string_view label, size_t bytes, const Enqueue& operation);
@@ -89,7 +93,7 @@ class NcclCommunicator final : public Communicator {
   const int rank_, size_;
   const std::unique_ptr<Stream> reduction_;
   const std::unique_ptr<Event> ready_, done_;
-  std::unique_ptr<NcclLink> link_;
+  std::unique_ptr<Connection> connection_;
   std::unique_ptr<Monitor> monitor_;
   CommStatistics statistics_;
 };
