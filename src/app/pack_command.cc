@@ -6,6 +6,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/data/pack.h"
+#include "lockstep/io/path_pattern.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/config_sources.h"
 
@@ -59,9 +60,9 @@ int pack_command(const CommandLine& command) {
     options.name = "validation";
     options.shuffle = false;
     pack_split(config, command, config.data.validation, options);
-    validation = fmt::format(" --data.validation '{}/validation-*'", command.to);
+    validation = fmt::format(" --data.validation '{}/validation-*'", literal_pattern(command.to));
   }
-  log_info("train with --data.format tfrecord --data.train '{}/train-*'{}", command.to, validation);
+  log_info("train with --data.format tfrecord --data.train '{}/train-*'{}", literal_pattern(command.to), validation);
   return static_cast<int>(ExitCode::ok);
 }
 

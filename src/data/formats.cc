@@ -1,7 +1,6 @@
 #include "lockstep/data/formats.h"
 
 #include <fmt/ranges.h>
-#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,38 +12,29 @@
 #include "data/hdf5_source.h"
 #include "data/synthetic_source.h"
 #include "data/tfrecord_source.h"
+#include "lockstep/io/path_pattern.h"
 
 namespace lockstep {
 namespace {
 
 using Paths = std::vector<std::string>;
 
-bool exists(const std::string& path) {
-  struct stat status = {};
-  return ::stat(path.c_str(), &status) == 0;
-}
-
 bool is_folder(const std::string& path) {
   struct stat status = {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// The paths one pattern names: itself, when there is such a path (whatever characters it has), else a glob's matches.
-Paths expand(const std::string& pattern) {
-  if (exists(pattern)) return {pattern};
-  Paths found;
-  glob_t matches = {};
-  if (::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &matches) == 0) {
-    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-  }
-  ::globfree(&matches);
-  return found;
+// What to try where a pattern matches nothing though such a name may exist.
+std::string_view escape_hint(const std::string& pattern) {
+  return pattern.find_first_of("[{") == std::string::npos
+             ? ""
+             : "; brackets and braces that belong to a name are written with a backslash before them";
 }
 
 Paths list_files(const Paths& patterns) {
   Paths files;
   for (const std::string& pattern : patterns) {
-    const Paths found = expand(pattern);
+    const Paths found = matching_paths(pattern);
     size_t taken = 0;
     for (const std::string& path : found) {
       if (is_folder(path)) continue;
@@ -52,7 +42,8 @@ Paths list_files(const Paths& patterns) {
       ++taken;
     }
     if (taken == 0) {
-      const char* hint = found.empty() ? "" : "; it names a folder: add a file pattern, such as /train-*";
+      const std::string_view hint =
+          found.empty() ? escape_hint(pattern) : "; it names a folder: add a file pattern, such as /train-*";
       fail(ExitCode::data, "data pattern '{}' matches no file (0 files seen){}", pattern, hint);
     }
   }
@@ -62,14 +53,16 @@ Paths list_files(const Paths& patterns) {
 Paths list_folders(const Paths& patterns) {
   Paths roots;
   for (const std::string& pattern : patterns) {
-    const Paths found = expand(pattern);
+    const Paths found = matching_paths(pattern);
     size_t taken = 0;
     for (const std::string& path : found) {
       if (!is_folder(path)) continue;
       roots.push_back(path);
       ++taken;
     }
-    if (taken == 0) fail(ExitCode::data, "data pattern '{}' matches no folder ({} files seen)", pattern, found.size());
+    if (taken == 0)
+      fail(ExitCode::data, "data pattern '{}' matches no folder ({} files seen){}", pattern, found.size(),
+           found.empty() ? escape_hint(pattern) : "");
   }
   return list_image_folders(roots);
 }

@@ -11,6 +11,7 @@
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
+#include "train/toml_limits.h"
 
 namespace lockstep {
 namespace {
@@ -28,6 +29,7 @@ std::string at(const std::string& path, int line) { return fmt::format("{}:{}", 
 int line_of(const toml::source_region& region) { return static_cast<int>(region.begin.line); }
 
 toml::table parse_toml(std::string_view text, const std::string& path) {
+  require_bounded_toml(text, path);
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& e) {
@@ -152,6 +154,13 @@ std::optional<ConfigValue> convert(ConfigType type, const toml::node& node) {
 }
 
 }  // namespace
+
+std::optional<ConfigValue> parse_toml_list(ConfigType type, std::string_view text, const std::string& where) {
+  const toml::table root = parse_toml(fmt::format("list = {}", text), where);
+  const toml::node* list = root.get("list");
+  if (root.size() != 1 || !list || !list->is_array()) return std::nullopt;  // more lines, or more than a list
+  return convert(type, *list);
+}
 
 std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path) {
   const toml::table root = parse_toml(text, path);

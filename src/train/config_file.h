@@ -1,6 +1,7 @@
 // The configuration file: TOML 1.0 text to checked values, each with its line.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,5 +20,9 @@ struct ConfigFileEntry {
 // syntax, a duplicate, an unknown key or section, a key in the wrong section, a value of the wrong type or out of
 // range.
 std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path);
+
+// The list that `text` is in TOML's notation, as a value of this type of list; nothing when it holds items of another
+// type, or more than a list. Throws Error(config), naming `where`, when it is no TOML.
+std::optional<ConfigValue> parse_toml_list(ConfigType type, std::string_view text, const std::string& where);
 
 }  // namespace lockstep

@@ -29,9 +29,9 @@ struct ConfigRange {
   std::string text() const;  // "at least 1", "above 0", "in [0, 1)"
 };
 
-// How a text is turned into an absolute path: inputs relative to the file they are written in, outputs to the working
-// folder. Values listed in `allowed` are words, not paths.
-enum class PathRole { none, input, output };
+// How a text is turned into an absolute path: inputs, and patterns of them, relative to the file they are written in,
+// outputs to the working folder. Values listed in `allowed` are words, not paths.
+enum class PathRole { none, input, input_pattern, output };
 
 struct ConfigMember {
   ConfigType type;

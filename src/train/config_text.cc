@@ -62,11 +62,17 @@ paths from the command line or the environment, and all outputs wherever they ar
 which rank 0 was started. `~` and `$NAME` are not expanded, so they are refused; on the command line the shell expands
 them first.
 
+**Patterns.** `data.train` and `data.validation` are patterns of paths: `*`, `?`, `[a-z]`, `{one,other}`, and a backslash
+before a character that stands for itself. Where a path of just this name exists, it is that path. Only what is written
+is a pattern: a folder that a relative pattern starts from stands for itself, also one that is called `exp[lr=0.1]`.
+
 **Numbers.** In the file they are TOML's. On the command line and in the environment a number is decimal, `12`, `-3`,
 `0.5`, `.5` or `1e-4`, and nothing may precede or follow it; `0x10`, `1_000`, `+1`, `1,5`, `nan` and `inf` are errors. An
 integer may be written as `1e3` when it is one exactly. Numbers are finite everywhere.
 
 **Lists** on the command line and in the environment have commas between their items: `--data.train a.tfrecord,b.tfrecord`.
+Items with a comma in them need TOML's notation, `--data.train '["a,b.tfrecord", "c.tfrecord"]'`; commas in the braces of
+a pattern do not part items.
 
 **Environment.** A variable `LOCKSTEP_SECTION_KEY` that names no key is an error when SECTION is one of the sections
 below or the name is close to a key's; any other variable with the prefix is left alone.

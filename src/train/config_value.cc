@@ -3,33 +3,24 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/parse_number.h"
+#include "lockstep/io/path_pattern.h"
+#include "train/config_file.h"
 
 namespace lockstep {
 namespace {
 
-template <class T>
-std::optional<T> whole_number(std::string_view text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end || text.empty()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> parse_number(std::string_view text) {
-  const std::optional<double> value = whole_number<double>(text);
-  return value && std::isfinite(*value) ? value : std::nullopt;
-}
+std::optional<double> parse_decimal(std::string_view text) { return parse_number<double>(text); }
 
 std::optional<int64_t> parse_integer(std::string_view text) {
-  if (const std::optional<int64_t> value = whole_number<int64_t>(text)) return value;
-  const std::optional<double> number = parse_number(text);
+  if (const std::optional<int64_t> value = parse_number<int64_t>(text)) return value;
+  const std::optional<double> number = parse_decimal(text);
   int64_t integer = 0;
   return number && exact_integer(*number, integer) ? std::optional(integer) : std::nullopt;
 }
@@ -45,9 +36,42 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
   return items;
 }
 
+// The same for patterns of paths, whose commas in braces and behind backslashes do not part items. A brace that is not
+// closed is an ordinary character.
+std::vector<std::string_view> split_patterns(std::string_view text) {
+  std::vector<std::string_view> items;
+  size_t start = 0, closed = 0;  // before `closed` all is in braces
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '{' && i >= closed) {
+      const size_t end = text.find('}', i);
+      if (end != std::string_view::npos) closed = end;
+    } else if (text[i] == ',' && i >= closed) {
+      items.push_back(text.substr(start, i - start));
+      start = i + 1;
+    }
+  }
+  if (!text.empty()) items.push_back(text.substr(start));
+  return items;
+}
+
 [[noreturn]] void fail_type(const ConfigKey& key, std::string_view text, const std::string& where) {
   fail(ExitCode::config, "{}: {} takes {}, not {}", where, key.full_name(), describe(key.member.type),
        quote_for_message(text));
+}
+
+bool is_list(ConfigType type) {
+  return type == ConfigType::text_list || type == ConfigType::integer_list || type == ConfigType::number_list;
+}
+
+// Whether a list is in TOML's notation. A pattern of paths may begin with a bracket, too: that of a list of strings is
+// followed by a quote, or by its end.
+bool is_toml_list(ConfigType type, std::string_view text) {
+  if (!is_list(type) || !text.starts_with('[')) return false;
+  if (type != ConfigType::text_list) return true;
+  const size_t first = std::min(text.find_first_not_of(" \t", 1), text.size() - 1);
+  return text[first] == '"' || text[first] == '\'' || (text[first] == ']' && first + 1 == text.size());
 }
 
 template <class T>
@@ -83,7 +107,9 @@ std::string resolve_path(const ConfigKey& key, const std::string& path, const st
          "command line, where the shell expands them",
          where, key.full_name(), quote_for_message(path));
   }
-  return (std::filesystem::path(folder) / path).lexically_normal().string();
+  // What the user wrote is the pattern; what is put in front of it stands for itself.
+  const std::string base = key.path == PathRole::input_pattern ? literal_pattern(folder) : folder;
+  return (std::filesystem::path(base) / path).lexically_normal().string();
 }
 
 // The Unicode Standard, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
@@ -150,6 +176,11 @@ std::string quote_for_message(std::string_view text) {
 }
 
 ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, const std::string& where) {
+  if (is_toml_list(key.member.type, text)) {
+    if (auto value = parse_toml_list(key.member.type, text, fmt::format("{}: {}", where, key.full_name())))
+      return *value;
+    fail_type(key, text, where);
+  }
   switch (key.member.type) {
     case ConfigType::boolean:
       if (text != "true" && text != "false") fail_type(key, text, where);
@@ -158,13 +189,14 @@ ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, cons
       if (const std::optional<int64_t> value = parse_integer(text)) return *value;
       fail_type(key, text, where);
     case ConfigType::number:
-      if (const std::optional<double> value = parse_number(text)) return *value;
+      if (const std::optional<double> value = parse_decimal(text)) return *value;
       fail_type(key, text, where);
     case ConfigType::text:
       return std::string(text);
     case ConfigType::text_list: {
       std::vector<std::string> items;
-      for (const std::string_view item : split_at_commas(text)) {
+      for (const std::string_view item :
+           key.path == PathRole::input_pattern ? split_patterns(text) : split_at_commas(text)) {
         if (item.empty()) fail_type(key, text, where);
         items.emplace_back(item);
       }
@@ -173,7 +205,7 @@ ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, cons
     case ConfigType::integer_list:
       return parse_items(key, text, where, parse_integer);
     case ConfigType::number_list:
-      return parse_items(key, text, where, parse_number);
+      return parse_items(key, text, where, parse_decimal);
   }
   fail_type(key, text, where);
 }

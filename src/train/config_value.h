@@ -11,14 +11,15 @@ namespace lockstep {
 
 // The text of a value given on the command line or in the environment, by the key's type. The whole text must match:
 // true or false; a decimal number as std::from_chars reads it, finite (1e3 is an integer, 1e-3 is not); strings as they
-// are; lists with commas between the items, an empty text being the empty list.
+// are; lists with commas between the items, an empty text being the empty list, or in TOML's notation: ["a,b", "c"].
 ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, const std::string& where);
 
 // The range or the allowed words of the key.
 void check_config_value(const ConfigKey& key, const ConfigValue& value, const std::string& where);
 
 // Makes a value of a path key absolute against `folder`; other keys' values come back unchanged. A leading ~ and a $
-// are refused: nothing expands them here, and a folder of that name is never what was meant.
+// are refused: nothing expands them here, and a folder of that name is never what was meant. Where the key takes
+// patterns, only what `value` holds is one: the folder stands for itself, whatever characters its name has.
 ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& folder,
                                  const std::string& where);
 

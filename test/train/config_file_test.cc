@@ -13,6 +13,12 @@ struct BadFile {
   const char* message;  // the start, after the name of the file
 };
 
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 std::vector<BadFile> bad_files() {
   return {
       {"misspelt key", "[train]\nepochs = 3\nlearing_rate = 0.1\n",
@@ -70,6 +76,20 @@ std::vector<BadFile> bad_files() {
       {"zero byte", std::string("[train]\nseed = 1\0\n", 18), ":2: not valid TOML: "},
       {"a 10 MB word", "[train]\n" + std::string(10 << 20, 'x') + " = 1\n", ":2: unknown key 'xxxxxxxxxx"},
       {"a 10 MB value", "[model]\nname = \"" + std::string(10 << 20, 'x') + "\"\n", ":2: model.name = 'xxxxxxxxxx"},
+      {"a dotted key of 100,000 parts", "[train]\n" + repeated("a.", 100000) + "a = 1\n",
+       ":2: not valid TOML: a dotted key has more than 16 parts"},
+      {"a dotted key with quotes", repeated("\"a\" . 'b' .", 100000) + "a = 1\n", ":1: not valid TOML: a dotted key"},
+      {"a header of 100,000 parts", "# ''' \" [\n[" + repeated("a.", 100000) + "a]\n",
+       ":2: not valid TOML: a dotted key"},
+      {"inline tables in inline tables", "a = " + repeated("{a=", 100000) + "\n",
+       ":1: not valid TOML: more than 16 brackets are open"},
+      {"deep behind a text", R"(a = """
+"\"
+""""
+b = ''
+)" + repeated("a.", 100000) + "a = 1\n",
+       ":5: not valid TOML: a dotted key"},
+      {"a configuration of 20 MB", "#" + std::string(20 << 20, ' '), ": 20971521 bytes are no configuration"},
       {"lists nested without end", "[train]\nseed = " + std::string(100000, '[') + "\n", ":2: not valid TOML: "},
   };
 }
@@ -124,6 +144,20 @@ TEST_CASE("byte order mark, CRLF, tabs, trailing comments and a missing last new
 TEST_CASE("an empty file and a comment of 10 MB set nothing") {
   CHECK(parse_config_file("", "c.toml").empty());
   CHECK(parse_config_file("#" + std::string(10 << 20, ' ') + "\n", "c.toml").empty());
+}
+
+TEST_CASE("dots and brackets in strings and comments are no depth") {
+  const std::string deep = repeated("a.[{", 100);
+  const auto entries =
+      parse_config_file("# " + deep + "\n[data]\ntrain = [\"" + deep + "\", '" + deep + "', '', \"\\\"" + deep +
+                            "\"]\nlabel_key = \"\"\"\n" + deep + "\"\"\"\"\"\nids_key = '''" + deep + "''' # " + deep +
+                            "\n[\"train\"]\nepochs = 2.5\n",
+                        "c.toml");
+  REQUIRE(entries.size() == 4);
+  CHECK(value_of<std::vector<std::string>>(entries, "data.train") ==
+        std::vector<std::string>{deep, deep, "", "\"" + deep});
+  CHECK(value_of<std::string>(entries, "data.label_key") == deep + "\"\"");
+  CHECK(value_of<std::string>(entries, "data.ids_key") == deep);
 }
 
 TEST_CASE("numbers are taken by the key's type however TOML writes them") {

@@ -114,16 +114,38 @@ TEST_CASE("lists have commas between their items") {
   CHECK(parsed<Texts>("data.train", "a,b c") == Texts{"a", "b c"});
   CHECK(parsed<Texts>("data.train", "a,,b") == kRefused);
   CHECK(parsed<Texts>("data.train", "a,") == kRefused);
+  CHECK(parsed<Texts>("data.train", "{a,b}-*,c{d,e}") == Texts{"{a,b}-*", "c{d,e}"});
+  CHECK(parsed<Texts>("data.train", "a{b,c}d},{e,f") == Texts{"a{b,c}d}", "{e", "f"});
+  CHECK(parsed<Texts>("data.train", R"(a\,b,\{c,d})") == Texts{R"(a\,b)", R"(\{c)", "d}"});
+  CHECK(parsed<Texts>("checkpoint.init_exclude", "{a,b}") == Texts{"{a", "b}"});
   CHECK(parsed<Integers>("model.hidden", "10") == Integers{10});
   CHECK(parsed<Integers>("model.hidden", "10,1e2") == Integers{10, 100});
   CHECK(parsed<Integers>("model.hidden", "10, 20") == kRefused);
-  CHECK(parsed<Integers>("model.hidden", "[10]") == kRefused);
   CHECK(parsed<Integers>("model.hidden", "10,") == kRefused);
   using Numbers = std::vector<double>;
   CHECK(parsed<Numbers>("schedule.factors", "") == Numbers{});
   CHECK(parsed<Numbers>("schedule.factors", "0.1,1e-2,3") == Numbers{0.1, 0.01, 3});
   CHECK(parsed<Numbers>("schedule.factors", "0.1,nan") == kRefused);
   CHECK(parsed<Numbers>("schedule.factors", "0.1,") == kRefused);
+}
+
+TEST_CASE("a list in TOML's notation has items with commas; a pattern that begins with a bracket is none") {
+  using Texts = std::vector<std::string>;
+  CHECK(parsed<Texts>("data.train", R"(["a,b", "c d"])") == Texts{"a,b", "c d"});
+  CHECK(parsed<Texts>("data.train", R"([ 'a\b,["c"]', ])") == Texts{R"(a\b,["c"])"});
+  CHECK(parsed<Texts>("data.train", "[]") == Texts{});
+  CHECK(parsed<Texts>("data.train", R"(["a", 3])") == kRefused);
+  CHECK(parsed<Texts>("data.train", "[ab]*,[!c]-?") == Texts{"[ab]*", "[!c]-?"});
+  CHECK(parsed<Texts>("data.train", "[]a]*") == Texts{"[]a]*"});
+  CHECK(parsed<Texts>("data.train", "[\"a\"]\nseed = 3") == kRefused);
+  CHECK(parsed<std::vector<int64_t>>("model.hidden", "[10, 1e2]") == std::vector<int64_t>{10, 100});
+  CHECK(parsed<std::vector<int64_t>>("model.hidden", "[10, 0.5]") == kRefused);
+  CHECK(parsed<std::vector<double>>("schedule.factors", "[1, 0.1]") == std::vector<double>{1, 0.1});
+  const auto parse = [](const std::string& text) {
+    return config_error([&] { parse_config_value(key("data.train"), text, "command line"); });
+  };
+  CHECK_THAT(parse("[\"a,b"), ContainsSubstring("command line: data.train:1: not valid TOML: "));
+  CHECK_THAT(parse("[\"a\"," + std::string(100000, '[')), ContainsSubstring("more than 16 brackets are open"));
 }
 
 TEST_CASE("ranges say which ends belong to them") {
@@ -148,6 +170,16 @@ TEST_CASE("paths become absolute against the folder, words and other keys stay")
   CHECK(std::get<std::string>(resolve("checkpoint.resume", std::string("step-1.h5"))) == "/a/b/step-1.h5");
   CHECK(std::get<std::string>(resolve("checkpoint.init_from", std::string())) == "");
   CHECK(std::get<std::string>(resolve("log.jsonl", std::string("m.jsonl"))) == "m.jsonl");
+}
+
+TEST_CASE("only what the user wrote is a pattern, not the folder in front of it") {
+  const auto resolve = [](const char* name, ConfigValue value) {
+    return resolve_config_paths(key(name), std::move(value), "/a/exp[lr=0.1]/{x,~}", "here");
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(std::get<Texts>(resolve("data.train", Texts{"[ab]/t-*", "../u?", "/d[1]/*"})) ==
+        Texts{R"(/a/exp\[lr=0.1\]/\{x\,\~\}/[ab]/t-*)", R"(/a/exp\[lr=0.1\]/u?)", "/d[1]/*"});
+  CHECK(std::get<std::string>(resolve("checkpoint.init_from", std::string("w.h5"))) == "/a/exp[lr=0.1]/{x,~}/w.h5");
 }
 
 TEST_CASE("paths with a tilde or a variable are refused") {

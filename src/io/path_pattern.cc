@@ -1,0 +1,48 @@
+#include "lockstep/io/path_pattern.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+namespace lockstep {
+namespace {
+
+bool exists(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+// What the pattern says once its backslashes have done their work.
+std::string without_escapes(std::string_view pattern) {
+  std::string path;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
+    path += pattern[i];
+  }
+  return path;
+}
+
+}  // namespace
+
+std::string literal_pattern(std::string_view path) {
+  constexpr std::string_view kSpecial = "*?[]{},~\\";
+  std::string pattern;
+  for (const char c : path) {
+    if (kSpecial.find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+std::vector<std::string> matching_paths(const std::string& pattern) {
+  if (exists(pattern)) return {pattern};
+  if (const std::string plain = without_escapes(pattern); exists(plain)) return {plain};
+  std::vector<std::string> found;
+  glob_t matches = {};
+  if (::glob(pattern.c_str(), GLOB_BRACE, nullptr, &matches) == 0) {
+    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+  }
+  ::globfree(&matches);
+  return found;
+}
+
+}  // namespace lockstep

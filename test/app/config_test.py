@@ -1,0 +1,40 @@
+"""How text from the command line, files and the environment becomes a run's configuration."""
+
+import os
+import shutil
+
+import kit
+
+
+class Config(kit.TestCase):
+    def test_a_folder_of_any_name_in_front_of_a_pattern_stands_for_itself(self):
+        """What one rank reads is in its line of the scan: 24 records here, 11 in the folders that a pattern would take."""
+        for name in ("exp[lr=0.1]", "d[1]", "a{b,c}", "~", "two words,and a comma"):
+            for decoy in ("d1", "ab", "ac"):
+                kit.write(self.path(decoy, "data/train-1"), kit.tfrecord(kit.images(11)))
+            kit.write(self.path(name, "data/train-0"), kit.tfrecord(kit.images(24)))
+            config = kit.toml(kit.merged(kit.SMALL, {"data.train": "data/train-*", "train.steps": 1}))
+            kit.write(self.path(name, "run.toml"), config)
+            with self.subTest(name=name, started="above"):
+                result = self.train(0, os.path.join(name, "run.toml"))
+                self.assertIn("tfrecord: 24 records", result.output)
+            with self.subTest(name=name, started="inside"):
+                result = self.train(0, "run.toml", {"data.train": "data/{train,test}-?", "checkpoint.directory": "other"},
+                                    cwd=self.path(name))
+                self.assertIn("tfrecord: 24 records", result.output)
+            shutil.rmtree(self.path("run"))
+
+    def test_a_path_with_a_comma_is_quoted_on_the_command_line(self):
+        self.records(24, "a,b.tfrecord")
+        self.records(11, "c.tfrecord", seed=1)
+        result = self.train(0, self.config(), {"data.train": '["a,b.tfrecord", "c.tfrecord"]', "train.steps": 1})
+        self.assertIn("tfrecord: 35 records", result.output)
+
+    def test_deep_configurations_are_refused(self):
+        deep = kit.write(self.path("deep.toml"), "[train]\n" + "a." * 100000 + "a = 1\n")
+        result = self.run_job(0, "--config", deep)
+        self.assert_one_error(result, kit.CONFIG, "deep.toml:2: not valid TOML: a dotted key has more than 16 parts")
+
+
+if __name__ == "__main__":
+    kit.main()

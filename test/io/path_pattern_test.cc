@@ -1,0 +1,54 @@
+#include "lockstep/io/path_pattern.h"
+
+#include <algorithm>
+
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+const char* const kOddNames[] = {"exp[lr=0.1]", "d[1]",        "a{b,c}", "~",  "~root", "two words", "x,y",   "*",
+                                 "what?",       "back\\slash", "]",      "}{", "[!a]",  "\\",        "ümlaut"};
+
+}  // namespace
+
+TEST_CASE("a folder of any name in front of a pattern stands for itself") {
+  const ScratchFolder scratch;
+  for (const std::string name : {"d1", "ab", "ac", "x", "backslash", "whats"})
+    write_file(scratch / name + "/train-9", "");
+  for (const std::string name : kOddNames) write_file(scratch / name + "/train-0", "");
+  for (const std::string name : kOddNames) {
+    INFO(name);
+    const std::string folder = scratch / name;
+    const std::vector<std::string> only{folder + "/train-0"};
+    CHECK(matching_paths(literal_pattern(folder) + "/train-*") == only);
+    CHECK(matching_paths(literal_pattern(folder) + "/{train,test}-[0-9]") == only);
+    CHECK(matching_paths(literal_pattern(folder) + "/train-0") == only);
+    CHECK(matching_paths(literal_pattern(folder) + "/test-*").empty());
+  }
+}
+
+TEST_CASE("a path that exists is meant itself, though it may look like a pattern") {
+  const ScratchFolder scratch;
+  for (const std::string name : kOddNames) write_file(scratch / "in[side]/" + name, "");
+  write_file(scratch / "ins/d1", "");
+  for (const std::string name : kOddNames) {
+    INFO(name);
+    if (name != "back\\slash" && name != "\\") {
+      CHECK(matching_paths(literal_pattern(scratch / "in[side]") + "/" + name) ==
+            std::vector<std::string>{scratch / "in[side]/" + name});
+    }
+    CHECK(matching_paths(scratch / "in[side]/" + name) == std::vector<std::string>{scratch / "in[side]/" + name});
+  }
+}
+
+TEST_CASE("a pattern finds what it matches") {
+  const ScratchFolder scratch;
+  for (const char* name : {"b-2", "b-10", "a"}) write_file(scratch / name, "");
+  std::vector<std::string> found = matching_paths(scratch / "{b-*,a}");
+  std::ranges::sort(found);
+  CHECK(found == std::vector<std::string>{scratch / "a", scratch / "b-10", scratch / "b-2"});
+  CHECK(matching_paths(scratch / "c*").empty());
+}
