@@ -141,6 +141,7 @@ int explain_command(const CommandLine& command) {
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_schedule(config, batches);
+  for (const std::string& warning : loaded.warnings) fmt::print("\nwarning: {}\n", warning);
   for (const std::string& choice : unusual_choices(config, batches.global)) fmt::print("\nunusual: {}\n", choice);
   return 0;
 }

@@ -67,7 +67,9 @@ void require_one_size(int64_t size, ProcessGroup& group, const std::string& data
 
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const std::string text = on_root(group, {"the configuration", kConfigSeconds}, [&] {
-    return to_toml(load_config(gather_config_sources(command.config, command.overrides)).config);
+    const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
+    for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
+    return to_toml(loaded.config);
   });
   return config_from_toml(text, "the configuration of rank 0");
 }

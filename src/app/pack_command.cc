@@ -37,7 +37,9 @@ void pack_split(const Config& config, const CommandLine& command, const std::vec
 }  // namespace
 
 int pack_command(const CommandLine& command) {
-  const Config config = load_config(gather_config_sources(command.config, command.overrides)).config;
+  const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
+  for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
+  const Config& config = loaded.config;
   if (config.data.format == "synthetic" || config.data.format == "sparse_tfrecord") {
     fail(ExitCode::config, "data.format = \"{}\": only pictures that are stored somewhere can be packed",
          config.data.format);

@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "lockstep/base/printable.h"
@@ -101,6 +102,42 @@ int64_t try_pread(int descriptor, std::span<std::byte> to, int64_t offset) {
   return static_cast<int64_t>(done);
 }
 
+[[noreturn]] void fail_too_large(const std::string& path, ExitCode blame, int64_t limit) {
+  fail(blame, "{}: has more than {} bytes, the most that are read here", path, limit);
+}
+
+// Appends what comes from the descriptor's position until nothing more does.
+template <class Content>
+void read_stream(const FileDescriptor& file, Content& content, const std::string& path, ExitCode blame, int64_t limit) {
+  constexpr size_t kFirst = size_t{64} << 10;
+  for (size_t done = 0;;) {
+    if (done == content.size()) content.resize(done + std::clamp(done, kFirst, kPieceBytes));
+    const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno(path, "read", blame, errno);
+    done += static_cast<size_t>(got);
+    if (static_cast<int64_t>(done) > limit) fail_too_large(path, blame, limit);
+    if (got > 0) continue;
+    content.resize(done);
+    return;
+  }
+}
+
+template <class Content>
+Content read_whole(const std::string& path, ExitCode blame, int64_t limit) {
+  const FileDescriptor file = open_for_reading(path, blame);
+  const int64_t bytes = file_size(file, path, blame);
+  Content content;
+  if (bytes == 0) {
+    read_stream(file, content, path, blame, std::min(limit, kLargestStream));
+    return content;
+  }
+  if (bytes > limit) fail_too_large(path, blame, limit);
+  content.resize(static_cast<size_t>(bytes));
+  pread_all(file, std::as_writable_bytes(std::span(content)), {.path = path, .offset = 0, .blame = blame});
+  return content;
+}
+
 // A temporary file beside `path`, removed unless published.
 class Temporary {
  public:
@@ -179,17 +216,11 @@ void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt
 }
 
 std::vector<std::byte> read_file(const std::string& path, ExitCode blame) {
-  const FileDescriptor file = open_for_reading(path, blame);
-  std::vector<std::byte> bytes(static_cast<size_t>(file_size(file, path, blame)));
-  pread_all(file, bytes, {.path = path, .offset = 0, .blame = blame});
-  return bytes;
+  return read_whole<std::vector<std::byte>>(path, blame, std::numeric_limits<int64_t>::max());
 }
 
-std::string read_text_file(const std::string& path, ExitCode blame) {
-  const FileDescriptor file = open_for_reading(path, blame);
-  std::string text(static_cast<size_t>(file_size(file, path, blame)), '\0');
-  pread_all(file, std::as_writable_bytes(std::span(text)), {.path = path, .offset = 0, .blame = blame});
-  return text;
+std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit) {
+  return read_whole<std::string>(path, blame, limit);
 }
 
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame) {

@@ -17,8 +17,12 @@ namespace {
 constexpr std::string_view kEnvironmentPrefix = "LOCKSTEP_";
 
 void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
-  const std::string folder = std::filesystem::path(sources.file_path).parent_path().string();
-  for (ConfigFileEntry& entry : parse_config_file(sources.file_text, sources.file_path)) {
+  const std::string folder = sources.file_folder.empty()
+                                 ? std::filesystem::path(sources.file_path).parent_path().string()
+                                 : sources.file_folder;
+  std::vector<ConfigFileEntry> entries = parse_config_file(sources.file_text, sources.file_path);
+  if (entries.empty()) loaded.warnings.push_back(fmt::format("{}: this configuration is empty", sources.file_path));
+  for (ConfigFileEntry& entry : entries) {
     const ConfigKey& key = *entry.key;
     const std::string where = fmt::format("{}:{}", sources.file_path, entry.line);
     const std::string& base = key.path == PathRole::output ? sources.working_folder : folder;

@@ -30,6 +30,27 @@ class Config(kit.TestCase):
         result = self.train(0, self.config(), {"data.train": '["a,b.tfrecord", "c.tfrecord"]', "train.steps": 1})
         self.assertIn("tfrecord: 35 records", result.output)
 
+    def test_a_configuration_may_come_from_a_pipe(self):
+        self.records(24)
+        text = kit.toml(kit.merged(kit.SMALL, {"train.steps": 1}))
+        kit.write(self.path("text"), text)
+        result = self.start_command(["bash", "-c", f"exec {kit.TRAINER} --config <(sleep 0.2; cat text)"]).wait()
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertIn("compiling cifar10_cnn", result.output)
+        shutil.rmtree(self.path("run"))
+        result = self.start_command(["bash", "-c", f"cat text | {kit.MPIRUN} -np 2 {kit.TRAINER} --config /dev/stdin"]).wait()
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertIn("compiling cifar10_cnn", result.output)
+
+    def test_a_stream_without_end_is_no_configuration_and_an_empty_one_is_worth_a_warning(self):
+        self.assert_one_error(self.run_job(0, "--config", "/dev/zero"), kit.CONFIG, "/dev/zero: has more than")
+        self.records(24)
+        options = {k: str(v).lower() if isinstance(v, bool) else v for section, keys in kit.SMALL.items()
+                   for k, v in ((f"{section}.{key}", value) for key, value in keys.items())}
+        result = self.train(0, "/dev/null", {**options, "train.steps": 1})
+        self.assertEqual(len(result.warnings()), 1, str(result))
+        self.assertIn("/dev/null: this configuration is empty", result.warnings()[0])
+
     def test_deep_configurations_are_refused(self):
         deep = kit.write(self.path("deep.toml"), "[train]\n" + "a." * 100000 + "a = 1\n")
         result = self.run_job(0, "--config", deep)

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <thread>
 
 #include "test/catch.h"
 #include "test/scratch.h"
@@ -57,13 +60,45 @@ TEST_CASE("only a regular file is opened for positioned reads; a pipe or device 
   CHECK_THAT(message(folder / "absent"), ContainsSubstring("absent: cannot open: No such file"));
 }
 
+TEST_CASE("a pipe is read to its end, in whatever pieces it comes; files of /proc are read though they have no size") {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::string large(5'000'000, 'a');
+  for (size_t i = 0; i < large.size(); i += 7) large[i] = static_cast<char>('a' + i % 26);
+  const auto through_pipe = [&](const auto& read) {
+    std::thread writer([&] {
+      std::ofstream out(pipe, std::ios::binary);
+      out << large.substr(0, 10) << std::flush << large.substr(10);
+    });
+    const auto content = read();
+    writer.join();
+    return content;
+  };
+  CHECK(through_pipe([&] { return read_text_file(pipe, ExitCode::config); }) == large);
+  const std::vector<std::byte> bytes = through_pipe([&] { return read_file(pipe, ExitCode::config); });
+  CHECK(std::ranges::equal(bytes, bytes_of(large)));
+  CHECK(read_text_file("/proc/self/cmdline", ExitCode::config).find("io_test") != std::string::npos);
+}
+
+TEST_CASE("a stream without an end and a file beyond the limit are errors that name it") {
+  const ScratchFolder folder;
+  write_file(folder / "long", std::string(1001, 'x'));
+  const auto error = [](const std::string& path) {
+    return std::string(error_of([&] { read_text_file(path, ExitCode::config, 1000); }).value().what());
+  };
+  CHECK_THAT(error("/dev/zero"), ContainsSubstring("/dev/zero: has more than 1000 bytes"));
+  CHECK_THAT(error(folder / "long"), ContainsSubstring("long: has more than 1000 bytes"));
+  CHECK(read_text_file(folder / "long", ExitCode::config, 1001).size() == 1001);
+}
+
 TEST_CASE("a file written atomically reads back, replaces the old one and leaves no temporary") {
   const ScratchFolder folder;
   const std::string path = folder / "a.bin";
   write_file_atomically(path, bytes_of("old"), {.blame = ExitCode::checkpoint});
   const std::string large(20'000'000, 'x');
   write_file_atomically(path, bytes_of(large), {.blame = ExitCode::checkpoint, .verify = true});
-  CHECK(read_text_file(path, ExitCode::checkpoint) == large);
+  CHECK(read_text_file(path, ExitCode::checkpoint, 20'000'000) == large);
   write_text_atomically(path, "", ExitCode::checkpoint);
   CHECK(read_file(path, ExitCode::checkpoint).empty());
   CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});

@@ -1,7 +1,11 @@
 #include "lockstep/train/config_sources.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "test/catch.h"
 #include "test/scratch.h"
@@ -63,6 +67,29 @@ TEST_CASE("file, environment and working folder are gathered") {
       std::ranges::find(sources.environment, std::string("LOCKSTEP_TEST_OF_GATHERING"), &Assignment::name);
   REQUIRE(variable != sources.environment.end());
   CHECK(variable->value == "a=b");
+}
+
+TEST_CASE("a configuration from a pipe is read to its end, and its relative paths start in the working folder") {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "c.toml";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(pipe) << "data.train = \"t\"\n[train]\nseed = 3\n"; });
+  ConfigSources sources = gather_config_sources(pipe, {});
+  writer.join();
+  sources.environment.clear();
+  const LoadedConfig loaded = load_config(sources);
+  CHECK(loaded.config.train.seed == 3);
+  CHECK(loaded.config.data.train == std::vector<std::string>{(fs::current_path() / "t").string()});
+  CHECK(loaded.warnings.empty());
+}
+
+TEST_CASE("a configuration that sets nothing is worth a warning that names it") {
+  const ScratchFolder folder;
+  for (const char* text : {"", "# [train]\n", "[train]\n"}) {
+    ConfigSources sources = gather_config_sources(written(folder, "c.toml", text), {{"data.train", "t"}});
+    sources.environment.clear();
+    CHECK(load_config(sources).warnings == std::vector<std::string>{folder / "c.toml: this configuration is empty"});
+  }
 }
 
 TEST_CASE("a file that is not there and a folder in its place are errors with the reason") {

@@ -38,8 +38,12 @@ struct ReadAt {
 };
 void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt& where);
 
+// Whole files, to their end. What has a size is read by it; what has none (a pipe, a terminal, a file of /proc) until
+// nothing more comes, kLargestStream bytes at most, since it may never end. More than `limit` bytes are an error.
+inline constexpr int64_t kLargestStream = int64_t{4} << 30;
+inline constexpr int64_t kLargestText = int64_t{16} << 20;
 std::vector<std::byte> read_file(const std::string& path, ExitCode blame);
-std::string read_text_file(const std::string& path, ExitCode blame);
+std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit = kLargestText);
 
 // Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);

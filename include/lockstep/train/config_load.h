@@ -22,6 +22,7 @@ struct Assignment {
 struct ConfigSources {
   std::string file_path;                // absolute; empty: no file
   std::string file_text;                // its content
+  std::string file_folder;              // absolute; where relative input paths in it start; empty: the file's folder
   std::vector<Assignment> environment;  // any variables; only LOCKSTEP_SECTION_KEY are read
   std::vector<Assignment> overrides;    // "section.key" and value, from the command line
   std::string working_folder;           // absolute; relative paths of command line, environment and outputs start here
@@ -31,6 +32,7 @@ struct LoadedConfig {
   Config config;
   // By "section.key": "default", "digits.toml:12", "environment LOCKSTEP_TRAIN_SEED" or "command line".
   std::map<std::string, std::string, std::less<>> origin;
+  std::vector<std::string> warnings;  // what was given and does nothing, a sentence each
 };
 
 // Precedence: command line, environment, file, built-in default. Input paths in the file are relative to the file's
