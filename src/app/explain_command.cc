@@ -9,6 +9,7 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/base/cpu_cores.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/config_advice.h"
@@ -126,7 +127,7 @@ BackendOptions one_rank_of_this_host(const Config& config) {
 int explain_command(const CommandLine& command) {
   const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
   const Config& config = loaded.config;
-  fmt::print("{}", to_toml(loaded));
+  fmt::print("{}", printable_lines(to_toml(loaded)));
 
   const auto backend = make_backend("cpu", one_rank_of_this_host(config));
   const BatchSizes batches = batch_sizes(config, 1);

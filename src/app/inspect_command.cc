@@ -2,6 +2,7 @@
 
 #include "app/commands.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/inspect.h"
 
 namespace lockstep {
@@ -10,7 +11,7 @@ int inspect_command(const CommandLine& command) {
   const Inspection found = command.compared.empty()
                                ? inspect_checkpoint(command.checkpoint, command.verify)
                                : compare_checkpoints({.first = command.checkpoint, .second = command.compared});
-  std::fputs(found.text.c_str(), stdout);
+  std::fputs(printable_lines(found.text).c_str(), stdout);
   return static_cast<int>(found.whole ? ExitCode::ok : ExitCode::checkpoint);
 }
 

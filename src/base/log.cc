@@ -12,6 +12,8 @@
 #include <map>
 #include <mutex>
 
+#include "lockstep/base/printable.h"
+
 namespace lockstep {
 namespace {
 
@@ -71,13 +73,14 @@ void write_if_taken(int fd, std::string_view text) {
   }
 }
 
+// Whatever a text quotes, nothing in it acts on the terminal.
 void emit(LogState& log, LogLevel level, std::string_view text) {
   std::string line;
   if (level != LogLevel::info) {
     line += log.identity.load()->prefix;
     line += label(level, log.coloured);
   }
-  line += text;
+  line += printable_lines(text);
   line += '\n';
   if (!log.status.empty()) write_all(STDOUT_FILENO, kEraseLine);
   write_all(level == LogLevel::info ? STDOUT_FILENO : STDERR_FILENO, line);
@@ -89,7 +92,7 @@ void emit(LogState& log, LogLevel level, std::string_view text) {
 void set_log_identity(int rank, int size, std::string host) {
   LogState& log = state();
   std::lock_guard lock(log.mutex);
-  log.identities.push_back({rank, size > 1 ? fmt::format("rank {}@{}: ", rank, host) : std::string()});
+  log.identities.push_back({rank, size > 1 ? fmt::format("rank {}@{}: ", rank, printable(host)) : std::string()});
   log.identity = &log.identities.back();
 }
 
@@ -115,7 +118,8 @@ void log_line(LogLevel level, std::string_view text) {
 void log_urgent(LogLevel level, std::string_view text) {
   LogState& log = state();
   const std::unique_lock lock(log.mutex, kLongestWait);
-  const std::string line = fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.coloured), text);
+  const std::string line =
+      fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.coloured), printable_lines(text));
   if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
   write_if_taken(STDERR_FILENO, line);
 }
@@ -130,7 +134,11 @@ void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept 
   };
   add(state().identity.load()->prefix.c_str());
   add(label(LogLevel::error, state().coloured));
+  const size_t words = size;
   for (const char* part : parts) add(part);
+  // As printable_lines() makes text harmless, but in place: nothing may be allocated here.
+  std::replace_if(
+      line + words, line + size, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   line[size++] = '\n';
   write_if_taken(STDERR_FILENO, {line, size});
 }

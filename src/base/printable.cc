@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace lockstep {
@@ -36,16 +37,19 @@ bool acts_on_terminal(uint32_t code) {
          in(0x2060, 0x206f) || code == 0xfeff || in(0xfff9, 0xfffb) || in(0xe0000, 0xe007f);
 }
 
-}  // namespace
+constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
-std::string printable(std::string_view text, size_t limit) {
+// As printable() and printable_lines(); characters of `kept` stay though a terminal acts on them.
+std::string escape(std::string_view text, size_t limit, std::string_view kept) {
   std::string out;
+  out.reserve(std::min(text.size(), limit));
   size_t done = 0;
   while (done < text.size()) {
     const Character character = first_character(text.substr(done));
     const size_t bytes = character.bytes > 0 ? character.bytes : 1;
     if (done + bytes > limit) return fmt::format("{}... ({} bytes)", out, text.size());
-    if (character.bytes > 0 && !acts_on_terminal(character.code)) {
+    const bool stays = kept.find(text[done]) != std::string_view::npos;
+    if (stays || (character.bytes > 0 && !acts_on_terminal(character.code))) {
       out += text.substr(done, bytes);
     } else {
       for (const char c : text.substr(done, bytes)) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
@@ -54,5 +58,11 @@ std::string printable(std::string_view text, size_t limit) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text, size_t limit) { return escape(text, limit, {}); }
+
+std::string printable_lines(std::string_view text) { return escape(text, kNoLimit, "\n\t"); }
 
 }  // namespace lockstep

@@ -14,6 +14,8 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/parse_number.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/thread_name.h"
 #include "lockstep/io/file.h"
 
@@ -21,6 +23,7 @@ namespace lockstep {
 namespace {
 
 constexpr ExitCode kBlame = ExitCode::checkpoint;
+constexpr size_t kLongestHost = 64;  // HOST_NAME_MAX
 
 std::string first_line_of(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -68,7 +71,7 @@ struct Owner {
 
 std::string name_of(const Owner& owner) {
   if (owner.pid.empty()) return "an unknown process";
-  return fmt::format("process {} on {}", owner.pid, owner.host);
+  return fmt::format("process {} on {}", owner.pid, printable(owner.host, kLongestHost));
 }
 
 std::string identity_of(const Owner& owner) {
@@ -83,7 +86,8 @@ Owner this_process() {
   return {.host = host_name(), .pid = pid, .started = start_of_process(pid), .space = process_space(), .heartbeat = {}};
 }
 
-// Fields are empty where the file lacks them (it may have been caught half written).
+// Fields are empty where the file lacks them (it may have been caught half written), and where a process number is
+// none: it becomes part of a path.
 Owner parse_owner(const std::string& text) {
   Owner owner;
   std::istringstream lines(text);
@@ -94,7 +98,7 @@ Owner parse_owner(const std::string& text) {
     const std::string key = line.substr(0, space);
     const std::string value = line.substr(space + 1);
     if (key == "host") owner.host = value;
-    if (key == "pid") owner.pid = value;
+    if (key == "pid" && parse_number<uint32_t>(value)) owner.pid = value;
     if (key == "started") owner.started = value;
     if (key == "space") owner.space = value;
     if (key == "heartbeat") owner.heartbeat = value;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
@@ -33,12 +34,7 @@ toml::table parse_toml(std::string_view text, const std::string& path) {
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& e) {
-    constexpr size_t kLongest = 300;
-    std::string what(e.description().substr(0, kLongest));
-    for (char& c : what) {
-      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-    }
-    fail(ExitCode::config, "{}: not valid TOML: {}", at(path, line_of(e.source())), what);
+    fail(ExitCode::config, "{}: not valid TOML: {}", at(path, line_of(e.source())), printable(e.description()));
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/io/path_pattern.h"
 #include "train/config_file.h"
 
@@ -167,12 +168,7 @@ bool exact_integer(double value, int64_t& integer) {
 
 std::string quote_for_message(std::string_view text) {
   constexpr size_t kLongest = 60;
-  std::string out = "'";
-  for (const char c : text.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return out + (text.size() > kLongest ? "...'" : "'");
+  return fmt::format("'{}'", printable(text, kLongest));
 }
 
 ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, const std::string& where) {

@@ -29,7 +29,7 @@ void check_config_encoding(const ConfigKey& key, const ConfigValue& value, const
 // TOML text of a value; numbers in the shortest form that reads back the same.
 std::string config_value_toml(const ConfigValue& value);
 
-// `text` between quotes, fit for a message: cut at 60 characters, other than printable characters as '?'.
+// `text` between quotes, fit for a message: as printable() has it, cut at 60 bytes.
 std::string quote_for_message(std::string_view text);
 
 // The integer equal to `value`, where there is one and doubles still tell it from its neighbours.

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/train/host_state.h"
 #include "train/bad_records.h"
 
@@ -15,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kListedRecords = 100;  // in the log; metrics.jsonl has all
+constexpr size_t kLongestMessage = 1000;  // bytes of one
+constexpr size_t kListedRecords = 100;    // in the log; metrics.jsonl has all
 
 // Paths in it may hold bytes that are no UTF-8.
 std::string json_line(const Json& row) { return row.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -235,7 +237,8 @@ void Reporter::bad_records(int64_t step, const std::string& data, std::span<cons
   Json list = Json::array();
   for (const BadRecordNote& r : records) {
     times += r.times;
-    if (list.size() < kListedRecords) log_info("bad record, met {} times: {}", r.times, r.message);
+    if (list.size() < kListedRecords)
+      log_info("bad record, met {} times: {}", r.times, printable(r.message, kLongestMessage));
     list.push_back({{"index", r.index}, {"times", r.times}, {"message", r.message}});
   }
   const std::string text =

@@ -14,6 +14,7 @@
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/dist/agreement.h"
@@ -173,7 +174,7 @@ void check_split(const Config::Data& data, const CheckpointReader& file) {
 void check_fit(const Config& config, const Program& program, const CheckpointReader& file) {
   check_split(config.data, file);
   if (file.meta().model != config.model.name) {
-    fail(ExitCode::config, "{} is a checkpoint of {}, model.name is {}", file.path(), file.meta().model,
+    fail(ExitCode::config, "{} is a checkpoint of {}, model.name is {}", file.path(), printable(file.meta().model),
          config.model.name);
   }
   match_schema(program.parameters(), file, {.group = "/model"});

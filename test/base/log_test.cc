@@ -68,6 +68,22 @@ TEST_CASE("where colours are wanted the words warning and error have them, and n
   CHECK(root.out == "step 3\n");
 }
 
+TEST_CASE("what a message quotes cannot act on the terminal, whichever way it is logged") {
+  const char* hostile = "a\x1b[1A\x1b[2K\rb";
+  const Output output = printed_by(1, 2, [&] {
+    log_warning("{}", hostile);
+    log_error("{}\nsecond line", hostile);
+    log_urgent(LogLevel::error, hostile);
+    log_from_signal_handler({hostile});
+  });
+  CHECK(output.err ==
+        "rank 1@node7: warning: a\\x1b[1A\\x1b[2K\\x0db\n"
+        "rank 1@node7: error: a\\x1b[1A\\x1b[2K\\x0db\nsecond line\n"
+        "rank 1@node7: error: a\\x1b[1A\\x1b[2K\\x0db\n"
+        "rank 1@node7: error: a?[1A?[2K?b\n");
+  CHECK(printed_by(0, 1, [&] { log_info("{}", hostile); }).out == "a\\x1b[1A\\x1b[2K\\x0db\n");
+}
+
 TEST_CASE("a warning that comes again is counted, and told once more at the end") {
   const Output output = printed_by(0, 1, [] {
     for (int i = 0; i < 1000; ++i) log_warning("no space");

@@ -22,6 +22,13 @@ TEST_CASE("what a terminal acts on is printed as bytes") {
   CHECK(printable("\xe2\x80\xa8") == "\\xe2\\x80\\xa8");    // line separator
 }
 
+TEST_CASE("messages of several lines keep their line feeds and tabs and nothing else that acts on a terminal") {
+  CHECK(printable_lines("two\n\tlines") == "two\n\tlines");
+  CHECK(printable_lines("a\x1b[2K\r\x07\nb") == "a\\x1b[2K\\x0d\\x07\nb");
+  CHECK(printable_lines("\xc2\x9b\xff\xe2\x80\xae") == "\\xc2\\x9b\\xff\\xe2\\x80\\xae");
+  CHECK(printable_lines(std::string(5000, 'a')) == std::string(5000, 'a'));
+}
+
 TEST_CASE("bytes that are not UTF-8 are printed as bytes") {
   CHECK(printable("\xff") == "\\xff");
   CHECK(printable("\xc0\xaf") == "\\xc0\\xaf");                    // overlong

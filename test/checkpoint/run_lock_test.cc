@@ -95,6 +95,28 @@ TEST_CASE("the lock of another machine is respected while its heart beats") {
   CHECK_THAT(error->what(), ContainsSubstring("process 12 on node7"));
 }
 
+TEST_CASE("what a foreign lock says can neither act on the terminal nor forge a line nor name a path") {
+  const ScratchFolder folder;
+  std::atomic<bool> stop = false;
+  const std::string host = "node7\x1b[2K\rstep 5: all is well" + std::string(500, 'x');
+  std::thread other([&] {
+    for (int n = 0; !stop; ++n) {
+      write_lock(folder, fmt::format("host {}\npid 12\nstarted 1\nspace elsewhere\nheartbeat {:012}\n", host, n));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  while (!path_exists(folder / "run.lock")) std::this_thread::yield();
+  const auto error = error_of([&] { RunLock lock(folder.path(), {.heartbeat_seconds = 0.05, .stale_seconds = 30}); });
+  stop = true;
+  other.join();
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("process 12 on node7\\x1b[2K\\x0dstep 5: all is well"));
+  CHECK_THAT(error->what(), ContainsSubstring("bytes); stop it"));
+
+  write_lock(folder, "host node7\npid ../../tmp/x\nstarted 1\nspace elsewhere\nheartbeat 000000000007\n");
+  CHECK_NOTHROW(RunLock(folder.path(), kFast));
+}
+
 TEST_CASE("the heart beats in place, and a deleted lock is made again") {
   const ScratchFolder folder;
   const RunLock lock(folder.path(), kFast);

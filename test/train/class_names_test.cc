@@ -15,10 +15,12 @@ TEST_CASE("names that are UTF-8 stay as they are; other bytes, control character
   CHECK(printable_name("\xff\xfe") == "\\xff\\xfe");
   CHECK(printable_name("latin\xfc") == "latin\\xfc");
   CHECK(printable_name("cut\xe7\x8c") == "cut\\xe7\\x8c");
-  CHECK(printable_name("\xc0\xaf") == "\\xc0\\xaf");                    // overlong
-  CHECK(printable_name("\xe0\x9f\xbf") == "\\xe0\\x9f\\xbf");           // overlong
-  CHECK(printable_name("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // a surrogate
-  CHECK(printable_name("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
+  CHECK(printable_name("\xc0\xaf") == "\\xc0\\xaf");                             // overlong
+  CHECK(printable_name("\xe0\x9f\xbf") == "\\xe0\\x9f\\xbf");                    // overlong
+  CHECK(printable_name("\xed\xa0\x80") == "\\xed\\xa0\\x80");                    // a surrogate
+  CHECK(printable_name("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");           // beyond U+10FFFF
+  CHECK(printable_name("\xc2\x9b\xe2\x80\xae") == "\\xc2\\x9b\\xe2\\x80\\xae");  // C1, and a bidirectional control
+  CHECK(printable_name(std::string(1000, 'x') + "\\\\") == std::string(1000, 'x') + "\\x5c\\x5c");
 }
 
 TEST_CASE("outputs are named through the label offset") {
@@ -42,5 +44,13 @@ TEST_CASE("lists of classes must agree as far as both go") {
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::data);
     CHECK_THAT(error.what(), ContainsSubstring("class 0 is 'cat' in run/step-00000010.h5 and 'bat' in the data"));
+  }
+  const std::vector<std::string> hostile{"cat\nstep 1: all is well\x1b[2K" + std::string(300, 'x')};
+  try {
+    require_same_classes({"run/step-00000010.h5", hostile}, {"the data", two});
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), ContainsSubstring("class 0 is 'cat\\x0astep 1: all is well\\x1b[2Kxxx"));
+    CHECK_THAT(error.what(), ContainsSubstring("... (327 bytes)'"));
   }
 }

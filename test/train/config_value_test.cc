@@ -220,6 +220,6 @@ TEST_CASE("values are printed as TOML, numbers in their shortest form") {
 }
 
 TEST_CASE("quotes for messages are short and printable") {
-  CHECK(quote_for_message("a\tb") == "'a?b'");
-  CHECK(quote_for_message(std::string(1000, 'x')) == "'" + std::string(60, 'x') + "...'");
+  CHECK(quote_for_message("a\tb\xc2\x9b") == "'a\\x09b\\xc2\\x9b'");
+  CHECK(quote_for_message(std::string(1000, 'x')) == "'" + std::string(60, 'x') + "... (1000 bytes)'");
 }

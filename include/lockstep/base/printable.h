@@ -15,4 +15,9 @@ inline constexpr size_t kPrintedBytes = 256;
 // byte. A text of more than `limit` bytes is cut at a character, and "... (N bytes)" tells its whole length.
 std::string printable(std::string_view text, size_t limit = kPrintedBytes);
 
+// Whole messages of our own, which may quote foreign text: as printable(), but line feeds and tabs stay and nothing is
+// cut. The last guard before a terminal. It cannot tell a line feed of ours from one inside a name, so names go through
+// printable() where they are put into a message.
+std::string printable_lines(std::string_view text);
+
 }  // namespace lockstep
