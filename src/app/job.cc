@@ -9,6 +9,7 @@
 #include "app/fatal.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/data/split_source.h"
 #include "lockstep/dist/agreement.h"
@@ -82,13 +83,25 @@ Config configure(const CommandParts& parts) {
   return config;
 }
 
+// What OMP_NUM_THREADS asks for; 0 where it asks for nothing that can be given.
+int omp_num_threads() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return 0;
+  const std::optional<int> threads = parse_omp_num_threads(text);
+  if (!threads) {
+    log_warning("environment variable OMP_NUM_THREADS = '{}' is ignored: a number from 1 to {} is wanted",
+                printable(text), kMostThreads);
+  }
+  return threads.value_or(0);
+}
+
 RankThreads count_threads(const Config& config, ProcessGroup& group) {
   const CpuCores cores = cpu_cores();
   const int usable = usable_cores(cores, core_sharing(cores, group, wait_seconds(config, RunPhase::start)));
   return {usable, thread_budget({.cores = usable,
                                  .compute = static_cast<int>(config.device.threads),
                                  .workers = static_cast<int>(config.data.workers),
-                                 .omp_num_threads = parse_omp_num_threads(std::getenv("OMP_NUM_THREADS"))})};
+                                 .omp_num_threads = omp_num_threads()})};
 }
 
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {

@@ -3,12 +3,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
+
+#include "lockstep/base/parse_number.h"
 
 namespace lockstep {
 namespace {
@@ -23,14 +24,10 @@ std::optional<std::string> read_text(const fs::path& path) {
   return text.str();
 }
 
-std::optional<long> parse_long(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\n");
-  if (begin == std::string_view::npos) return std::nullopt;
-  text.remove_prefix(begin);
-  long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  return value;
+std::optional<int64_t> parse_spaced_number(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\n";
+  const size_t first = std::min(text.find_first_not_of(kSpaces), text.size());
+  return parse_number<int64_t>(text.substr(first, text.find_last_not_of(kSpaces) + 1 - first));
 }
 
 std::optional<double> quota_in(const fs::path& folder) {
@@ -101,10 +98,16 @@ ThreadBudget thread_budget(const ThreadRequest& request) {
   return budget;
 }
 
-int parse_omp_num_threads(const char* value) {
-  if (value == nullptr) return 0;
-  const long threads = parse_long(value).value_or(0);
-  return threads > 0 && threads <= (1 << 20) ? static_cast<int>(threads) : 0;
+std::optional<int> parse_omp_num_threads(std::string_view value) {
+  std::optional<int> outermost;
+  for (size_t begin = 0; begin <= value.size();) {
+    const size_t comma = std::min(value.find(',', begin), value.size());
+    const std::optional<int64_t> threads = parse_spaced_number(value.substr(begin, comma - begin));
+    if (!threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
+    if (!outermost) outermost = static_cast<int>(*threads);
+    begin = comma + 1;
+  }
+  return outermost;
 }
 
 std::optional<double> parse_cpu_max(std::string_view text) {
@@ -114,8 +117,8 @@ std::optional<double> parse_cpu_max(std::string_view text) {
 }
 
 std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us) {
-  const auto quota = parse_long(quota_us);  // "max" is no number, -1 is no quota
-  const auto period = parse_long(period_us);
+  const auto quota = parse_spaced_number(quota_us);  // "max" is no number, -1 is no quota
+  const auto period = parse_spaced_number(period_us);
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }

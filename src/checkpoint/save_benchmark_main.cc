@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/parse_number.h"
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/io/crc64.h"
 #include "lockstep/io/file.h"
@@ -78,12 +79,13 @@ void run(const std::string& checkpoint, const std::string& directory, int64_t ro
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 4) {
+  const int64_t rounds = count == 4 ? lockstep::parse_number<int64_t>(arguments[3]).value_or(0) : 0;
+  if (rounds < 1) {
     fmt::print(stderr, "usage: {} CHECKPOINT DIRECTORY ROUNDS\n", arguments[0]);
     return 2;
   }
   try {
-    run(arguments[1], arguments[2], std::stoll(arguments[3]));
+    run(arguments[1], arguments[2], rounds);
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", arguments[0], error.what());

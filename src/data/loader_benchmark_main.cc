@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "lockstep/base/parse_number.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/data/loader.h"
 
@@ -38,12 +39,13 @@ int run(const std::string& pattern, int64_t image_size, int64_t passes) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 4) {
+  const auto number = [&](int i) { return i < count ? lockstep::parse_number<int64_t>(arguments[i]).value_or(0) : 0; };
+  if (count != 4 || number(2) < 1 || number(3) < 1) {
     fmt::print(stderr, "usage: {} TFRECORDS IMAGE_SIZE PASSES\n", arguments[0]);
     return 2;
   }
   try {
-    return run(arguments[1], std::stoll(arguments[2]), std::stoll(arguments[3]));
+    return run(arguments[1], number(2), number(3));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", arguments[0], error.what());
     return 1;

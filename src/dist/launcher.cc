@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
+
+#include "lockstep/base/parse_number.h"
 
 namespace lockstep {
 namespace {
@@ -14,12 +15,7 @@ constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 
 std::optional<int64_t> number(const EnvironmentLookup& environment, const char* name) {
   const std::optional<std::string> text = environment(name);
-  if (!text) return std::nullopt;
-  int64_t value = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, status] = std::from_chars(text->data(), end, value);
-  if (status != std::errc() || stop != end) return std::nullopt;
-  return value;
+  return text ? parse_number<int64_t>(*text) : std::nullopt;
 }
 
 std::optional<LaunchClaim> claim(const EnvironmentLookup& environment, const char* name) {

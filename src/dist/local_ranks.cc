@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
+
+#include "lockstep/base/parse_number.h"
 
 namespace lockstep {
 namespace {
@@ -18,12 +19,6 @@ namespace fs = std::filesystem;
 std::string contents(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return status == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
 // The value of a variable in the text of an environ file: "A=1\0B=2\0".
@@ -57,10 +52,10 @@ std::map<int, LocalRank> local_ranks(const std::string& job, const std::string& 
   const fs::path program = fs::read_symlink(fs::path(proc) / "self/exe", error);
   std::map<int, LocalRank> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(proc, error)) {
-    const auto process = number(entry.path().filename().string());
+    const auto process = parse_number<int>(entry.path().filename().string());
     if (!process || fs::read_symlink(entry.path() / "exe", error) != program) continue;
     const std::string environ = contents(entry.path() / "environ");
-    const auto rank = number(variable(environ, "PMIX_RANK").value_or(""));
+    const auto rank = parse_number<int>(variable(environ, "PMIX_RANK").value_or(""));
     if (rank && variable(environ, "PMIX_NAMESPACE") == job) found[*rank] = {*process, state_of(entry.path())};
   }
   return found;
@@ -78,7 +73,7 @@ std::string describe_local_ranks(const EnvironmentLookup& environment, const std
     text += fmt::format("{}rank {} is {} (process {})", text.empty() ? "" : ", ", rank,
                         r.state == 'T' ? "suspended" : "dead", r.process);
   }
-  const int expected = number(environment("OMPI_COMM_WORLD_LOCAL_SIZE").value_or("")).value_or(0);
+  const int expected = parse_number<int>(environment("OMPI_COMM_WORLD_LOCAL_SIZE").value_or("")).value_or(0);
   const int missing = expected - static_cast<int>(ranks.size());
   if (missing > 0) {
     std::string present;

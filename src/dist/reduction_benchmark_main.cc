@@ -17,6 +17,7 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/parse_number.h"
 #include "lockstep/dist/bucket_plan.h"
 #include "lockstep/dist/mpi_communicator.h"
 #include "lockstep/dist/mpi_session.h"
@@ -117,7 +118,7 @@ int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   try {
     ProcessGroup group(session);
-    run(group, argc > 1 ? std::max(1, std::atoi(argv[1])) : 21);
+    run(group, argc > 1 ? std::max(1, parse_number<int>(argv[1]).value_or(1)) : 21);
     session.finish();
     return 0;
   } catch (const Error& error) {

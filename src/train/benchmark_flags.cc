@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <span>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/parse_number.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
@@ -163,19 +163,11 @@ std::string list(std::span<const std::string_view> options) {
   return text;
 }
 
-template <class T>
-bool parses(const std::string& text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 void check_value(const Flag& flag, const std::string& value) {
-  int64_t count = 0;
-  double number = 0;
-  if (flag.kind == FlagKind::count && (!parses(value, count) || count < 0)) {
+  if (flag.kind == FlagKind::count && parse_number<int64_t>(value).value_or(-1) < 0) {
     refuse(flag.name, value, "a number of 0 or more is wanted");
   }
-  if (flag.kind == FlagKind::number && (!parses(value, number) || number < 0)) {
+  if (flag.kind == FlagKind::number && parse_number<double>(value).value_or(-1) < 0) {
     refuse(flag.name, value, "a number of 0 or more is wanted");
   }
   if (flag.allowed.empty()) return;
@@ -211,9 +203,8 @@ class Given {
     return value ? *value : std::string(otherwise);
   }
   int64_t count(std::string_view name, int64_t otherwise) const {
-    int64_t value = otherwise;
-    if (const std::string* given = flag(name)) parses(*given, value);
-    return value;
+    const std::string* given = flag(name);
+    return given ? parse_number<int64_t>(*given).value_or(otherwise) : otherwise;
   }
   const std::map<std::string, std::string, std::less<>>& keys() const { return keys_; }
 

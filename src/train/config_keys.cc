@@ -3,6 +3,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/base/cpu_cores.h"
+
 namespace lockstep {
 namespace {
 
@@ -254,7 +256,7 @@ std::vector<ConfigKey> make_keys() {
 
       {LOCKSTEP_KEY(device, kind), .allowed = {"auto", "gpu", "cpu"},
        .meaning = "Where to compute. auto: on a GPU where one can be used.", .also = {"device", "type"}},
-      {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, 1024),
+      {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, kMostThreads),
        .meaning = "Compute threads a rank. 0: from the cores this rank may use.", .also = {"num_threads"}},
       {LOCKSTEP_KEY(device, share),
        .meaning = "Lets several ranks compute on one GPU; their gradients then go through host memory and MPI."},

@@ -1,8 +1,8 @@
 #include "lockstep/train/deadlines.h"
 
-#include <charconv>
 #include <utility>
 
+#include "lockstep/base/parse_number.h"
 #include "train/config_keys.h"
 
 namespace lockstep {
@@ -62,10 +62,7 @@ WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides
                                                   {"watchdog.start_abort_seconds", &w.start_abort_seconds}};
   // What is wrong is told later, when the whole configuration is read.
   const auto take = [](const std::string& text, double& to) {
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, status] = std::from_chars(text.data(), end, value);
-    if (status == std::errc() && stop == end && value >= 0) to = value;
+    if (const auto value = parse_number<double>(text); value && *value >= 0) to = *value;
   };
   for (const auto& [name, value] : keys) {
     const ConfigKey* key = find_config_key(name);

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/parse_number.h"
+
 namespace lockstep {
 namespace {
 
@@ -28,9 +30,9 @@ std::vector<std::string> process_words(pid_t process, const char* name, char sep
 }
 
 pid_t parent_of(pid_t process) {
-  constexpr std::string_view kKey = "PPid:";
+  constexpr std::string_view kKey = "PPid:\t";
   for (const std::string& line : process_words(process, "status", '\n')) {
-    if (line.starts_with(kKey)) return static_cast<pid_t>(std::atoi(line.c_str() + kKey.size()));
+    if (line.starts_with(kKey)) return parse_number<pid_t>(std::string_view(line).substr(kKey.size())).value_or(0);
   }
   return 0;
 }

@@ -51,6 +51,35 @@ class Config(kit.TestCase):
         self.assertEqual(len(result.warnings()), 1, str(result))
         self.assertIn("/dev/null: this configuration is empty", result.warnings()[0])
 
+    def test_what_omp_num_threads_says_is_taken_whole_or_not_at_all(self):
+        self.records(24)
+        config = self.config({"train.steps": 1})
+        for text, threads in (("1", "1 compute thread,"), (" 2 , 1", "2 compute threads,")):
+            with self.subTest(text=text):
+                result = self.train(0, config, env={"OMP_NUM_THREADS": text})
+                self.assertIn(threads, result.output)
+                self.assertNotIn("OMP_NUM_THREADS = ", result.output)
+                shutil.rmtree(self.path("run"))
+        usual = self.train(0, config, env={"OMP_NUM_THREADS": None}).output.split("usable, ")[1].split(" compute")[0]
+        for text in ("500m", "1e3", "99999", "0", "4,x"):
+            with self.subTest(text=text):
+                shutil.rmtree(self.path("run"))
+                result = self.train(0, config, env={"OMP_NUM_THREADS": text})
+                self.assert_once(result, f"environment variable OMP_NUM_THREADS = '{text}' is ignored")
+                self.assertIn(f"usable, {usual} compute", result.output)
+
+    def test_an_end_of_the_job_that_is_over_or_unknown_is_ignored_where_slurm_says_so(self):
+        self.records(24)
+        config = self.config({"train.steps": 1})
+        for text in ("Unknown", "0", "1700000000"):
+            with self.subTest(text=text):
+                result = self.train(2, config, env={"SLURM_JOB_END_TIME": text})
+                self.assert_once(result, f"environment variable SLURM_JOB_END_TIME = '{text}' is ignored")
+                self.assertIn("finished at step 1", result.output)
+                shutil.rmtree(self.path("run"))
+        result = self.run_job(2, "--config", config, env={"LOCKSTEP_JOB_END": "Unknown"})
+        self.assert_one_error(result, kit.CONFIG, "LOCKSTEP_JOB_END = 'Unknown' is no time")
+
     def test_deep_configurations_are_refused(self):
         deep = kit.write(self.path("deep.toml"), "[train]\n" + "a." * 100000 + "a = 1\n")
         result = self.run_job(0, "--config", deep)

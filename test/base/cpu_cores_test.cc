@@ -15,6 +15,7 @@ TEST_CASE("cpu.max and the cfs files give cores, and their words for unlimited g
   CHECK_FALSE(parse_cpu_max("max 100000\n").has_value());
   CHECK_FALSE(parse_cpu_max("").has_value());
   CHECK_FALSE(parse_cpu_max("200000").has_value());
+  CHECK_FALSE(parse_cpu_max("200000us 100000").has_value());
   CHECK(parse_cfs_quota("50000\n", "100000\n") == 0.5);
   CHECK_FALSE(parse_cfs_quota("-1\n", "100000\n").has_value());
   CHECK_FALSE(parse_cfs_quota("50000", "0").has_value());
@@ -23,10 +24,13 @@ TEST_CASE("cpu.max and the cfs files give cores, and their words for unlimited g
 TEST_CASE("OMP_NUM_THREADS counts by its first level, and nonsense not at all") {
   CHECK(parse_omp_num_threads("4") == 4);
   CHECK(parse_omp_num_threads("4,2") == 4);
-  CHECK(parse_omp_num_threads(nullptr) == 0);
-  CHECK(parse_omp_num_threads("") == 0);
-  CHECK(parse_omp_num_threads("-3") == 0);
-  CHECK(parse_omp_num_threads("many") == 0);
+  CHECK(parse_omp_num_threads(" 4 , 2,\t1") == 4);
+  CHECK(parse_omp_num_threads("1024") == 1024);
+  for (const char* text : {"", " ", "0", "-3", "many", "500m", "1e3", "4.0", "+4", "4;2", "4 2", "4,", ",4", "4,,2",
+                           "4,x", "1025", "99999", "18446744073709551620"}) {
+    INFO("text '" << text << "'");
+    CHECK(parse_omp_num_threads(text) == std::nullopt);
+  }
 }
 
 TEST_CASE("the tightest quota on the path to the process's group counts") {

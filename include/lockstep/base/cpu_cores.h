@@ -34,7 +34,7 @@ struct ThreadRequest {
   int cores = 1;            // as usable_cores() says
   int compute = 0;          // device.threads
   int workers = 0;          // data.workers
-  int omp_num_threads = 0;  // the environment's OMP_NUM_THREADS, as parse_omp_num_threads() reads it
+  int omp_num_threads = 0;  // the environment's OMP_NUM_THREADS, as parse_omp_num_threads() reads it; 0: none
 };
 struct ThreadBudget {
   int compute = 1;  // threads of the compute backend
@@ -45,8 +45,12 @@ struct ThreadBudget {
 // cores compute, and one loader thread per four cores (1 to 8) shares them: decoding is bursty and mostly waits.
 ThreadBudget thread_budget(const ThreadRequest& request);
 
-// The first level of an OMP_NUM_THREADS value such as "4" or "4,2"; 0 for nullptr or anything else.
-int parse_omp_num_threads(const char* value);
+// The most threads that a process may be asked to compute with.
+inline constexpr int kMostThreads = 1024;
+
+// The outermost level of an OMP_NUM_THREADS value: a number from 1 to kMostThreads, or several with commas, one a level
+// of nested parallel regions; spaces are allowed around each. Nothing when the text is anything else.
+std::optional<int> parse_omp_num_threads(std::string_view value);
 
 // Control group version 2, `cpu.max`: "200000 100000" is 2 cores, "max 100000" is unlimited.
 std::optional<double> parse_cpu_max(std::string_view text);
