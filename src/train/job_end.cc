@@ -1,30 +1,50 @@
 #include "lockstep/train/job_end.h"
 
-#include <charconv>
 #include <chrono>
+#include <optional>
+#include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/parse_number.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep {
+namespace {
+
+constexpr const char* kOwn = "LOCKSTEP_JOB_END";
+constexpr const char* kSlurm = "SLURM_JOB_END_TIME";
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+// The variable's text; nothing where it is not set, or empty.
+std::optional<std::string> variable(const EnvironmentLookup& environment, const char* name) {
+  std::optional<std::string> text = environment(name);
+  return text && !text->empty() ? text : std::nullopt;
+}
+
+}  // namespace
 
 JobEnd::JobEnd(const EnvironmentLookup& environment) {
-  for (const char* name : {"LOCKSTEP_JOB_END", "SLURM_JOB_END_TIME"}) {
-    const auto text = environment(name);
-    if (!text || text->empty()) continue;
-    const char* const end = text->data() + text->size();
-    const auto [stop, status] = std::from_chars(text->data(), end, seconds_);
-    if (status != std::errc() || stop != end || !(seconds_ > 0)) {
+  if (const auto own = variable(environment, kOwn)) {
+    const auto seconds = parse_number<double>(*own);
+    if (!seconds || *seconds <= 0) {
       fail(ExitCode::config, "environment variable {} = '{}' is no time: seconds since 1970 are wanted (date +%s)",
-           name, *text);
+           kOwn, printable(*own));
     }
-    return;
+    seconds_ = *seconds;
+  } else if (const auto slurm = variable(environment, kSlurm)) {
+    // Slurm writes "Unknown" or 0 where a job has no end; a shell that outlived its job has that job's end.
+    const auto seconds = parse_number<double>(*slurm);
+    if (seconds && *seconds > now()) {
+      seconds_ = *seconds;
+    } else {
+      log_warning("environment variable {} = '{}' is ignored: it is no time in the future", kSlurm, printable(*slurm));
+    }
   }
 }
 
-double JobEnd::seconds_left() const {
-  using Seconds = std::chrono::duration<double>;
-  return seconds_ - Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double JobEnd::seconds_left() const { return seconds_ - now(); }
 
 bool must_stop(double seconds_left, const StopCosts& costs) {
   constexpr double kReserve = 5, kSlower = 1.5;

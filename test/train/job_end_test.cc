@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "test/catch.h"
+#include "test/train/log_capture.h"
 
 using namespace lockstep;
 
@@ -36,6 +37,20 @@ TEST_CASE("an end that is no time is refused") {
     INFO(text);
     CHECK_THROWS_AS(JobEnd(lookup({{"LOCKSTEP_JOB_END", text}})), Error);
   }
+}
+
+TEST_CASE(
+    "of Slurm's variable only a time in the future counts; anything else is ignored with a warning that names it") {
+  for (const std::string& text : {std::string("Unknown"), std::string("0"), std::string("-1"), std::string("NONE"),
+                                  std::string("17e9x"), in_seconds(-100), std::string("1700000000")}) {
+    INFO(text);
+    LogCapture log;
+    CHECK_FALSE(JobEnd(lookup({{"SLURM_JOB_END_TIME", text}})).known());
+    CHECK_THAT(log.text(),
+               ContainsSubstring("warning: environment variable SLURM_JOB_END_TIME = '" + text + "' is ignored"));
+  }
+  const auto both = lookup({{"SLURM_JOB_END_TIME", "Unknown"}, {"LOCKSTEP_JOB_END", in_seconds(1000)}});
+  CHECK(JobEnd(both).seconds_left() > 900);
 }
 
 TEST_CASE("a run stops when the step that begins and two saves may no longer fit") {

@@ -11,7 +11,9 @@ namespace lockstep {
 class JobEnd {
  public:
   JobEnd() = default;
-  // From LOCKSTEP_JOB_END, else from SLURM_JOB_END_TIME: seconds since 1970. Throws Error(config) when it is no number.
+  // From LOCKSTEP_JOB_END, else from SLURM_JOB_END_TIME: seconds since 1970. Somebody set the first for this run, so
+  // Error(config) is thrown when it is no time; the second, which may be left over from another job or say "Unknown",
+  // is ignored with a warning when it is no time in the future.
   explicit JobEnd(const EnvironmentLookup& environment);
 
   bool known() const { return seconds_ < std::numeric_limits<double>::infinity(); }
