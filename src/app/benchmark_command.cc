@@ -7,7 +7,6 @@
 #include "app/fatal.h"
 #include "app/job.h"
 #include "app/preflight.h"
-#include "app/stop_signals.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -210,7 +209,6 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
 int benchmark_command(const CommandParts& parts) {
   ProcessGroup& group = parts.group;
   const BenchmarkOptions& options = parts.command.benchmark;
-  const StopSignals stop_signals;
   const Config config = configure(parts);
   const WaitFor wait{"the benchmark", wait_seconds(config, RunPhase::train)};
   compare_programs(config, group);
@@ -231,7 +229,7 @@ int benchmark_command(const CommandParts& parts) {
   } else {
     print(lines.start());
   }
-  const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines, stop_signals.requested()};
+  const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines, parts.stop_requested};
   if (options.forward_only) {
     run_or_end_job([&] { run_forward(run, options.warm_up + options.batches); });
   } else {

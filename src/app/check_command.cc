@@ -13,6 +13,7 @@
 #include "app/host_facts.h"
 #include "app/job.h"
 #include "app/preflight.h"
+#include "app/start.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -54,33 +55,6 @@ std::string variables_text() {
   std::string text;
   for (const std::string& variable : network_variables()) text += (text.empty() ? "" : " ") + variable;
   return text.empty() ? "none set" : text;
-}
-
-// Some records from all over the data set: ranks that see other files of the same length are found by them.
-std::string data_digest(const DataSource& source) {
-  constexpr int64_t kSamples = 16;
-  std::vector<uint64_t> hashes;
-  Sample sample;
-  for (int64_t i = 0; i < std::min(kSamples, source.size()); ++i) {
-    const int64_t index = i * source.size() / std::min(kSamples, source.size());
-    try {
-      source.read(index, sample);
-    } catch (const BadRecord&) {
-      continue;  // what becomes of those is data.bad_records' affair
-    }
-    hashes.push_back(hash_bytes(sample.bytes));
-    hashes.push_back(static_cast<uint64_t>(sample.label));
-  }
-  return fmt::format("{} samples, digest {}", source.size(), digest_text(std::as_bytes(std::span(hashes))));
-}
-
-std::string model_digest(const Program& program) {
-  std::string schema;
-  for (ParameterId id = 0; id < program.parameters().size(); ++id) {
-    schema += program.parameters()[id].name + program.parameters()[id].shape.to_string() + "\n";
-  }
-  return fmt::format("{} parameters, digest {}", program.parameters().trained_elements(),
-                     digest_text(std::as_bytes(std::span(schema))));
 }
 
 // ---- measurements between ranks
@@ -155,7 +129,6 @@ int64_t checkpoint_bytes(const Config& config, const Program& program) {
 // Writes, syncs, renames, reads back and deletes a file, and counts what is free. Returns a line for the table.
 std::string try_checkpoint_folder(const Config::Checkpoint& settings, int64_t file_bytes) {
   const std::string& folder = settings.directory;
-  const bool existed = path_exists(folder);
   make_directories(folder, ExitCode::checkpoint);
   const std::vector<std::byte> probe(size_t{1} << 20, std::byte{0x5a});
   const std::string path = fmt::format("{}/check-{}", folder, ::getpid());
@@ -165,7 +138,6 @@ std::string try_checkpoint_folder(const Config::Checkpoint& settings, int64_t fi
   remove_file(path);
   const int64_t free = free_bytes(folder);
   const auto there = static_cast<int64_t>(find_checkpoints(folder).size());
-  if (!existed) ::rmdir(folder.c_str());
   const int64_t kept = settings.keep > 0 ? settings.keep : there + 1;
   const int64_t files = kept + 1 - std::min(kept, there);
   if (free >= 0 && free < files * file_bytes) {
@@ -182,94 +154,65 @@ std::string try_checkpoint_folder(const Config::Checkpoint& settings, int64_t fi
 
 // ---- the command
 
-// One check over all ranks: each stage adds rows to the table, or a finding.
+// The start of a run, and what is measured beside it: each stage adds rows to the table, or a finding.
 class Check {
  public:
-  Check(const Config& config, ProcessGroup& group, Watchdog& watchdog)
-      : config_(config), group_(group), watchdog_(watchdog), names_(rank_names(group)) {}
+  Check(const CommandParts& parts, const Config& config)
+      : config_(config),
+        group_(parts.group),
+        watchdog_(parts.watchdog),
+        names_(rank_names(parts.group)),
+        start_(parts, config, RunStart::Use::check) {}
   int run();
 
  private:
   // Runs one stage, with its phase's limit. What all ranks agree is wrong becomes a finding; the next stages go on.
-  void stage(std::string_view name, RunPhase phase, const std::function<void(const WaitFor&)>& work);
-  void compare(const WaitFor& wait, std::span<const Fact> facts);
+  void stage(const std::function<void()>& work);
+  void measure(std::string_view name, RunPhase phase, const std::function<void(const WaitFor&)>& work);
   void row(const std::string& name, const std::string& value, bool differs = false);
-  void check_launcher();
-  void check_data(const WaitFor& wait);
-  void check_model(const WaitFor& wait, const ThreadBudget& threads);
-  void check_ranks(const WaitFor& wait, const RankThreads& threads);
+  void row(const FactRow& facts);
+  std::string device() const { return std::string(start_.model ? start_.model->backend->name() : "not known"); }
+  void check_ranks(const WaitFor& wait);
+  void check_reductions(const WaitFor& wait);
   int verdict() const;
 
   const Config& config_;
   ProcessGroup& group_;
   Watchdog& watchdog_;
   const std::vector<std::string> names_;
-  std::string device_ = "not known";
-  std::optional<int64_t> file_bytes_;
+  RunStart start_;
   std::vector<std::string> table_;
-  std::vector<Finding> findings_;
 };
 
-void Check::stage(std::string_view name, RunPhase phase, const std::function<void(const WaitFor&)>& work) {
-  watchdog_.progress(phase, 0);
+void Check::stage(const std::function<void()>& work) {
   try {
-    work({name, wait_seconds(config_, phase)});
+    work();
   } catch (const AgreedError& error) {
-    findings_.push_back({.blame = error.code(), .what = error.what(), .advice = {}});
+    const auto same = [&](const Finding& finding) { return finding.what == error.what(); };
+    if (std::ranges::any_of(start_.findings, same)) return;  // the directory is tried twice
+    start_.findings.push_back({.blame = error.code(), .what = error.what(), .advice = {}});
   }
+}
+
+void Check::measure(std::string_view name, RunPhase phase, const std::function<void(const WaitFor&)>& work) {
+  watchdog_.progress(phase, 0);
+  stage([&] { work({name, wait_seconds(config_, phase)}); });
 }
 
 void Check::row(const std::string& name, const std::string& value, bool differs) {
   table_.push_back(fmt::format("{} {:<20} {}", differs ? '*' : ' ', name, value));
 }
 
-void Check::compare(const WaitFor& wait, std::span<const Fact> facts) {
-  for (const FactRow& r : gather_facts(group_, wait, facts)) {
-    row(r.fact.name, r.differs() ? group_by_value(r.values, names_) : r.values.front(), r.differs());
-    if (auto found = difference(r, names_)) findings_.push_back(std::move(*found));
-  }
+void Check::row(const FactRow& facts) {
+  row(facts.fact.name, facts.differs() ? group_by_value(facts.values, names_) : facts.values.front(), facts.differs());
 }
 
-// Below MPI's own count there may be another: a step smaller than its job, or tasks that never came.
-void Check::check_launcher() {
-  const auto claim = launch_claim(process_environment());
-  row("ranks", std::to_string(group_.size()));
-  if (!claim || claim->processes == group_.size()) return;
-  findings_.push_back({.blame = ExitCode::config,
-                       .what = fmt::format("the launcher started {} processes ({}), but MPI has {} ranks",
-                                           claim->processes, claim->variable, group_.size()),
-                       .advice = "start all of them with one mpirun or one srun --mpi=pmix"});
-}
-
-void Check::check_data(const WaitFor& wait) {
-  const auto digest = [&](Split split) {
-    const auto source = open_data(config_, split, group_);
-    std::string text;
-    on_every_rank(group_, wait, [&] { text = data_digest(*source); });
-    return text;
-  };
-  const std::string advice = "give every rank the same files under the same paths";
-  compare(wait, std::vector{Fact{"training data", digest(Split::training), ExitCode::data, advice}});
-  if (!has_validation(config_)) return;
-  compare(wait, std::vector{Fact{"validation data", digest(Split::validation), ExitCode::data, advice}});
-}
-
-void Check::check_model(const WaitFor& wait, const ThreadBudget& threads) {
-  const CompiledModel model = compile_model(config_, Purpose::train, threads, group_);
-  device_ = model.backend->name();
-  file_bytes_ = checkpoint_bytes(config_, *model.program);
-  compare(wait,
-          std::vector{Fact{"model", model_digest(*model.program), ExitCode::config,
-                           "start the same trainer with the same configuration on every host"},
-                      Fact{"device", device_, ExitCode::config, "set device.kind, or mend the ranks without one"}});
-}
-
-void Check::check_ranks(const WaitFor& wait, const RankThreads& threads) {
+void Check::check_ranks(const WaitFor& wait) {
   const double ahead = clock_offset_seconds(group_, wait);
-  const auto& [cores, budget] = threads;
+  const auto& [cores, budget] = start_.threads;
   const std::string mine =
       fmt::format("pid {}, {} cores, {} + {} threads, {}, {}, clock {:+.3f} s, {}", ::getpid(), cores, budget.compute,
-                  budget.workers, device_, memory_text(host_memory()), ahead, interfaces_text());
+                  budget.workers, device(), memory_text(host_memory()), ahead, interfaces_text());
   const std::vector<std::string> lines = group_.allgather(mine, wait);
   const auto offset_us = static_cast<int64_t>(ahead * 1e6);
   const std::vector<int64_t> offsets = group_.allgather(std::span(&offset_us, 1), wait);
@@ -278,28 +221,32 @@ void Check::check_ranks(const WaitFor& wait, const RankThreads& threads) {
     const bool skewed = std::abs(offset) > kTolerableSkewSeconds;
     row(names_[r], lines[r], skewed);
     if (!skewed) continue;
-    findings_.push_back({.blame = ExitCode::ok,
-                         .what = fmt::format("the clock of {} is {:.1f} s {} that of {}", names_[r], std::abs(offset),
-                                             offset > 0 ? "ahead of" : "behind", names_[0]),
-                         .advice = "let NTP set every host's clock; times in logs cannot be compared"});
+    start_.findings.push_back({.blame = ExitCode::ok,
+                               .what = fmt::format("the clock of {} is {:.1f} s {} that of {}", names_[r],
+                                                   std::abs(offset), offset > 0 ? "ahead of" : "behind", names_[0]),
+                               .advice = "let NTP set every host's clock; times in logs cannot be compared"});
   }
 }
 
-// Prints the table and every finding. The code is that of the first error.
+void Check::check_reductions(const WaitFor& wait) {
+  const ReductionSpeed speed = measure_reductions(group_, wait, may_share_memory(config_, device() == "cpu"));
+  row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, {}", speed.latency_seconds * 1e6,
+                               speed.bytes_per_second / kGigabyte, speed.shared ? "in shared memory" : "over MPI"));
+}
+
+// Prints the table and every finding. The code is that of the first error, with which training would end.
 int Check::verdict() const {
   ExitCode code = ExitCode::ok;
   size_t errors = 0;
   for (const std::string& line : table_) log_info("{}", line);
-  for (const Finding& finding : findings_) {
+  for (const Finding& finding : start_.findings) {
     const bool error = finding.blame != ExitCode::ok;
-    const std::string text =
-        finding.advice.empty() ? finding.what : fmt::format("{}; what to do: {}", finding.what, finding.advice);
-    if (group_.is_root()) log_line(error ? LogLevel::error : LogLevel::warning, text);
+    if (group_.is_root()) log_line(error ? LogLevel::error : LogLevel::warning, text_of(finding));
     if (error && code == ExitCode::ok) code = finding.blame;
     errors += error;
   }
   if (code == ExitCode::ok) {
-    log_info("check passed{}", findings_.empty() ? "" : ", with warnings");
+    log_info("check passed{}", start_.findings.empty() ? "" : ", with warnings");
   } else {
     log_info("check failed: {} error{}, exit code {}", errors, errors == 1 ? "" : "s", static_cast<int>(code));
   }
@@ -307,27 +254,30 @@ int Check::verdict() const {
 }
 
 int Check::run() {
-  RankThreads threads;
-  check_launcher();
-  stage("the comparison of programs", RunPhase::start, [&](const WaitFor& wait) {
-    compare(wait, program_facts(config_));
-    compare(wait, std::vector{Fact{"network settings", variables_text(), ExitCode::ok,
-                                   "set them once, where the job starts ('mpirun --mca', 'mpirun -x')"}});
-    for (Finding& finding : network_findings(group_, wait)) findings_.push_back(std::move(finding));
-    threads = count_threads(config_, group_);
+  const bool new_directory = group_.is_root() && !path_exists(config_.checkpoint.directory);
+  for (const RunStart::Stage& part : RunStart::stages()) {
+    stage([&] { start_.make(part); });
+  }
+  row("ranks", std::to_string(group_.size()));
+  for (const FactRow& facts : start_.rows) row(facts);
+  measure("the table of ranks", RunPhase::start, [&](const WaitFor& wait) {
+    const std::vector network = {Fact{"network settings", variables_text(), ExitCode::ok,
+                                      "set them once, where the job starts ('mpirun --mca', 'mpirun -x')"}};
+    for (const FactRow& facts : gather_facts(group_, wait, network)) {
+      row(facts);
+      if (auto found = difference(facts, names_)) start_.findings.push_back(std::move(*found));
+    }
+    check_ranks(wait);
   });
-  stage("the comparison of data", RunPhase::scan, [&](const WaitFor& wait) { check_data(wait); });
-  stage("the model", RunPhase::compile, [&](const WaitFor& wait) { check_model(wait, threads.budget); });
-  stage("the table of ranks", RunPhase::start, [&](const WaitFor& wait) { check_ranks(wait, threads); });
-  stage("a small allreduce", RunPhase::start, [&](const WaitFor& wait) {
-    const ReductionSpeed speed = measure_reductions(group_, wait, may_share_memory(config_, device_ == "cpu"));
-    row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, {}", speed.latency_seconds * 1e6,
-                                 speed.bytes_per_second / kGigabyte, speed.shared ? "in shared memory" : "over MPI"));
+  measure("a small allreduce", RunPhase::start, [&](const WaitFor& wait) { check_reductions(wait); });
+  measure("the checkpoint folder", RunPhase::save, [&](const WaitFor& wait) {
+    row("checkpoints", on_root(group_, wait, [&] {
+          const int64_t bytes = start_.model ? checkpoint_bytes(config_, *start_.model->program) : 0;
+          return try_checkpoint_folder(config_.checkpoint, bytes);
+        }));
   });
-  stage("the checkpoint folder", RunPhase::save, [&](const WaitFor& wait) {
-    row("checkpoints",
-        on_root(group_, wait, [&] { return try_checkpoint_folder(config_.checkpoint, file_bytes_.value_or(0)); }));
-  });
+  start_.lock.reset();
+  if (new_directory) ::rmdir(config_.checkpoint.directory.c_str());
   const int code = verdict();
   group_.barrier({"the end", wait_seconds(config_, RunPhase::start)});
   return code;
@@ -336,10 +286,9 @@ int Check::run() {
 }  // namespace
 
 int check_command(const CommandParts& parts) {
-  const auto& [command, group, watchdog, last_words] = parts;
-  const Config config = load_config_on_all(command, group);
-  watchdog.set_limits(watchdog_limits(config));
-  Check check(config, group, watchdog);
+  const Config config = load_config_on_all(parts.command, parts.group);
+  parts.watchdog.set_limits(watchdog_limits(config));
+  Check check(parts, config);
   return run_or_end_job([&] { return check.run(); });
 }
 

@@ -1,6 +1,8 @@
 // The subcommands of `trainer`, one file each. Each returns the process's exit code or throws Error.
 #pragma once
 
+#include <atomic>
+
 #include "app/fatal.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/watchdog.h"
@@ -14,6 +16,7 @@ struct CommandParts {
   ProcessGroup& group;
   Watchdog& watchdog;
   FatalContext& last_words;
+  const std::atomic<bool>& stop_requested;  // by a signal; train and benchmark alone look at it
 };
 
 // Collective: called by every rank.

@@ -104,9 +104,9 @@ RankThreads count_threads(const Config& config, ProcessGroup& group) {
                                  .omp_num_threads = omp_num_threads()})};
 }
 
-ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
+void announce_threads(const RankThreads& threads, const Config& config, ProcessGroup& group) {
   const double limit = wait_seconds(config, RunPhase::start);
-  const auto [usable, budget] = count_threads(config, group);
+  const auto& [usable, budget] = threads;
   const auto lines = group.allgather(
       fmt::format("{}: pid {}, {} core{} usable, {} compute thread{}, {} loader thread{}", group.describe(group.rank()),
                   ::getpid(), usable, usable == 1 ? "" : "s", budget.compute, budget.compute == 1 ? "" : "s",
@@ -117,7 +117,12 @@ ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
     log_warning("{} compute threads on {} usable cores: lower device.threads or OMP_NUM_THREADS", budget.compute,
                 usable);
   }
-  return budget;
+}
+
+ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
+  const RankThreads threads = count_threads(config, group);
+  announce_threads(threads, config, group);
+  return threads.budget;
 }
 
 WatchdogOptions watchdog_options(const WatchdogLimits& limits) {

@@ -31,7 +31,10 @@ struct RankThreads {
 };
 RankThreads count_threads(const Config& config, ProcessGroup& group);
 
-// The same; rank 0 prints one line a rank: rank, host, pid, cores, threads.
+// Rank 0 prints one line a rank: rank, host, pid, cores, threads. Collective.
+void announce_threads(const RankThreads& threads, const Config& config, ProcessGroup& group);
+
+// Both.
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
 
 // Warnings and the end of the job (exit code 6) for a rank that makes no progress.

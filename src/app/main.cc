@@ -13,6 +13,7 @@
 #include "app/fatal.h"
 #include "app/job.h"
 #include "app/passive_waiting.h"
+#include "app/stop_signals.h"
 #include "app/version.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -52,6 +53,13 @@ void agree_on_command(ProcessGroup& group, const CommandLine& line, const std::o
 
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
 int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& misunderstood) {
+  // Before MPI starts, which takes a second on many hosts: a request that comes meanwhile is not lost.
+  std::optional<StopSignals> signals;
+  if (line.command == Command::train || line.command == Command::benchmark) {
+    signals.emplace();
+  } else {
+    release_stop_signals();
+  }
   Watchdog watchdog(watchdog_options(limits_before_configuration(line.overrides, process_environment())));
   FatalContext last_words(watchdog.board());
   set_fatal_context(&last_words);
@@ -67,13 +75,14 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
         throw AgreedError(ExitCode::config, *mismatch);
       }
       agree_on_command(group, line, misunderstood);
-      const CommandParts parts{line, group, watchdog, last_words};
+      const CommandParts parts{line, group, watchdog, last_words, stop_requested()};
       code = line.command == Command::check       ? check_command(parts)
              : line.command == Command::evaluate  ? evaluate_command(parts)
              : line.command == Command::benchmark ? benchmark_command(parts)
                                                   : train_command(parts);
     } catch (const AgreedError& error) {
-      if (group.is_root()) log_error("{}", error.what());
+      const bool stopped = error.code() == ExitCode::stopped;
+      if (group.is_root()) log_line(stopped ? LogLevel::info : LogLevel::error, error.what());
       code = static_cast<int>(error.code());
     } catch (...) {
       end_job();  // before the farewell to the other ranks, which one that stands still would delay
@@ -98,6 +107,9 @@ int run(int argc, char** argv) {
     if (!claim || claim->processes < 2) throw;
     misunderstood = error;
   }
+  const bool collective = line.command == Command::train || line.command == Command::benchmark ||
+                          line.command == Command::evaluate || line.command == Command::check;
+  if (!collective) release_stop_signals();
   switch (line.command) {
     case Command::train:
     case Command::benchmark:
@@ -129,6 +141,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace lockstep;
+  hold_stop_signals();
   wait_passively(argv);
   name_thread("trainer");  // started anew by that, it would be "exe"
   set_log_colours(takes_colours(process_environment()) && output_is_terminal(STDERR_FILENO));

@@ -71,6 +71,49 @@ std::vector<Finding> network_findings(ProcessGroup& group, const WaitFor& wait) 
   return findings;
 }
 
+std::string text_of(const Finding& finding) {
+  return finding.advice.empty() ? finding.what : fmt::format("{}; what to do: {}", finding.what, finding.advice);
+}
+
+DataIdentity identity_of(const DataSource& source) {
+  constexpr int64_t kSamples = 16;
+  std::vector<uint64_t> hashes;
+  Sample sample;
+  const int64_t count = std::min(kSamples, source.size());
+  for (int64_t i = 0; i < count; ++i) {
+    try {
+      source.read(i * source.size() / count, sample);
+    } catch (const BadRecord&) {
+      hashes.push_back(0);  // what becomes of those is data.bad_records' affair
+      continue;
+    }
+    hashes.push_back(hash_bytes(sample.bytes));
+    hashes.push_back(hash_bytes(std::as_bytes(std::span(sample.ids))));
+    hashes.push_back(hash_bytes(std::as_bytes(std::span(sample.values))));
+    hashes.push_back(static_cast<uint64_t>(sample.label));
+  }
+  return {.samples = source.size(), .digest = hash_bytes(std::as_bytes(std::span(hashes)))};
+}
+
+Fact identity_fact(const std::string& name, const DataIdentity& identity) {
+  return {name, fmt::format("{} samples, digest {:016x}", identity.samples, identity.digest), ExitCode::data,
+          "give every rank the same files under the same paths"};
+}
+
+std::vector<Fact> model_facts(const CompiledModel& model) {
+  const ParameterTable& parameters = model.program->parameters();
+  std::string schema;
+  for (ParameterId id = 0; id < parameters.size(); ++id) {
+    schema += parameters[id].name + parameters[id].shape.to_string() + "\n";
+  }
+  return {{"model",
+           fmt::format("{} parameters, digest {}", parameters.trained_elements(),
+                       digest_text(std::as_bytes(std::span(schema)))),
+           ExitCode::config, "start the same trainer with the same configuration on every host"},
+          {"device", std::string(model.backend->name()), ExitCode::config,
+           "set device.kind, or mend the ranks without one"}};
+}
+
 void compare_programs(const Config& config, ProcessGroup& group) {
   const WaitFor wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
   const std::vector<FactRow> rows = gather_facts(group, wait, program_facts(config));
@@ -85,9 +128,8 @@ void compare_programs(const Config& config, ProcessGroup& group) {
     if (auto found = difference(row, names)) findings.push_back(std::move(*found));
   }
   for (const Finding& finding : findings) {
-    const std::string text = fmt::format("{}: {}", finding.what, finding.advice);
-    if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text);
-    if (group.is_root()) log_warning("{}", text);
+    if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text_of(finding));
+    if (group.is_root()) log_warning("{}", text_of(finding));
   }
 }
 

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "app/job.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/rank_facts.h"
 #include "lockstep/train/config.h"
+#include "lockstep/train/start_state.h"
 
 namespace lockstep {
 
@@ -23,8 +25,19 @@ std::vector<std::string> rank_names(const ProcessGroup& group);
 // A network interface that is asked for and missing on some rank, once a rank. Collective.
 std::vector<Finding> network_findings(ProcessGroup& group, const WaitFor& wait);
 
-// The check at the start of training: prints one line about the program, warns of what may differ and had better not.
-// Collective; throws AgreedError(config) when the ranks run different programs.
+// "what; what to do: advice", as every finding is printed.
+std::string text_of(const Finding& finding);
+
+// Reads some records from all over the data set: data of the same size that are not the same differ in it. A record
+// that cannot be read counts as one that is bad.
+DataIdentity identity_of(const DataSource& source);
+Fact identity_fact(const std::string& name, const DataIdentity& identity);
+
+// Schema and device of the model.
+std::vector<Fact> model_facts(const CompiledModel& model);
+
+// The comparison at the start of a benchmark: prints one line about the program, warns of what may differ and had
+// better not. Collective; throws AgreedError(config) when the ranks run different programs.
 void compare_programs(const Config& config, ProcessGroup& group);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/thread_name.h"
@@ -33,10 +34,22 @@ void on_signal(int signal) {
 
 constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 100'000'000};
 
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// The terminal's end is a request, too, except for a process that was started to outlive it.
+std::vector<int> stop_signal_numbers() {
+  std::vector<int> numbers = {SIGUSR1, SIGTERM, SIGINT};
+  if (!is_ignored(SIGHUP)) numbers.push_back(SIGHUP);
+  return numbers;
+}
+
 sigset_t stop_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) ::sigaddset(&signals, signal);
+  for (const int signal : stop_signal_numbers()) ::sigaddset(&signals, signal);
   return signals;
 }
 
@@ -55,7 +68,7 @@ StopSignals::StopSignals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+  for (const int signal : stop_signal_numbers()) {
     require(::sigaction(signal, &action, nullptr) == 0, "signal {} cannot be handled", signal);
   }
   const sigset_t signals = stop_signals();
@@ -66,6 +79,16 @@ StopSignals::StopSignals() {
   });
 }
 
-const std::atomic<bool>& StopSignals::requested() const { return ::lockstep::requested; }
+const std::atomic<bool>& stop_requested() { return requested; }
+
+void hold_stop_signals() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void release_stop_signals() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
 
 }  // namespace lockstep

@@ -5,20 +5,14 @@
 #include <utility>
 
 #include "app/commands.h"
-#include "app/devices.h"
 #include "app/fatal.h"
 #include "app/job.h"
-#include "app/preflight.h"
-#include "app/stop_signals.h"
+#include "app/start.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/dist/agreement.h"
 #include "lockstep/dist/launcher.h"
-#include "lockstep/train/class_names.h"
 #include "lockstep/train/deadlines.h"
-#include "lockstep/train/job_end.h"
-#include "lockstep/train/start_state.h"
 #include "lockstep/train/terminal.h"
 #include "lockstep/train/trainer.h"
 
@@ -81,73 +75,44 @@ int leave(const CommandParts& parts, const Config& config, RunEnd end, int64_t s
 
 int train_command(const CommandParts& parts) {
   ProcessGroup& group = parts.group;
-  Watchdog& watchdog = parts.watchdog;
-  const StopSignals stop_signals;
   const Config config = configure(parts);
-  const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
-
-  // Everything the run is made of, each thing after those it needs; destroyed in reverse.
-  std::optional<RunLock> lock;
-  JobEnd job_end;
-  on_root(group, wait, [&] {
-    job_end = JobEnd(process_environment());
-    lock.emplace(config.checkpoint.directory);
-    return std::string();
-  });
-  compare_programs(config, group);
-  const ThreadBudget threads = plan_threads(config, group);
-  watchdog.progress(RunPhase::scan, 0);
-  const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
-  const std::unique_ptr<DataSource> validation =
-      has_validation(config) ? open_data(config, Split::validation, group) : nullptr;
-  const std::vector<std::string> classes = name_outputs(data->class_names(), config.data.label_offset);
-  if (validation) {
-    const std::vector<std::string> validated = name_outputs(validation->class_names(), config.data.label_offset);
-    on_root(group, wait, [&] {
-      require_same_classes({"data.train", classes}, {"data.validation", validated});
-      return std::string();
-    });
-  }
-  watchdog.progress(RunPhase::compile, 0);
-  const auto [backend, stream, program, batches, shared_devices] =
-      compile_model(config, Purpose::train, threads, group);
-  const std::unique_ptr<Communicator> communicator =
-      make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::train)});
-  const bool shared_gradients = share_gradients(*program, *communicator);
-  const StartState start = run_or_end_job([&] {
-    return prepare_start({config, group, *communicator, *stream, *program, classes});
-  });
-  if (group.is_root()) warn_of_lost_restart(start);
+  RunStart start(parts, config, RunStart::Use::train);
+  start.make_all();
+  const auto& [backend, stream, program, batches, shared_devices] = *start.model;
+  const DataSource& data = *start.data;
+  if (group.is_root()) warn_of_lost_restart(*start.state);
 
   std::optional<Evaluator> evaluator;
-  if (validation) {
-    evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, watchdog, *validation},
-                      loader_options(config, threads), wait_seconds(config, RunPhase::evaluate));
+  if (start.validation) {
+    evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, parts.watchdog, *start.validation},
+                      loader_options(config, start.threads.budget), wait_seconds(config, RunPhase::evaluate));
   }
-  Reporter reporter(group, reporter_options(config, start));
+  Reporter reporter(group, reporter_options(config, *start.state));
   CheckpointerOptions saving{.root = group.is_root(),
                              .world_size = group.size(),
                              .global_batch = batches.global,
-                             .samples_per_epoch = data->size(),
+                             .samples_per_epoch = data.size(),
                              .config_text = to_toml(config),
-                             .classes = start.classes,
-                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
-                             .job_end = job_end,
+                             .classes = start.state->classes,
+                             .resumed_step = start.state->in_run_folder ? start.state->progress.step : -1,
+                             .job_end = start.job_end,
                              .stream = stream.get(),
-                             .lock = lock ? &*lock : nullptr,
+                             .lock = start.lock ? &*start.lock : nullptr,
                              .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
-  on_every_rank(group, wait, [&] { checkpointer.emplace(config, *program, std::move(saving)); });
-  if (!start.resumed_from.empty()) reporter.event(start.progress.step, "resumed", start.resumed_from);
-  Trainer trainer({config, group, *communicator, *backend, *stream, *program, *data, evaluator ? &*evaluator : nullptr,
-                   *checkpointer, reporter, watchdog, stop_signals.requested()},
-                  loader_options(config, threads), start.progress);
-  announce(config, trainer, {*program, batches, data->size(), group.size(), shared_gradients});
+  on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start)},
+                [&] { checkpointer.emplace(config, *program, std::move(saving)); });
+  const Progress& from = start.state->progress;
+  if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
+  Trainer trainer({config, group, *start.communicator, *backend, *stream, *program, data,
+                   evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
+                  loader_options(config, start.threads.budget), from);
+  announce(config, trainer, {*program, batches, data.size(), group.size(), start.shared_gradients});
 
   const RunEnd end = run_or_end_job([&] { return trainer.run(); },
                                     [&] {
                                       // Nobody else need wait for this run's heartbeat to be missed.
-                                      if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) lock.reset();
+                                      if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
                                     });
   reporter.close();
   return run_or_end_job([&] { return leave(parts, config, end, trainer.progress().step); });

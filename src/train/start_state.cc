@@ -116,20 +116,25 @@ bool lies_in(const std::string& folder, const std::string& path) {
   return std::filesystem::equivalent(std::filesystem::path(path).parent_path(), folder, error);
 }
 
+std::string count_text(size_t checkpoints, int64_t step) {
+  return fmt::format("{} checkpoint{} (up to step {})", checkpoints, checkpoints == 1 ? "" : "s", step);
+}
+
 // A run that goes back to an older file of its own folder leaves the later ones behind: the next start would take the
 // newest of them, of a history that this run does not share.
-void leave_later_steps(const Config::Checkpoint& config, int64_t step) {
-  for (const FoundCheckpoint& later : find_checkpoints(config.directory)) {
-    if (later.step <= step) continue;
-    if (!config.overwrite) {
-      fail(ExitCode::config,
-           "checkpoint.resume names step {}, but {} holds step {}, which would be taken at the next start: choose "
-           "another checkpoint.directory, or set checkpoint.overwrite = true to delete the later steps",
-           step, config.directory, later.step);
-    }
-    if (!remove_file(later.path))
-      fail(ExitCode::checkpoint, "{}: cannot be deleted: {}", later.path, errno_text(errno));
+std::vector<std::string> later_steps(const Config::Checkpoint& config, int64_t step) {
+  std::vector<std::string> later;
+  int64_t last = step;
+  for (const FoundCheckpoint& found : find_checkpoints(config.directory)) {
+    if (found.step <= step) continue;
+    later.push_back(found.path);
+    last = std::max(last, found.step);
   }
+  if (later.empty() || config.overwrite) return later;
+  fail(ExitCode::config,
+       "checkpoint.resume names step {}, but {} holds step {}, which would be taken at the next start: choose "
+       "another checkpoint.directory; checkpoint.overwrite = true would delete {}",
+       step, config.directory, last, count_text(later.size(), last));
 }
 
 // The checkpoint to continue from, by checkpoint.resume; nullopt: start fresh.
@@ -141,18 +146,15 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
   }
   if (config.resume != "never") {
     CheckpointReader file = CheckpointReader::open(config.resume);
-    if (lies_in(folder, file.path())) leave_later_steps(config, file.meta().step);
+    if (lies_in(folder, file.path())) later_steps(config, file.meta().step);
     return file;
   }
-  if (find_checkpoints(folder).empty()) return std::nullopt;
-  if (!config.overwrite) {
-    fail(ExitCode::config,
-         "{} holds checkpoints and checkpoint.resume = \"never\": choose another checkpoint.directory, resume, or set "
-         "checkpoint.overwrite = true to delete them",
-         folder);
-  }
-  remove_all_checkpoints(folder);
-  return std::nullopt;
+  const std::vector<FoundCheckpoint> there = find_checkpoints(folder);
+  if (there.empty() || config.overwrite) return std::nullopt;
+  fail(ExitCode::config,
+       "{} holds checkpoints and checkpoint.resume = \"never\": choose another checkpoint.directory, or resume; "
+       "checkpoint.overwrite = true would delete {}",
+       folder, count_text(there.size(), there.front().step));
 }
 
 // Samples that the file was trained on must not be evaluated on, as some would be if more of the same data were kept
@@ -258,7 +260,7 @@ std::string start_on_root(const StartParts& parts) {
   const HostState host(parts.program);
   host.download();  // the slots' start values
   StartState start{.classes = parts.classes};
-  if (auto file = choose_checkpoint(parts.config.checkpoint)) {
+  if (const auto file = choose_checkpoint(parts.config.checkpoint)) {
     const std::vector<std::string> classes = file->classes();
     require_same_classes({file->path(), classes}, {"the data", parts.classes});
     if (start.classes.empty()) start.classes = classes;
@@ -281,6 +283,21 @@ std::string start_on_root(const StartParts& parts) {
 
 StartState prepare_start(const StartParts& parts) {
   return start_all(parts, [&] { return start_on_root(parts); });
+}
+
+void delete_given_up(const StartParts& parts, const StartState& start) {
+  const Config::Checkpoint& config = parts.config.checkpoint;
+  if (!config.overwrite) return;
+  on_root(parts.group, {"the start state", wait_seconds(parts.config, RunPhase::start)}, [&] {
+    if (config.resume == "never") {
+      remove_all_checkpoints(config.directory);
+    } else if (config.resume == start.resumed_from && start.in_run_folder) {
+      for (const std::string& path : later_steps(config, start.progress.step)) {
+        if (!remove_file(path)) fail(ExitCode::checkpoint, "{}: cannot be deleted: {}", path, errno_text(errno));
+      }
+    }
+    return std::string();
+  });
 }
 
 StartState return_to_checkpoint(const StartParts& parts) {

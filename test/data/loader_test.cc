@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lockstep/data/formats.h"
+#include "lockstep/data/probe_samples.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 #include "test/data/record_writer.h"
@@ -338,4 +339,39 @@ TEST_CASE("an id outside the vocabulary and too many ids end the run, with the r
   options.max_ids = 2;
   CHECK_THAT(first_error(*source, options),
              ContainsSubstring("record 3") && ContainsSubstring("has 3 ids; model.max_ids allows 2"));
+}
+
+TEST_CASE("the first samples of a rank are probed as its loader would read them") {
+  const ScratchFolder folder;
+  LoaderOptions options{.world_size = 2, .batch_size = 3, .image_size = 2, .shuffle = false};
+  const auto source = numbered(folder, 12, {4, 8});
+  const auto probe = [&](int rank, int64_t start, BadRecords rule, bool training = true) {
+    options.rank = rank;
+    options.start_position = start;
+    options.bad_records = rule;
+    options.training = training;
+    probe_samples(*source, options, 3);
+  };
+  CHECK_NOTHROW(probe(0, 0, BadRecords::fail));  // records 0 to 2
+  CHECK_THROWS_AS(probe(1, 0, BadRecords::fail), BadRecord);
+  CHECK_THROWS_AS(probe(0, 2, BadRecords::fail), BadRecord);
+  CHECK_THROWS_AS(probe(1, 0, BadRecords::fail, false), BadRecord);
+  CHECK_NOTHROW(probe(1, 0, BadRecords::skip));
+  options.batch_size = 1;
+  CHECK_NOTHROW(probe(0, 4, BadRecords::skip));  // the loader takes record 5 in its place
+}
+
+TEST_CASE("probing gives up with the loader's words where every record is bad") {
+  const ScratchFolder folder;
+  const auto source = numbered(folder, 3, {0, 1, 2});
+  const LoaderOptions options{.batch_size = 2, .image_size = 2, .bad_records = BadRecords::skip};
+  std::string words;
+  try {
+    Loader loader(*source, options);
+    loader.next();
+  } catch (const Error& error) {
+    words = error.what();
+  }
+  CHECK(words.find("gives up here") != std::string::npos);
+  CHECK_THROWS_WITH(probe_samples(*source, options, 2), words);
 }

@@ -1,6 +1,7 @@
 // The state a run starts from: fresh, from another run's weights, or where it stopped.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,13 @@
 #include "lockstep/train/progress_state.h"
 
 namespace lockstep {
+
+// Tells a data set from another: its size, and a hash of some of its records.
+struct DataIdentity {
+  int64_t samples = 0;
+  uint64_t digest = 0;
+  bool operator==(const DataIdentity&) const = default;
+};
 
 struct StartParts {
   const Config& config;
@@ -32,6 +40,10 @@ struct StartState {
 // AgreedError: config (2) when a file does not fit the model or a fresh start would overwrite, data (3) when the run
 // before had other classes, checkpoint (5) when there are files but none is whole.
 StartState prepare_start(const StartParts& parts);
+
+// Collective. Deletes the checkpoints that checkpoint.overwrite gives up for this start; to be called when nothing can
+// refuse it any more.
+void delete_given_up(const StartParts& parts, const StartState& start);
 
 // Collective. Takes the run back to the newest whole checkpoint of its folder: weights, slots, statistics and averages
 // on all ranks. Throws AgreedError(numerics) when there is none.

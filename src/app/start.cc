@@ -1,0 +1,200 @@
+#include "app/start.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "app/devices.h"
+#include "app/fatal.h"
+#include "app/preflight.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/data/probe_samples.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/dist/launcher.h"
+#include "lockstep/train/class_names.h"
+#include "lockstep/train/deadlines.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kProbedSamples = 8;  // of each rank's first batch
+
+}  // namespace
+
+RunStart::RunStart(const CommandParts& parts, const Config& config, Use use)
+    : parts_(parts), config_(config), use_(use) {}
+
+std::span<const RunStart::Stage> RunStart::stages() {
+  static constexpr std::array kStages = {
+      Stage{RunPhase::start, &RunStart::claim_directory, &RunStart::always},
+      Stage{RunPhase::start, &RunStart::compare_launch, &RunStart::always},
+      Stage{RunPhase::start, &RunStart::compare_programs, &RunStart::always},
+      Stage{RunPhase::start, &RunStart::share_cores, &RunStart::always},
+      Stage{RunPhase::scan, &RunStart::open_training_data, &RunStart::always},
+      Stage{RunPhase::scan, &RunStart::open_validation_data, &RunStart::always},
+      Stage{RunPhase::scan, &RunStart::compare_classes, &RunStart::has_both_data},
+      Stage{RunPhase::compile, &RunStart::compile, &RunStart::always},
+      Stage{RunPhase::compile, &RunStart::connect, &RunStart::has_model},
+      Stage{RunPhase::start, &RunStart::load, &RunStart::has_communicator},
+      Stage{RunPhase::scan, &RunStart::try_samples, &RunStart::has_data},
+  };
+  return kStages;
+}
+
+void RunStart::make(const Stage& stage) {
+  if (!(this->*stage.can)()) return;
+  parts_.watchdog.progress(stage.phase, 0);
+  (this->*stage.make)();
+}
+
+void RunStart::make_all() {
+  for (const Stage& stage : stages()) {
+    stop_if_requested();
+    make(stage);
+  }
+  stop_if_requested();
+  delete_given_up(start_parts(), *state);
+}
+
+// A request may reach any rank, and before the first step there is nothing to save.
+void RunStart::stop_if_requested() {
+  int64_t requested = parts_.stop_requested.load() ? 1 : 0;
+  parts_.group.max(std::span(&requested, 1), wait("the start"));
+  if (requested == 0) return;
+  throw AgreedError(ExitCode::stopped,
+                    "stopped on request before the first step: nothing was trained, and what was saved before stays as "
+                    "it is; the same command starts the run");
+}
+
+WaitFor RunStart::wait(std::string_view what, RunPhase phase) const { return {what, wait_seconds(config_, phase)}; }
+
+void RunStart::note(Finding finding) {
+  if (use_ == Use::check) {
+    findings.push_back(std::move(finding));
+    return;
+  }
+  if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text_of(finding));
+  if (is_root()) log_warning("{}", text_of(finding));
+}
+
+void RunStart::compare(std::vector<Fact> facts) {
+  const std::vector<std::string> names = rank_names(parts_.group);
+  std::vector<Finding> found;
+  for (FactRow& row : gather_facts(parts_.group, wait("the comparison of ranks"), facts)) {
+    if (auto finding = difference(row, names)) found.push_back(std::move(*finding));
+    rows.push_back(std::move(row));
+  }
+  for (Finding& finding : found) note(std::move(finding));
+}
+
+void RunStart::claim_directory() {
+  on_root(parts_.group, wait("the start"), [&] {
+    job_end = JobEnd(process_environment());
+    lock.emplace(config_.checkpoint.directory);
+    return std::string();
+  });
+}
+
+// Below MPI's own count there may be another: a step smaller than its job, or tasks that never came.
+void RunStart::compare_launch() {
+  const auto claim = launch_claim(process_environment());
+  const int ranks = parts_.group.size();
+  const bool differs = claim && claim->processes != ranks;
+  const std::string mine =
+      differs ? fmt::format("the launcher started {} processes ({})", claim->processes, claim->variable)
+              : std::string();
+  for (const std::string& text : parts_.group.allgather(mine, wait("the start"))) {
+    if (text.empty()) continue;
+    note({.blame = ExitCode::config,
+          .what = fmt::format("{}, but MPI has {} ranks", text, ranks),
+          .advice = "start all of them with one mpirun or one srun --mpi=pmix"});
+    return;
+  }
+}
+
+void RunStart::compare_programs() {
+  const size_t before = rows.size();
+  for (Finding& finding : network_findings(parts_.group, wait("the comparison of programs"))) note(std::move(finding));
+  compare(program_facts(config_));
+  std::string line;
+  for (const FactRow& row : std::span(rows).subspan(before)) {
+    if (row.fact.name != "configuration") line += (line.empty() ? "" : ", ") + row.values.front();
+  }
+  if (use_ == Use::train) log_info("{}", line);
+}
+
+void RunStart::share_cores() {
+  threads = count_threads(config_, parts_.group);
+  if (use_ == Use::train) announce_threads(threads, config_, parts_.group);
+}
+
+void RunStart::open_training_data() {
+  auto opened = open_data(config_, Split::training, parts_.group);
+  on_every_rank(parts_.group, wait("the scan of data.train", RunPhase::scan), [&] { identity = identity_of(*opened); });
+  compare({identity_fact("training data", identity)});
+  data = std::move(opened);
+}
+
+void RunStart::open_validation_data() {
+  if (!has_validation(config_)) return;
+  auto opened = open_data(config_, Split::validation, parts_.group);
+  DataIdentity of_validation;
+  on_every_rank(parts_.group, wait("the scan of data.validation", RunPhase::scan),
+                [&] { of_validation = identity_of(*opened); });
+  compare({identity_fact("validation data", of_validation)});
+  validation = std::move(opened);
+}
+
+void RunStart::compare_classes() {
+  classes = name_outputs(data->class_names(), config_.data.label_offset);
+  if (!validation) return;
+  const std::vector<std::string> validated = name_outputs(validation->class_names(), config_.data.label_offset);
+  on_root(parts_.group, wait("the start"), [&] {
+    require_same_classes({"data.train", classes}, {"data.validation", validated});
+    return std::string();
+  });
+}
+
+void RunStart::compile() {
+  model.emplace(compile_model(config_, Purpose::train, threads.budget, parts_.group));
+  compare(model_facts(*model));
+}
+
+void RunStart::connect() {
+  communicator = make_communicator(
+      {config_, parts_.group, *model->backend, model->shared_devices, wait_seconds(config_, RunPhase::train)});
+  shared_gradients = share_gradients(*model->program, *communicator);
+}
+
+StartParts RunStart::start_parts() const {
+  return {.config = config_,
+          .group = parts_.group,
+          .communicator = *communicator,
+          .stream = *model->stream,
+          .program = *model->program,
+          .classes = classes};
+}
+
+void RunStart::load() {
+  state = run_or_end_job([&] { return prepare_start(start_parts()); });
+}
+
+// Each rank prepares some samples of its own first batch, so what would end the first step ends the start.
+void RunStart::try_samples() {
+  LoaderOptions options = loader_options(config_, threads.budget);
+  options.rank = parts_.group.rank();
+  options.world_size = parts_.group.size();
+  options.accumulate = config_.train.accumulate;
+  options.start_position = state ? state->progress.position : 0;
+  on_every_rank(parts_.group, wait("the first samples", RunPhase::scan), [&] {
+    options.batch_size = batch_sizes(config_, options.world_size).per_rank;
+    probe_samples(*data, options, kProbedSamples);
+    if (!validation) return;
+    options.training = false;
+    options.batch_size = evaluation_batch(config_, options.world_size);
+    probe_samples(*validation, options, kProbedSamples);
+  });
+}
+
+}  // namespace lockstep
