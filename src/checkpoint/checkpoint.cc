@@ -81,7 +81,7 @@ CheckpointReader::CheckpointReader(std::string path, std::vector<std::byte> byte
     : path_(std::move(path)), bytes_(std::move(bytes)) {}
 
 CheckpointReader CheckpointReader::open(const std::string& path) {
-  CheckpointReader reader(path, read_file(path, kBlame));
+  CheckpointReader reader(path, read_regular_file(path, kBlame));
   const std::span<const std::byte> bytes(reader.bytes_);
   const CheckpointHeader header =
       parse_header(bytes.first(std::min(bytes.size(), kUserBlockBytes)), reader.file_bytes(), path);
@@ -95,7 +95,7 @@ CheckpointReader CheckpointReader::open(const std::string& path) {
 }
 
 CheckpointReader CheckpointReader::open_weights(const std::string& path) {
-  std::vector<std::byte> bytes = read_file(path, kBlame);
+  std::vector<std::byte> bytes = read_regular_file(path, kBlame);
   const std::span<const std::byte> start = std::as_bytes(std::span(kCheckpointFormat));
   if (bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin())) return open(path);
   CheckpointReader reader(path, std::move(bytes));

@@ -84,7 +84,7 @@ CheckpointHeader parse_header(std::span<const std::byte> block, int64_t file_byt
 }
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
-  const FileDescriptor file = open_for_reading(path, ExitCode::checkpoint);
+  const FileDescriptor file = open_regular_file(path, ExitCode::checkpoint);
   const int64_t bytes = file_size(file, path, ExitCode::checkpoint);
   std::vector<std::byte> block(static_cast<size_t>(std::min<int64_t>(bytes, kUserBlockBytes)));
   pread_all(file, block, {.path = path, .offset = 0, .blame = ExitCode::checkpoint});

@@ -100,7 +100,7 @@ std::vector<std::byte> encode_safetensors(std::span<const NamedTensor> tensors, 
 }
 
 SafetensorsContent read_safetensors(const std::string& path) {
-  const std::vector<std::byte> file = read_file(path, ExitCode::checkpoint);
+  const std::vector<std::byte> file = read_regular_file(path, ExitCode::checkpoint);
   try {
     return parse(file);
   } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <new>
 #include <system_error>
 
 #include "lockstep/base/printable.h"
@@ -217,6 +218,19 @@ void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt
 
 std::vector<std::byte> read_file(const std::string& path, ExitCode blame) {
   return read_whole<std::vector<std::byte>>(path, blame, std::numeric_limits<int64_t>::max());
+}
+
+std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame) {
+  const FileDescriptor file = open_regular_file(path, blame);
+  const int64_t size = file_size(file, path, blame);
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(static_cast<size_t>(size));
+  } catch (const std::bad_alloc&) {
+    fail(blame, "{}: its {} bytes do not fit in memory", printable(path), size);
+  }
+  pread_all(file, bytes, {.path = path, .offset = 0, .blame = blame});
+  return bytes;
 }
 
 std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit) {

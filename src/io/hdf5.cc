@@ -7,10 +7,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "io/hdf5_internal.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/io/file.h"
 
 namespace lockstep {
 namespace hdf5 {
@@ -33,13 +36,19 @@ void fail_call(const Context& context, std::string_view what) {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect, &reasons);
   H5Eclear2(H5E_DEFAULT);
-  fail(context.blame, "{}: cannot {}{}", context.where, what, reasons);
+  constexpr size_t kMostReasons = 1000;
+  fail(context.blame, "{}: cannot {}{}", context.where, printable(what), printable(reasons, kMostReasons));
 }
 
 int64_t count_elements(std::span<const int64_t> dims) {
-  int64_t count = 1;
-  for (const int64_t extent : dims) count *= extent;
-  return count;
+  const std::optional<int64_t> count = checked_product(dims);
+  require(count.has_value(), "the elements of {} cannot be counted", dims_text(dims));
+  return *count;
+}
+
+int64_t most_bytes_of(int64_t file_bytes) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return file_bytes > (kMost - kSmallArrays) / kMostExpansion ? kMost : file_bytes * kMostExpansion + kSmallArrays;
 }
 
 int64_t rows_per_piece(std::span<const int64_t> dims, size_t element_bytes) {
@@ -54,7 +63,10 @@ int64_t rows_per_piece(std::span<const int64_t> dims, size_t element_bytes) {
 using hdf5::check;
 using hdf5::check_id;
 using hdf5::Context;
+using hdf5::LinkAccess;
 using hdf5::Lock;
+
+std::string dims_text(std::span<const int64_t> dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
 std::string hdf5_version() {
   const Lock lock;
@@ -176,6 +188,7 @@ Hdf5File::~Hdf5File() = default;
 
 Hdf5File Hdf5File::open(const std::string& path, ExitCode blame) {
   const Context context{path, blame};
+  open_regular_file(path, blame);  // the library would wait for a named pipe
   const Lock lock;
   const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
   check(H5Pset_file_locking(access.get(), false, true), context, "turn file locking off");
@@ -239,20 +252,33 @@ Hdf5Image Hdf5File::finish() && {
   return whole;
 }
 
+int64_t Hdf5File::most_bytes() const {
+  if (memory_) return hdf5::most_bytes_of(static_cast<int64_t>(memory_->bytes));
+  const Lock lock;
+  hsize_t bytes = 0;
+  check(H5Fget_filesize(id_.get(), &bytes), {name_, blame_}, "get the file's size");
+  return hdf5::most_bytes_of(static_cast<int64_t>(bytes));
+}
+
 bool Hdf5File::exists(const std::string& path) const {
   if (path == "/") return true;
+  const Context context{name_, blame_};
   const Lock lock;
+  const LinkAccess access(stands_alone(), context);
   // H5Lexists wants every group above to exist.
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string prefix = path.substr(0, slash);
-    if (check(H5Lexists(id_.get(), prefix.c_str(), H5P_DEFAULT), {name_, blame_}, "look up " + prefix) == 0)
+    if (access.check(H5Lexists(id_.get(), prefix.c_str(), access.list()), context, "look up " + prefix) == 0) {
       return false;
+    }
     if (slash == std::string::npos) return true;
   }
 }
 
 Hdf5Id Hdf5File::open_object(const std::string& path) const {
-  return check_id(H5Oopen(id_.get(), path.c_str(), H5P_DEFAULT), {name_, blame_}, "open " + path);
+  const Context context{name_, blame_};
+  const LinkAccess access(stands_alone(), context);
+  return Hdf5Id(access.check(H5Oopen(id_.get(), path.c_str(), access.list()), context, "open " + path));
 }
 
 std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
@@ -266,8 +292,10 @@ std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
   };
   check(H5Literate(object.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &entries), context, "list " + group);
   for (Entry& entry : entries) {
-    const Hdf5Id child(H5Oopen(object.get(), entry.name.c_str(), H5P_DEFAULT));
+    const LinkAccess access(stands_alone(), context);
+    const Hdf5Id child(H5Oopen(object.get(), entry.name.c_str(), access.list()));
     if (!child) {
+      if (access.refused()) access.check(child.get(), context, "open " + entry.name);
       H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
       continue;
     }

@@ -35,9 +35,8 @@ std::optional<int64_t> Hdf5File::integer_attribute(const std::string& object, co
   if (!attribute) return std::nullopt;
   const Hdf5Id type = check_id(H5Aget_type(attribute.get()), context, "get the type of attribute " + name);
   const Hdf5Id space = check_id(H5Aget_space(attribute.get()), context, "get the space of attribute " + name);
-  const H5T_class_t stored = H5Tget_class(type.get());
   // Larger attributes would overrun the one number they are read into.
-  if ((stored != H5T_INTEGER && stored != H5T_FLOAT) || H5Sget_simple_extent_npoints(space.get()) != 1) {
+  if (!hdf5::is_number(type.get()) || H5Sget_simple_extent_npoints(space.get()) != 1) {
     fail(blame_, "{}: attribute {} is not one number", name_, name);
   }
   int64_t value = 0;
@@ -56,8 +55,8 @@ std::optional<std::string> Hdf5File::string_attribute(const std::string& object,
   if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_npoints(space.get()) != 1) {
     fail(blame_, "{}: attribute {} is not one string", name_, name);
   }
-  return hdf5::read_strings({type.get(), space.get(), 1}, context,
-                            [&](hid_t memory, void* to) { return H5Aread(attribute.get(), memory, to); })[0];
+  return hdf5::read_strings({type.get(), space.get(), 1, most_bytes()}, context,
+                            [&](hid_t memory, hid_t, void* to) { return H5Aread(attribute.get(), memory, to); })[0];
 }
 
 void Hdf5File::write_attribute(const std::string& object, const std::string& name, int64_t value) {

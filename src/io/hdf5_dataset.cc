@@ -1,9 +1,12 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "io/fletcher32.h"
 #include "io/hdf5_internal.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep {
 
@@ -16,7 +19,11 @@ namespace {
 
 constexpr int64_t kChunkBytes = int64_t{1} << 19;  // stays in a core's cache while it is checked and copied
 
+constexpr size_t kMostElementBytes = 16;  // of the widest number that this machine has
+
 Hdf5Type classify(hid_t type) {
+  if (H5Tget_class(type) == H5T_STRING) return Hdf5Type::string;
+  if (!hdf5::is_number(type)) return Hdf5Type::other;
   switch (H5Tget_class(type)) {
     case H5T_FLOAT:
       if (H5Tequal(type, H5T_NATIVE_FLOAT) > 0) return Hdf5Type::f32;
@@ -27,8 +34,6 @@ Hdf5Type classify(hid_t type) {
       if (H5Tequal(type, H5T_NATIVE_INT32) > 0) return Hdf5Type::i32;
       if (H5Tequal(type, H5T_NATIVE_INT64) > 0) return Hdf5Type::i64;
       return Hdf5Type::other_integer;
-    case H5T_STRING:
-      return Hdf5Type::string;
     default:
       return Hdf5Type::other;
   }
@@ -37,10 +42,37 @@ Hdf5Type classify(hid_t type) {
 bool is_numeric(Hdf5Type type) { return type != Hdf5Type::string && type != Hdf5Type::other; }
 
 std::vector<int64_t> extents(hid_t space, const Context& context) {
+  if (H5Sget_simple_extent_type(space) == H5S_NULL) return {0};  // no values at all
   const int rank = check(H5Sget_simple_extent_ndims(space), context, "get the rank");
   std::vector<hsize_t> dims(static_cast<size_t>(rank));
   check(H5Sget_simple_extent_dims(space, dims.data(), nullptr), context, "get the extents");
-  return {dims.begin(), dims.end()};
+  return {dims.begin(), dims.end()};  // an extent from 2^63 on becomes negative
+}
+
+// Whether the bytes of any part of an array can be counted, an extent of 0 left out of account.
+bool is_countable(std::vector<int64_t> dims, size_t element_bytes) {
+  std::erase(dims, 0);
+  dims.push_back(static_cast<int64_t>(std::max(element_bytes, kMostElementBytes)));
+  return checked_product(dims).has_value();
+}
+
+// Whether the file holds as many bytes as the shape declares, where they lie in one piece: a layout of another length
+// makes the library read beyond it.
+bool is_stored_whole(hid_t dataset, hid_t creation, const Hdf5DatasetInfo& info) {
+  const H5D_layout_t layout = H5Pget_layout(creation);
+  if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS) return true;
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  if (stored == 0 && layout == H5D_CONTIGUOUS) return true;  // never written: fill values
+  return stored >= static_cast<hsize_t>(info.elements()) * info.element_bytes;
+}
+
+// What the values of a data set may take. Those of a virtual one lie in other files, so that its own tells nothing.
+int64_t most_bytes_for(hid_t dataset, hid_t creation, const Context& context) {
+  if (H5Pget_layout(creation) == H5D_VIRTUAL) return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  const Hdf5Id file = check_id(H5Iget_file_id(dataset), context, "get the file");
+  hsize_t bytes = 0;
+  check(H5Fget_filesize(file.get(), &bytes), context, "get the file's size");
+  return hdf5::most_bytes_of(static_cast<int64_t>(bytes));
 }
 
 // Where a transfer of some rows takes place in the file.
@@ -130,17 +162,33 @@ void write_chunks(hid_t dataset, std::span<const int64_t> dims, std::span<const 
 
 }  // namespace
 
+bool hdf5::is_number(hid_t type) {
+  const H5T_class_t kind = H5Tget_class(type);
+  return (kind == H5T_INTEGER || kind == H5T_FLOAT) && H5Tget_size(type) <= kMostElementBytes;
+}
+
 int64_t Hdf5DatasetInfo::elements() const { return hdf5::count_elements(dims); }
 
 Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place) : place_(std::move(place)), id_(std::move(id)) {
   const Context context{place_.where, place_.blame};
+  const Hdf5Id creation = check_id(H5Dget_create_plist(id_.get()), context, "get the creation list");
+  hdf5::require_own_values(id_.get(), creation.get(), place_.memory != nullptr, context);
   const Hdf5Id type = check_id(H5Dget_type(id_.get()), context, "get the element type");
   const Hdf5Id space = check_id(H5Dget_space(id_.get()), context, "get the data space");
   info_.type = classify(type.get());
   info_.element_bytes = H5Tget_size(type.get());
   info_.dims = extents(space.get(), context);
-  const Hdf5Id creation = check_id(H5Dget_create_plist(id_.get()), context, "get the creation list");
-  if (H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0) {
+  if (!is_countable(info_.dims, info_.element_bytes)) {
+    fail(place_.blame, "{}: its shape, {}, is of more values than memory can hold", place_.where,
+         dims_text(info_.dims));
+  }
+  if (!is_stored_whole(id_.get(), creation.get(), info_)) {
+    fail(place_.blame, "{}: damaged, {} bytes are stored for the shape {}", place_.where,
+         H5Dget_storage_size(id_.get()), dims_text(info_.dims));
+  }
+  info_.most_bytes = most_bytes_for(id_.get(), creation.get(), context);
+  // An offset counts from the start of the file that the values lie in, which must be the one that was opened.
+  if (H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && !place_.linked) {
     const haddr_t offset = H5Dget_offset(id_.get());
     if (offset != HADDR_UNDEF) info_.file_offset = static_cast<int64_t>(offset);
   }
@@ -155,9 +203,16 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place) : place_(std::move(place)), id_
 }
 
 Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
+  const Context context{name_, blame_};
   const Lock lock;
-  Hdf5Id id = check_id(H5Dopen2(id_.get(), path.c_str(), H5P_DEFAULT), {name_, blame_}, "open data set " + path);
-  return {std::move(id), {.where = fmt::format("{}: {}", name_, path), .blame = blame_, .memory = memory_}};
+  const hdf5::LinkAccess access(stands_alone(), context);
+  Hdf5Id id(access.check(H5Oopen(id_.get(), path.c_str(), access.list()), context, "open data set " + path));
+  if (H5Iget_type(id.get()) != H5I_DATASET) fail(blame_, "{}: {} is not a data set", name_, printable(path));
+  return {std::move(id),
+          {.where = fmt::format("{}: {}", name_, printable(path)),
+           .blame = blame_,
+           .memory = memory_,
+           .linked = access.left_file()}};
 }
 
 template <class T>
@@ -173,7 +228,7 @@ void Hdf5Dataset::read(std::span<T> to) const {
 
 template <class T>
 std::vector<T> Hdf5Dataset::read() const {
-  std::vector<T> values(static_cast<size_t>(info_.elements()));
+  std::vector<T> values = hdf5::allocate<T>(info_.elements(), info_.most_bytes, {place_.where, place_.blame});
   read(std::span(values));
   return values;
 }
@@ -201,9 +256,9 @@ std::vector<std::string> Hdf5Dataset::read_strings() const {
   const Lock lock;
   const Hdf5Id type = check_id(H5Dget_type(id_.get()), context, "get the element type");
   const Hdf5Id space = check_id(H5Dget_space(id_.get()), context, "get the data space");
-  const hdf5::StringsOf source{type.get(), space.get(), info_.elements()};
-  return hdf5::read_strings(source, context, [&](hid_t memory, void* to) {
-    return H5Dread(id_.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
+  const hdf5::StringsOf source{type.get(), space.get(), info_.elements(), info_.most_bytes};
+  return hdf5::read_strings(source, context, [&](hid_t memory, hid_t list, void* to) {
+    return H5Dread(id_.get(), memory, H5S_ALL, H5S_ALL, list, to);
   });
 }
 

@@ -3,12 +3,18 @@
 
 #include <hdf5.h>
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
+#include "lockstep/base/checked_size.h"
 #include "lockstep/base/error.h"
 #include "lockstep/io/hdf5.h"
 
@@ -53,38 +59,77 @@ hid_t memory_type() {
   if constexpr (std::is_same_v<T, uint8_t>) return H5T_NATIVE_UINT8;
 }
 
-// Elements of a shape, an empty one having 1.
+// Elements of a shape, an empty one having 1. Shapes from files have been checked when their data set was opened.
 int64_t count_elements(std::span<const int64_t> dims);
+
+// Whether elements are integers or floating-point numbers that the library can convert: of at most 16 bytes.
+bool is_number(hid_t type);
+
+// What values from a file of so many bytes may take in memory.
+int64_t most_bytes_of(int64_t file_bytes);
+
+// The way to an object in a file, which notices external links and refuses those that may not be followed. Must stay
+// where it is: its property list refers to it. Use with the lock held.
+class LinkAccess {
+ public:
+  LinkAccess(bool stands_alone, const Context& context);
+  LinkAccess(const LinkAccess&) = delete;
+  LinkAccess& operator=(const LinkAccess&) = delete;
+
+  hid_t list() const { return list_.get(); }
+  bool left_file() const { return left_file_; }
+  bool refused() const { return !refusal_.empty(); }
+  // Passes `status` through; a refused link and every other failure are errors that say what could not be done.
+  template <class T>
+  T check(T status, const Context& context, const std::string& what) const {
+    if (status < 0 && !refusal_.empty()) fail_refused(context, what);
+    return hdf5::check(status, context, what);
+  }
+
+ private:
+  static herr_t follow(const char* parent, const char* group, const char* child, const char* object, unsigned* flags,
+                       hid_t access, void* self);
+  [[noreturn]] void fail_refused(const Context& context, const std::string& what) const;
+
+  bool stands_alone_;
+  bool left_file_ = false;
+  std::string refusal_;
+  Hdf5Id list_;
+};
+
+// Throws when a data set must not be read: its values are raw bytes of another file, or, where the file stands alone,
+// come from other data sets. Also what a file names as sources must be regular files.
+void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const Context& context);
+
+// Memory for `count` values of a file, all zero. An error that names it when it is more than `most_bytes`, or cannot be
+// had.
+template <class T>
+std::vector<T> allocate(int64_t count, int64_t most_bytes, const Context& context) {
+  const auto bytes = checked_product(std::array{count, static_cast<int64_t>(sizeof(T))});
+  if (!bytes || *bytes > most_bytes) {
+    fail(context.blame, "{}: declares {} values, more than the {} bytes that a file of this size may take in memory",
+         context.where, count, most_bytes);
+  }
+  try {
+    return std::vector<T>(static_cast<size_t>(count));
+  } catch (const std::bad_alloc&) {
+    fail(context.blame, "{}: its {} values need {} bytes of memory, which cannot be had", context.where, count, *bytes);
+  }
+}
 
 // Rows of the first dimension in one transfer: at least one, else as many as fit a few MiB, so that the lock is
 // never held long.
 int64_t rows_per_piece(std::span<const int64_t> dims, size_t element_bytes);
 
-// The strings of a data set or attribute, by `transfer(memory type, buffer)`, which reads its `count` strings.
+// The strings of a data set or attribute, by `transfer(memory type, transfer list, buffer)`, which reads its `count`
+// strings.
 struct StringsOf {
   hid_t type = -1;  // as stored
   hid_t space = -1;
   int64_t count = 0;
+  int64_t most_bytes = 0;  // of memory
 };
-template <class Transfer>
-std::vector<std::string> read_strings(const StringsOf& source, const Context& context, const Transfer& transfer) {
-  const Hdf5Id memory = check_id(H5Tcopy(H5T_C_S1), context, "make a string type");
-  check(H5Tset_cset(memory.get(), H5Tget_cset(source.type)), context, "set the character set");
-  std::vector<std::string> strings;
-  if (check(H5Tis_variable_str(source.type), context, "ask for the string type") > 0) {
-    check(H5Tset_size(memory.get(), H5T_VARIABLE), context, "set the string length");
-    std::vector<char*> pointers(static_cast<size_t>(source.count), nullptr);
-    check(transfer(memory.get(), pointers.data()), context, "read the strings");
-    for (const char* text : pointers) strings.emplace_back(text ? text : "");
-    check(H5Dvlen_reclaim(memory.get(), source.space, H5P_DEFAULT, pointers.data()), context, "free the strings");
-    return strings;
-  }
-  const size_t length = H5Tget_size(source.type);
-  check(H5Tset_size(memory.get(), length + 1), context, "set the string length");
-  std::vector<char> text(static_cast<size_t>(source.count) * (length + 1));
-  check(transfer(memory.get(), text.data()), context, "read the strings");
-  for (int64_t i = 0; i < source.count; ++i) strings.emplace_back(text.data() + static_cast<size_t>(i) * (length + 1));
-  return strings;
-}
+using StringTransfer = std::function<herr_t(hid_t type, hid_t list, void* to)>;
+std::vector<std::string> read_strings(const StringsOf& source, const Context& context, const StringTransfer& transfer);
 
 }  // namespace lockstep::hdf5

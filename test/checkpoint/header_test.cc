@@ -63,7 +63,7 @@ TEST_CASE("each kind of wrong file is told from the others") {
   CHECK(header_error(path, of_version(12)) ==
         path + ": format version 12 is newer than 1, the newest this program reads; use a newer Lockstep");
   CHECK(error_of([&] { read_checkpoint_header(folder.path()); }).value().what() ==
-        folder.path() + ": cannot read: Is a directory");
+        folder.path() + ": is a directory, where a file is needed");
 }
 
 TEST_CASE("every change of every byte of the header is found") {

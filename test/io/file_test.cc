@@ -81,6 +81,33 @@ TEST_CASE("a pipe is read to its end, in whatever pieces it comes; files of /pro
   CHECK(read_text_file("/proc/self/cmdline", ExitCode::config).find("io_test") != std::string::npos);
 }
 
+TEST_CASE("what must be a regular file is refused by name when it is none, or does not fit in memory") {
+  const ScratchFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const auto message = [](const std::string& path) {
+    const auto error = error_of([&] { read_regular_file(path, ExitCode::checkpoint); });
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::checkpoint);
+    return std::string(error->what());
+  };
+  CHECK(message(folder / "pipe") == folder / "pipe" + ": is a pipe, where a file is needed");
+  CHECK(message(folder.path()) == folder.path() + ": is a directory, where a file is needed");
+  CHECK(message("/dev/zero") == "/dev/zero: is a device, where a file is needed");
+  write_text_atomically(folder / "a", "abc", ExitCode::checkpoint);
+  CHECK(read_regular_file(folder / "a", ExitCode::checkpoint).size() == 3);
+#ifndef __SANITIZE_ADDRESS__  // which needs all of the address space
+  constexpr rlim_t kMemory = rlim_t{1} << 33;
+  std::filesystem::resize_file(folder / "a", size_t{1} << 34);  // without a block on the disk
+  rlimit before = {};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit less = {.rlim_cur = std::min(kMemory, before.rlim_max), .rlim_max = before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_AS, &less) == 0);
+  const std::string text = message(folder / "a");
+  REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(text == folder / "a" + ": its 17179869184 bytes do not fit in memory");
+#endif
+}
+
 TEST_CASE("a stream without an end and a file beyond the limit are errors that name it") {
   const ScratchFolder folder;
   write_file(folder / "long", std::string(1001, 'x'));

@@ -45,6 +45,9 @@ inline constexpr int64_t kLargestText = int64_t{16} << 20;
 std::vector<std::byte> read_file(const std::string& path, ExitCode blame);
 std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit = kLargestText);
 
+// The whole of a file as open_regular_file takes it, for formats that are read at any offset.
+std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame);
+
 // Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);
 

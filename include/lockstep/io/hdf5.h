@@ -2,6 +2,11 @@
 // one process-wide lock for as long as it runs and no longer, and long transfers take it anew for each piece, so one
 // thread's save never stalls another's read. The library never writes to disk itself: with its own file driver a full
 // disk gives a file that closes without error and reads back as zeros.
+//
+// What a file declares is checked before it is used. Sizes whose product overflows, elements of more than 16 bytes and
+// data sets that keep their values in a raw external file are errors, as are values that take more than
+// kMostExpansion times the file's own bytes and kSmallArrays in memory: a compressed or unwritten data set of a few
+// bytes can declare terabytes.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +33,22 @@ using Hdf5Id = UniqueHandle<Hdf5IdTraits>;
 // used as they lie in the file; other_float and other_integer are converted on reading.
 enum class Hdf5Type : uint8_t { f32, f64, u8, i32, i64, other_float, other_integer, string, other };
 
+inline constexpr int64_t kMostExpansion = 64;
+inline constexpr int64_t kSmallArrays = int64_t{16} << 20;  // bytes
+
 struct Hdf5DatasetInfo {
   Hdf5Type type = Hdf5Type::other;
-  std::vector<int64_t> dims;  // empty for a scalar
-  int64_t file_offset = -1;   // of the first byte when the elements lie in the file in one piece; else -1
+  std::vector<int64_t> dims;  // empty for a scalar; the product with element_bytes fits int64_t
+  // Of the first byte when the elements lie in one piece in the very file that was opened; else -1.
+  int64_t file_offset = -1;
   size_t element_bytes = 0;
   bool has_checksum = false;  // Fletcher32 over every chunk
+  int64_t most_bytes = 0;     // that its values may take in memory
   int64_t elements() const;
 };
+
+// "[2,3,8,8]"; "[]" for a scalar.
+std::string dims_text(std::span<const int64_t> dims);
 
 // A file image: memory that holds a whole HDF5 file. A new one starts on a page boundary.
 class Hdf5Image {
@@ -67,12 +80,13 @@ class Hdf5Dataset {
   // The whole data set, converted to T (float, double, int64_t, int32_t, uint8_t); `to` holds exactly elements().
   template <class T>
   void read(std::span<T> to) const;
+  // The same into memory of its own; an error when that is more than info().most_bytes, or cannot be had.
   template <class T>
   std::vector<T> read() const;
   // Rows [first, first + to.size() / row elements) of the first dimension.
   template <class T>
   void read_rows(int64_t first, std::span<T> to) const;
-  // A scalar or one-dimensional data set of strings, of fixed or variable length.
+  // A scalar or one-dimensional data set of strings, of fixed or variable length; bounded as read() is.
   std::vector<std::string> read_strings() const;
 
  private:
@@ -81,6 +95,7 @@ class Hdf5Dataset {
     std::string where;  // "file: /path", for messages
     ExitCode blame;
     std::shared_ptr<void> memory;  // of an image
+    bool linked = false;           // an external link leads to it
   };
   Hdf5Dataset(Hdf5Id id, Place place);
 
@@ -92,9 +107,12 @@ class Hdf5Dataset {
 // An open file. Paths inside it are absolute ("/model/fc.weight"). Errors are thrown as Error(blame) and name the
 // file, the path inside it and what the library says. One thread at a time may use an object; different files are
 // independent.
+//
+// A file on disk may have external links and virtual data sets, which the library follows into other HDF5 files. A file
+// in memory stands alone: both are errors there, so that nothing else that the user may read becomes part of it.
 class Hdf5File {
  public:
-  // Read-only, without the library's file locks, which fail on network file systems.
+  // Read-only, without the library's file locks, which fail on network file systems. A regular file.
   static Hdf5File open(const std::string& path, ExitCode blame);
   // Reads a file that lies in memory, without a copy. `image` must outlive the result; it is not changed.
   static Hdf5File open_image(std::span<const std::byte> image, const std::string& name, ExitCode blame);
@@ -116,6 +134,9 @@ class Hdf5File {
 
   const std::string& name() const { return name_; }
   bool exists(const std::string& path) const;
+
+  // What the arrays of this file may take in memory all together.
+  int64_t most_bytes() const;
 
   enum class Kind : uint8_t { group, dataset, other };
   struct Entry {
@@ -152,6 +173,7 @@ class Hdf5File {
   Hdf5File(Hdf5Id id, std::string name, ExitCode blame);
   void write_elements(const std::string& path, const Elements& elements);
   Hdf5Id open_object(const std::string& path) const;
+  bool stands_alone() const { return memory_ != nullptr; }
 
   std::shared_ptr<Memory> memory_;  // of an image; freed after the file is closed
   Hdf5Id id_;

@@ -1,0 +1,93 @@
+// Which parts of other files an HDF5 file may bring in.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "io/hdf5_internal.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep::hdf5 {
+namespace {
+
+bool exists_and_is_special(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+// Whether `named`, which the file `parent` refers to, is a pipe, a device or a folder: the library would wait for it or
+// read without end. It looks at the name itself and beside the parent, and so does this.
+bool is_special(const std::string& parent, const std::string& named) {
+  return exists_and_is_special(named) || exists_and_is_special(parent_directory(parent) + "/" + named);
+}
+
+// The files that a virtual data set names as sources; "." is its own.
+std::vector<std::string> sources_of(hid_t creation, const Context& context) {
+  size_t count = 0;
+  check(H5Pget_virtual_count(creation, &count), context, "count the sources");
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) {
+    const ssize_t length = check(H5Pget_virtual_filename(creation, i, nullptr, 0), context, "get a source");
+    std::string name(static_cast<size_t>(length) + 1, '\0');
+    check(H5Pget_virtual_filename(creation, i, name.data(), name.size()), context, "get a source");
+    name.pop_back();
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// The path of the file that an object lies in.
+std::string file_of(hid_t object, const Context& context) {
+  const ssize_t length = check(H5Fget_name(object, nullptr, 0), context, "get the file's name");
+  std::string name(static_cast<size_t>(length) + 1, '\0');
+  check(H5Fget_name(object, name.data(), name.size()), context, "get the file's name");
+  name.pop_back();
+  return name;
+}
+
+}  // namespace
+
+LinkAccess::LinkAccess(bool stands_alone, const Context& context)
+    : stands_alone_(stands_alone), list_(check_id(H5Pcreate(H5P_LINK_ACCESS), context, "make an access list")) {
+  hdf5::check(H5Pset_elink_cb(list_.get(), follow, this), context, "watch for external links");
+}
+
+herr_t LinkAccess::follow(const char* parent, const char*, const char* child, const char* object, unsigned*, hid_t,
+                          void* self) {
+  auto& way = *static_cast<LinkAccess*>(self);
+  way.left_file_ = true;
+  const std::string target = fmt::format("{} in {}", printable(object), printable(child));
+  if (way.stands_alone_) {
+    way.refusal_ = fmt::format("it is a link to {}; copy what it links to into this file", target);
+  } else if (is_special(parent, child)) {
+    way.refusal_ = fmt::format("it is a link to {}, which is not a regular file", target);
+  }
+  return way.refusal_.empty() ? 0 : -1;
+}
+
+void LinkAccess::fail_refused(const Context& context, const std::string& what) const {
+  H5Eclear2(H5E_DEFAULT);
+  fail(context.blame, "{}: cannot {}: {}", context.where, what, refusal_);
+}
+
+void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const Context& context) {
+  const int external = H5Pget_external_count(creation);
+  if (external > 0) {
+    std::string name(kPrintedBytes, '\0');
+    check(H5Pget_external(creation, 0, name.size() - 1, name.data(), nullptr, nullptr), context, "get the other file");
+    fail(context.blame, "{}: keeps its values in another file, {}, which is refused; copy them into this one",
+         context.where, printable(name.c_str()));
+  }
+  if (H5Pget_layout(creation) != H5D_VIRTUAL) return;
+  if (stands_alone) {
+    fail(context.blame, "{}: is a virtual data set, whose values lie elsewhere; copy them into this file",
+         context.where);
+  }
+  for (const std::string& source : sources_of(creation, context)) {
+    if (source == "." || !is_special(file_of(dataset, context), source)) continue;
+    fail(context.blame, "{}: takes values from {}, which is not a regular file", context.where, printable(source));
+  }
+}
+
+}  // namespace lockstep::hdf5

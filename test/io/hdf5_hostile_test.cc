@@ -1,0 +1,242 @@
+// HDF5 files that refer to other files, or declare what they do not hold.
+#include <hdf5.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <functional>
+
+#include "lockstep/io/file.h"
+#include "lockstep/io/hdf5.h"
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+const std::vector<uint8_t> kPixels = {10, 20, 30, 40, 50, 60};
+
+std::string hostile(const std::string& name) { return LOCKSTEP_HOSTILE_DIR "/" + name; }
+
+// Writes [6] bytes, contiguous, as `name`; `before` bytes lie ahead of them in the file.
+void write_part(const std::string& path, const char* name, size_t before = 0) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  REQUIRE(file >= 0);
+  const auto add = [&](const char* called, const std::vector<uint8_t>& values) {
+    const hsize_t count = values.size();
+    const hid_t space = H5Screate_simple(1, &count, nullptr);
+    const hid_t dataset = H5Dcreate2(file, called, H5T_NATIVE_UINT8, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    REQUIRE(H5Dwrite(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+  };
+  if (before > 0) add("before", std::vector<uint8_t>(before, 7));
+  add(name, kPixels);
+  H5Fclose(file);
+}
+
+// A file whose /linked leads to /x of part.h5, /soft and /group/linked too, and whose /own is its own.
+std::string write_master(const ScratchFolder& folder, const char* part = "part.h5") {
+  const std::string path = folder / "master.h5";
+  write_part(path, "own");
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Lcreate_external(part, "/x", file, "linked", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("/linked", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_external(part, "/", file, "group", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  return path;
+}
+
+// A file whose /virtual takes its six bytes from /x of part.h5.
+std::string write_virtual(const ScratchFolder& folder, const char* part = "part.h5") {
+  const std::string path = folder / "virtual.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t count = kPixels.size();
+  const hid_t space = H5Screate_simple(1, &count, nullptr);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  REQUIRE(H5Pset_virtual(creation, space, part, "/x", space) >= 0);
+  H5Dclose(H5Dcreate2(file, "virtual", H5T_NATIVE_UINT8, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  H5Pclose(creation);
+  H5Sclose(space);
+  H5Fclose(file);
+  return path;
+}
+
+std::string refusal(const std::function<void()>& call, ExitCode code) {
+  const auto error = error_of(call);
+  REQUIRE(error);
+  CHECK(error->code() == code);
+  return error->what();
+}
+
+// What a file in memory, which stands alone, says to reading `path`.
+std::string refusal_in_memory(const std::string& file, const std::string& path) {
+  const auto bytes = read_file(file, ExitCode::checkpoint);
+  return refusal([&] { Hdf5File::open_image(bytes, "weights.h5", ExitCode::checkpoint).read<float>(path); },
+                 ExitCode::checkpoint);
+}
+
+}  // namespace
+
+TEST_CASE("what an external link leads to is read from the other file, by the library") {
+  const ScratchFolder folder;
+  write_part(folder / "part.h5", "x", 5000);
+  const auto file = Hdf5File::open(write_master(folder), ExitCode::data);
+  for (const char* path : {"/linked", "/soft", "/group/x"}) {
+    CHECK(file.read<uint8_t>(path) == kPixels);
+    CHECK(file.dataset(path).info().file_offset == -1);
+  }
+  const int64_t offset = file.dataset("/own").info().file_offset;
+  REQUIRE(offset > 0);
+  const auto bytes = read_file(file.name(), ExitCode::data);
+  CHECK(std::memcmp(bytes.data() + offset, kPixels.data(), kPixels.size()) == 0);
+}
+
+TEST_CASE("a file in memory follows no link out of itself") {
+  const ScratchFolder folder;
+  write_part(folder / "part.h5", "x");
+  const std::string master = write_master(folder);
+  CHECK(
+      refusal_in_memory(master, "/linked") ==
+      "weights.h5: cannot open data set /linked: it is a link to /x in part.h5; copy what it links to into this file");
+  CHECK_THAT(refusal_in_memory(master, "/soft"), ContainsSubstring("a link to /x in part.h5"));
+  CHECK_THAT(refusal_in_memory(master, "/group/x"), ContainsSubstring("a link to / in part.h5"));
+  const auto bytes = read_file(master, ExitCode::checkpoint);
+  const auto file = Hdf5File::open_image(bytes, "weights.h5", ExitCode::checkpoint);
+  CHECK(file.read<uint8_t>("/own") == kPixels);
+  CHECK_THAT(refusal([&] { file.list("/"); }, ExitCode::checkpoint),
+             ContainsSubstring("cannot open group: it is a link"));
+  CHECK_THAT(refusal([&] { file.exists("/group/x"); }, ExitCode::checkpoint), ContainsSubstring("it is a link"));
+  CHECK(refusal_in_memory(write_virtual(folder), "/virtual") ==
+        "weights.h5: /virtual: is a virtual data set, whose values lie elsewhere; copy them into this file");
+}
+
+TEST_CASE("a virtual data set on disk is read from its sources") {
+  const ScratchFolder folder;
+  write_part(folder / "part.h5", "x", 5000);
+  const auto file = Hdf5File::open(write_virtual(folder), ExitCode::data);
+  CHECK(file.read<uint8_t>("/virtual") == kPixels);
+  CHECK(file.dataset("/virtual").info().file_offset == -1);
+}
+
+TEST_CASE("links to named pipes are refused at once, as is a pipe itself") {
+  const ScratchFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe.h5").c_str(), 0600) == 0);
+  CHECK_THAT(refusal([&] { Hdf5File::open(folder / "pipe.h5", ExitCode::data); }, ExitCode::data),
+             ContainsSubstring(folder / "pipe.h5" + ": is a pipe"));
+  const auto master = Hdf5File::open(write_master(folder, "pipe.h5"), ExitCode::data);
+  CHECK_THAT(refusal([&] { master.dataset("/linked"); }, ExitCode::data),
+             ContainsSubstring("a link to /x in pipe.h5, which is not a regular file"));
+  const auto virtually = Hdf5File::open(write_virtual(folder, "pipe.h5"), ExitCode::data);
+  CHECK_THAT(refusal([&] { virtually.dataset("/virtual"); }, ExitCode::data),
+             ContainsSubstring("/virtual: takes values from pipe.h5, which is not a regular file"));
+}
+
+TEST_CASE("values in a raw external file are refused, on disk and in memory") {
+  const std::string path = hostile("hdf5_external_storage.h5");
+  CHECK(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/hidden.0.weight"); }, ExitCode::data) ==
+        path +
+            ": /hidden.0.weight: keeps its values in another file, /etc/passwd, which is refused; copy them into "
+            "this one");
+  CHECK_THAT(refusal_in_memory(path, "/hidden.0.weight"), ContainsSubstring("keeps its values in another file"));
+}
+
+TEST_CASE("a shape whose product overflows is an error that shows it") {
+  const std::string path = hostile("hdf5_images_overflow_segv.h5");
+  CHECK(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/images"); }, ExitCode::data) ==
+        path + ": /images: its shape, [2,1,72057594037927936,256], is of more values than memory can hold");
+}
+
+TEST_CASE("values that a small file declares without storing them are not read") {
+  for (const auto& [name, path] :
+       {std::pair{"hdf5_weights_8GB.h5", "/w"}, {"hdf5_weights_slow_60s.h5", "/conv.weight"}}) {
+    const auto file = Hdf5File::open(hostile(name), ExitCode::data);
+    CHECK(file.dataset(path).info().elements() >= 100'000'000);
+    CHECK_THAT(
+        refusal([&] { file.read<float>(path); }, ExitCode::data),
+        ContainsSubstring(std::string(path) + ": declares") && ContainsSubstring("of this size may take in memory"));
+  }
+  const auto small = Hdf5File::open(hostile("hdf5_weights_8GB.h5"), ExitCode::data);
+  CHECK(small.most_bytes() == 1400 * kMostExpansion + kSmallArrays);
+}
+
+TEST_CASE("elements wider than any number are none") {
+  const auto file = Hdf5File::open(hostile("hdf5_library_chunk_overread.h5"), ExitCode::data);
+  CHECK(file.dataset("/conv.weight").info().type == Hdf5Type::other);
+  CHECK_THAT(refusal([&] { file.read<float>("/conv.weight"); }, ExitCode::data), ContainsSubstring("holds no numbers"));
+}
+
+TEST_CASE("a shape of more bytes than are stored in one piece is damage") {
+  const ScratchFolder folder;
+  const std::string path = folder / "short.h5";
+  const hsize_t count = 1913;
+  for (const bool compact : {false, true}) {
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(1, &count, nullptr);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(creation, compact ? H5D_COMPACT : H5D_CONTIGUOUS);
+    const hid_t dataset = H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    const std::vector<float> values(count, 1.5F);
+    REQUIRE(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    H5Dclose(dataset);
+    H5Pclose(creation);
+    H5Sclose(space);
+    H5Fclose(file);
+    CHECK(Hdf5File::open(path, ExitCode::data).read<float>("/x") == values);
+    auto bytes = read_file(path, ExitCode::data);
+    const hsize_t longer = 2913;
+    for (size_t i = 0; i + sizeof count <= bytes.size(); ++i) {  // the shape is stored without a checksum
+      if (std::memcmp(&bytes[i], &count, sizeof count) == 0) std::memcpy(&bytes[i], &longer, sizeof longer);
+    }
+    write_file_atomically(path, bytes, {});
+    CHECK(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/x"); }, ExitCode::data) ==
+          path + ": /x: damaged, 7652 bytes are stored for the shape [2913]");
+  }
+}
+
+TEST_CASE("many references to one long string take no more memory than the file may") {
+  const ScratchFolder folder;
+  const std::string path = folder / "strings.h5";
+  constexpr hsize_t kCount = 10'000;
+  const std::string text(8000, 'x');
+  {
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(1, &kCount, nullptr);
+    const hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    const hid_t dataset = H5Dcreate2(file, "s", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    std::vector<const char*> values(kCount, "");
+    values[0] = text.c_str();
+    REQUIRE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    H5Dclose(dataset);
+    H5Tclose(type);
+    H5Sclose(space);
+    H5Fclose(file);
+  }
+  const auto whole = Hdf5File::open(path, ExitCode::data).dataset("/s");
+  const auto strings = whole.read_strings();
+  REQUIRE(strings.size() == kCount);
+  CHECK(strings[0] == text);
+  CHECK(strings[1].empty());
+  const int64_t offset = whole.info().file_offset;
+  REQUIRE(offset > 0);
+  auto bytes = read_file(path, ExitCode::data);
+  constexpr size_t kReference = 16;  // length, address and number of a string
+  for (size_t i = 1; i < kCount; ++i) {
+    std::memcpy(&bytes[static_cast<size_t>(offset) + i * kReference], &bytes[static_cast<size_t>(offset)], kReference);
+  }
+  write_file_atomically(path, bytes, {});
+  CHECK_THAT(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/s").read_strings(); }, ExitCode::data),
+             ContainsSubstring("/s: its strings are longer than"));
+}
+
+TEST_CASE("a data set without values reads as none") {
+  const ScratchFolder folder;
+  const std::string path = folder / "null.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate(H5S_NULL);
+  H5Dclose(H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Sclose(space);
+  H5Fclose(file);
+  CHECK(Hdf5File::open(path, ExitCode::data).read<float>("/x").empty());
+}
