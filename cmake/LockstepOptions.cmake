@@ -28,6 +28,16 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
+option(LOCKSTEP_FUZZ "Build the libFuzzer programs of test/fuzz instead of everything else; needs clang" OFF)
+if(LOCKSTEP_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang: use the preset fuzz (scripts/fuzz.sh)")
+  endif()
+  target_include_directories(lockstep_options SYSTEM BEFORE INTERFACE ${CMAKE_SOURCE_DIR}/test/fuzz/compat)
+  # The first report of any sanitizer ends the program.
+  target_compile_options(lockstep_options INTERFACE -fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
+endif()
+
 # lockstep_add_layer(<name> SOURCES a.cc b.cc [PUBLIC targets] [PRIVATE targets])
 # One static library lockstep_<name>; private headers live beside the sources in src/<name>/.
 function(lockstep_add_layer name)

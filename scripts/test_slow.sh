@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install_dependencies.sh slurmctld slurmd slurm-client munge
+# Slurm for its test, clang for the fuzz targets.
+scripts/install_dependencies.sh slurmctld slurmd slurm-client munge clang libclang-rt-dev
 scripts/build.sh release
 result=0
 ctest --preset release --label-regex slow --output-junit slow.xml || result=$?

@@ -46,8 +46,8 @@ void print_meta(const CheckpointReader& file, Output out) {
   fmt::format_to(out, "model {}, global batch {} on {} rank{}, seed {}\n", meta.model, meta.global_batch,
                  meta.world_size, meta.world_size == 1 ? "" : "s", meta.seed);
   fmt::format_to(out, "created {}\n", meta.created);
-  for (const auto& [name, value] : file.training()) {
-    std::visit([&](auto number) { fmt::format_to(out, "training {} = {}\n", name, number); }, value);
+  for (const auto& entry : file.training()) {
+    std::visit([&](auto number) { fmt::format_to(out, "training {} = {}\n", entry.first, number); }, entry.second);
   }
 }
 

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets: tiny valid files of every format, and near misses, under corpus/ beside this file.
+
+    make_corpus.py [FOLDER]
+
+Needs h5py, numpy and Pillow. The seeds are in the repository; this is how they were made.
+"""
+import io
+import json
+import pathlib
+import struct
+import sys
+import zlib
+
+import h5py
+import numpy
+from PIL import Image
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "corpus")
+
+
+def put(target, name, data):
+    path = ROOT / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+# tf.train.Example and TFRecord -----------------------------------------------------------------------------------------
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def record(data):
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", crc32c(length)) + data + struct.pack("<I", crc32c(data))
+
+
+def varint(number):
+    number &= 2**64 - 1
+    out = b""
+    while number > 0x7F:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def int64s(*values):
+    return field(3, field(1, b"".join(varint(v) for v in values)))
+
+
+def floats(*values):
+    return field(2, field(1, struct.pack(f"<{len(values)}f", *values)))
+
+
+def blob(*values):
+    return field(1, b"".join(field(1, v) for v in values))
+
+
+def example(**features):
+    return field(1, b"".join(field(1, field(1, k.replace("__", "/").encode()) + field(2, v)) for k, v in features.items()))
+
+
+def examples(picture):
+    yield "image", example(image__encoded=blob(picture), image__class__label=int64s(3))
+    yield "image_float_label", example(image__encoded=blob(picture[:40]), image__class__label=floats(3.0))
+    yield "one_hot", example(image__encoded=blob(picture[:40]), image__class__label=int64s(0, 0, 1, 0))
+    yield "sparse", example(label=int64s(1), ids=int64s(3, 17, 40), values=floats(1.0, 0.5, -2.0))
+    yield "sparse_without_values", example(label=floats(1.0), ids=int64s(3, 17))
+    yield "sparse_not_finite", example(label=int64s(1), ids=int64s(3), values=floats(float("nan")))
+    yield "sparse_unpacked", example(label=field(3, b"\x08\x01"), ids=field(3, b"\x08\x05\x08\x07"))
+    yield "negative", example(label=int64s(-1), ids=int64s(-5), values=floats(1.0))
+    yield "escape", example(**{"\x1b[2Kname": int64s(1), "two\nlines": blob(b"x")})
+
+
+# Pictures ----------------------------------------------------------------------------------------------------------------
+
+def gradient(height, width, mode="RGB"):
+    y, x = numpy.mgrid[0:height, 0:width]
+    channels = {"L": 1, "RGB": 3, "CMYK": 4, "RGBA": 4, "LA": 2}[mode]
+    pixels = numpy.stack([(y * 9 + x * 5 + 40 * c) % 256 for c in range(channels)], axis=-1).astype(numpy.uint8)
+    return Image.fromarray(pixels[..., 0] if channels == 1 else pixels, mode)
+
+
+def encoded(image, kind, **options):
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def tiff(order, orientation):
+    mark = b"II" if order == "<" else b"MM"
+    return mark + struct.pack(order + "HIHHHIHHI", 42, 8, 1, 0x0112, 3, 1, orientation, 0, 0)
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def pictures():
+    for mode in ("L", "RGB", "CMYK"):
+        put("jpeg", f"{mode.lower()}.jpg", encoded(gradient(12, 17, mode), "JPEG", quality=60))
+    put("jpeg", "progressive.jpg", encoded(gradient(20, 24), "JPEG", quality=50, progressive=True))
+    put("jpeg", "subsampled.jpg", encoded(gradient(20, 24), "JPEG", quality=50, subsampling=2))
+    put("jpeg", "restarts.jpg", encoded(gradient(20, 24), "JPEG", quality=50, restart_marker_rows=1))
+    whole = encoded(gradient(20, 24), "JPEG", quality=50)
+    put("jpeg", "cut.jpg", whole[:len(whole) * 3 // 4])
+    put("jpeg", "trailer.jpg", whole[:-2] + b"maker's trailer")
+    put("jpeg", "exif.jpg", encoded(gradient(9, 13), "JPEG", quality=50, exif=b"Exif\0\0" + tiff("<", 6)))
+    for name, image in {"rgb": gradient(7, 5), "gray": gradient(7, 5, "L"), "rgba": gradient(7, 5, "RGBA"),
+                        "gray_alpha": gradient(7, 5, "LA"), "palette": gradient(7, 5).quantize(8),
+                        "bits": gradient(7, 5, "L").convert("1")}.items():
+        put("png", f"{name}.png", encoded(image, "PNG"))
+    deep = Image.fromarray((numpy.arange(35, dtype=numpy.uint32).reshape(5, 7) * 1800).astype(numpy.uint16))
+    put("png", "deep.png", encoded(deep, "PNG"))
+    plain = encoded(gradient(7, 5), "PNG")
+    text = chunk(b"tEXt", b"Title\0" + b"x" * 40) + chunk(b"zTXt", b"Title\0\0" + zlib.compress(b"y" * 4000))
+    put("png", "text.png", plain[:33] + text + plain[33:])
+    put("png", "interlaced.png", interlaced())
+    for order in "<>":
+        put("exif", f"tiff_{'little' if order == '<' else 'big'}", tiff(order, 8))
+    put("exif", "jpeg", encoded(gradient(9, 13), "JPEG", quality=50, exif=b"Exif\0\0" + tiff(">", 3)))
+    put("exif", "past_the_end", b"II" + struct.pack("<HI", 42, 0xFFFFFFF0))
+
+
+def interlaced():
+    """1 x 1 gray, Adam7."""
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 1)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\x80")) + chunk(b"IEND", b"")
+
+
+# HDF5 --------------------------------------------------------------------------------------------------------------------
+
+def hdf5(fill, **options):
+    out = io.BytesIO()
+    with h5py.File(out, "w", **options) as file:
+        fill(file)
+    return out.getvalue()
+
+
+def image_file(file, images, labels):
+    file["images"] = images
+    file["labels"] = labels
+
+
+def hdf5_files():
+    pixels = numpy.arange(2 * 3 * 4 * 4, dtype=numpy.uint8).reshape(2, 3, 4, 4)
+    labels = numpy.array([1, 0], numpy.int64)
+    put("hdf5_data", "u8.h5", hdf5(lambda f: image_file(f, pixels, labels)))
+    put("hdf5_data", "f32.h5", hdf5(lambda f: image_file(f, pixels[:, :1].astype(numpy.float32) / 255, labels)))
+    put("hdf5_data", "f64.h5", hdf5(lambda f: image_file(f, pixels / 255, labels.astype(numpy.int16))))
+    put("hdf5_data", "column.h5", hdf5(lambda f: image_file(f, pixels, labels.reshape(2, 1))))
+
+    def compressed(file):
+        file.create_dataset("images", data=pixels, chunks=(1, 3, 4, 4), compression="gzip", shuffle=True, fletcher32=True)
+        file["labels"] = labels
+    put("hdf5_data", "chunks.h5", hdf5(compressed))
+    put("hdf5_data", "latest.h5", hdf5(lambda f: image_file(f, pixels, labels), libver="latest"))
+
+    def weights(file):
+        file["fc.weight"] = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+        file["fc.bias"] = numpy.zeros(2, numpy.float32)
+        file["bn.num_batches_tracked"] = numpy.array(7)
+    put("hdf5_weights", "weights.h5", hdf5(weights))
+    put("hdf5_weights", "latest.h5", hdf5(weights, libver="latest"))
+
+    def nested(file):
+        weights(file.create_group("model"))
+        file["alias"] = h5py.SoftLink("/model/fc.bias")
+    put("hdf5_weights", "model.h5", hdf5(nested))
+
+    def external(file):
+        file["fc.bias"] = h5py.ExternalLink("other.h5", "/fc.bias")
+    put("hdf5_weights", "external_link.h5", hdf5(external))
+
+
+def crc64(data):
+    """CRC-64/XZ."""
+    crc = 2**64 - 1
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xC96C5795D7870F42 if crc & 1 else 0)
+    return crc ^ (2**64 - 1)
+
+
+def header(step, size, checksum, version=1):
+    text = f"lockstep-checkpoint\nversion {version}\nstep {step}\nbytes {size}\ncrc64 {checksum:016x}\n"
+    text += f"header {crc64(text.encode()):016x}\n"
+    return text.encode().ljust(512, b"\0")
+
+
+def checkpoint(file):
+    file["model/fc.weight"] = numpy.ones((2, 2), numpy.float32)
+    file["optimizer/momentum/fc.weight"] = numpy.zeros((2, 2), numpy.float32)
+    file["training/position"] = numpy.array([8], numpy.int64)
+    file["training/best"] = numpy.array([0.5])
+    text = b"[model]\nname = \"wide_mlp\"\n[train]\nsteps = 3\n"
+    file["config"] = numpy.frombuffer(text, numpy.uint8)
+    file["classes"] = numpy.array([b"cat", b"dog"], "S3")
+    file.attrs.update({"format": numpy.bytes_("lockstep-checkpoint"), "format_version": 1, "complete": 1, "step": 7,
+                       "epoch": 1, "samples_seen": 8, "world_size": 1, "global_batch": 2, "seed": 1,
+                       "model": numpy.bytes_("wide_mlp"), "created": numpy.bytes_("2026-01-01T00:00:00Z")})
+
+
+def checkpoints():
+    for libver in ("earliest", "latest"):
+        data = hdf5(checkpoint, userblock_size=512, libver=libver)
+        put("checkpoint", f"{libver}.h5", header(7, len(data), crc64(data[512:])) + data[512:])
+    put("checkpoint", "bare.h5", hdf5(checkpoint))
+    put("checkpoint_header", "right", header(7, 4096, 0x123456789ABCDEF0))
+    put("checkpoint_header", "newer", header(7, 4096, 1, version=2))
+    put("checkpoint_header", "negative", header(-5, 4096, 1))
+    put("checkpoint_header", "large", header(2**63 - 1, 2**63 - 1, 2**64 - 1))
+    put("checkpoint_header", "cut", header(7, 4096, 1)[:100])
+
+
+# Everything else ---------------------------------------------------------------------------------------------------------
+
+def safetensors(tensors, data, **metadata):
+    if metadata:
+        tensors = {"__metadata__": metadata, **tensors}
+    text = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(shape, begin, end, kind="F32"):
+    return {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
+
+
+def exchange():
+    two = {"fc.weight": tensor([2, 3], 0, 24), "fc.bias": tensor([2], 24, 32)}
+    put("safetensors", "two", safetensors(two, bytes(32), format="pt"))
+    put("safetensors", "counter", safetensors({**two, "bn.num_batches_tracked": tensor([], 32, 40, "I64")}, bytes(40)))
+    put("safetensors", "overlap", safetensors({"a": tensor([8], 0, 32), "b": tensor([8], 0, 32)}, bytes(32)))
+    put("safetensors", "gap", safetensors({"a": tensor([2], 0, 8), "b": tensor([2], 16, 24)}, bytes(24)))
+    put("safetensors", "half", safetensors({"a": tensor([4], 0, 8, "F16")}, bytes(8)))
+    put("safetensors", "large", safetensors({"a": tensor([2**62, 4], 0, 0)}, b""))
+    put("safetensors", "deep", struct.pack("<Q", 2000) + b"[" * 2000)
+
+
+def text_seeds():
+    put("config", "recipe.toml", '[model]\nname = "inception_v3"\nclasses = 10\n\n[data]\nformat = "tfrecord"\n'
+        'train = ["a/train-*", "b"]\nlabel_offset = -1\n\n[train]\nbatch_size = 32\nepochs = 1.5\nseed = 7\n\n[schedule]\n'
+        'name = "piecewise"\nboundaries = [10, 20]\nrates = [0.1, 0.01, 0.001]\n[checkpoint]\nevery_seconds = 600\n')
+    put("config", "sections.toml", "[eval]\nevery_epochs = 1\n[device]\nkind = \"cpu\"\n[log]\ntensorboard = false\n"
+        "[watchdog]\nwarn_seconds = 5\n[ema]\ndecay = 0.99\n[graph]\nrewrites = true\n[comm]\nbucket_mb = 4\n")
+    put("config", "unknown.toml", "[trian]\nsteps = 1\n")
+    put("config", "types.toml", "[train]\nsteps = 1979-05-27T07:32:00Z\nepochs = [[1], {a = 2}]\nseed = 0x7f\n")
+    put("config", "dotted.toml", ".".join("a" * 600) + " = 1\n")
+    put("config", "strings.toml", "[model]\nname = \"\"\"\na\\u0000\\U0001F600\"\"\"\n[data]\ntrain = '''x'''\n")
+    lines = {"train": "--config=digits\n--train.steps=5\n--optimizer.lr\n0.1", "help": "--help", "version": "--version",
+             "evaluate": "evaluate\n--config\nx.toml\n--checkpoint\nlatest", "inspect": "inspect\n--verify\nx.h5",
+             "export": "export\nx.h5\n--to\ny.onnx\n--fold_batch_norm", "import": "import\nx.h5\n--to\ny.h5",
+             "pack": "pack\n--config\nx.toml\n--to\nz\n--short_side\n256", "check": "check\n--data.train=a,b",
+             "benchmark": "--model\ninception3\n--batch_size=64\n--num_batches\n100\n--nodistortions\n--optimizer=momentum",
+             "benchmark_keys": "--model=resnet50\n--forward_only\n--train.seed=3\n--variable_update=horovod",
+             "list": "--data.train=[\"a,b\", \"c\"]", "wrong": "--trian.steps=3\n\x1b[2K\nbogus"}
+    for name, text in lines.items():
+        put("command_line", name, text)
+    put("environment", "keys", "LOCKSTEP_TRAIN_SEED=7\nLOCKSTEP_MODEL_NAME=resnet50\nOMP_NUM_THREADS=4,2\n")
+    put("environment", "slurm", "SLURM_JOB_END_TIME=4102444800\nSLURM_STEP_NUM_TASKS=4\nSLURM_NTASKS=8\nSLURM_PROCID=0\n"
+        "SLURM_STEP_ID=0\n")
+    put("environment", "job_end", "LOCKSTEP_JOB_END=1e3\nOMP_NUM_THREADS=99999\n")
+    put("environment", "mpirun", "OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=1\nOMP_NUM_THREADS=500m\n")
+    put("environment", "misspelt", "LOCKSTEP_TRAIN_SEDE=7\n")
+    put("environment", "quota", "200000 100000\n")
+    put("environment", "unlimited", "max 100000\n")
+
+
+def main():
+    picture = encoded(gradient(6, 6), "JPEG", quality=30)
+    all_examples = dict(examples(picture))
+    for name, data in all_examples.items():
+        put("example", name, data)
+    put("tfrecord", "images", record(all_examples["image"]) + record(all_examples["image_float_label"]))
+    put("tfrecord", "sparse", b"".join(record(data) for name, data in all_examples.items() if "sparse" in name))
+    put("tfrecord", "empty", record(b""))
+    put("tfrecord", "cut", record(all_examples["sparse"])[:-3])
+    put("tfrecord", "long", struct.pack("<QI", 2**63, crc32c(struct.pack("<Q", 2**63))))
+    put("tfrecord", "gzip", b"\x1f\x8b\x08\0" + bytes(20))
+    bounds = [i * 65536 for i in range(17)]
+    put("record_index", "right", b"." + struct.pack("<17q", *bounds))
+    put("record_index", "short_records", b"." + struct.pack("<5q", 0, 8, 15, 16, 1 << 20))
+    put("record_index", "descending", b"." + struct.pack("<3q", 0, 1 << 20, -1))
+    put("record_index", "past_the_end", b"." + struct.pack("<3q", 0, 1 << 40, 1 << 62))
+    put("record_index", "wrong_count", b"#" + struct.pack("<3q", 2**61, 0, 65536))
+    put("cifar", "cifar10", bytes([3]) + bytes(3072) + bytes([77]) + bytes(3072))
+    put("cifar", "cifar100", bytes([1, 99]) + bytes(3072))
+    put("cifar", "rest", bytes(3080))
+    pictures()
+    hdf5_files()
+    checkpoints()
+    exchange()
+    text_seeds()
+
+
+if __name__ == "__main__":
+    main()
