@@ -1,15 +1,19 @@
-# cmake --install: the program, the recipes, and the data that recipes use.
+# cmake --install: the program, the recipes with the data that they use, the plot script, the Slurm files, licences.
 
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/${PROJECT_NAME})
 
 install(TARGETS trainer)
 if(LOCKSTEP_HAVE_CUDA)
-  install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${PROJECT_NAME})
+  # Where the program looks for it, on every system (src/base/plugin.cc).
+  install(TARGETS lockstep_cuda LIBRARY DESTINATION lib/${PROJECT_NAME} COMPONENT cuda)
 endif()
 install(DIRECTORY models/recipes/ DESTINATION ${share}/recipes FILES_MATCHING PATTERN "*.toml"
         PATTERN "digits.toml" EXCLUDE)
 install(DIRECTORY data/digits DESTINATION ${share}/data)
+install(PROGRAMS scripts/plot.py DESTINATION ${share})
+install(DIRECTORY scripts/slurm DESTINATION ${share})
+install(FILES LICENSE NOTICE CITATION.cff CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${PROJECT_NAME})
 
 # The installed recipe lies one folder nearer to its data.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS models/recipes/digits.toml)

@@ -2,8 +2,8 @@
 # Copies a built program with every library it needs, CUDA's and glibc's excepted, into one folder that runs from
 # anywhere on machines without our packages: scripts/bundle.sh [BUILD_FOLDER [OUTPUT_FOLDER]].
 #
-# In it: mpirun and trainer (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, and
-# the CUDA plugin and test programs where they were built. glibc is the target's, which must be as new as this machine's.
+# In it: mpirun and trainer (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, the
+# licences of all of it, and the CUDA plugin and test programs where they were built. glibc is the target's, which must be as new as this machine's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +46,36 @@ needed() {
 }
 find "$out/bin" "$out/lib" -type f | while read -r file; do needed "$file"; done | sort -u |
   while read -r library; do cp -nL "$library" "$out/lib/"; done
+
+# Licences: of the packages of what was copied, and of those whose headers the programs contain.
+copied() {
+  find "$out/bin" "$out/lib" -type f | while read -r file; do needed "$file"; done
+  find "$mpi_plugins" "$pmix_plugins" -maxdepth 1 -name '*.so' 2>/dev/null
+  readlink -f "$(command -v orterun)"
+}
+owner_of() {  # The same file has two names where /lib is a link to /usr/lib.
+  local file=$1
+  dpkg -S "$file" 2>/dev/null || dpkg -S "$(readlink -f "$file")" 2>/dev/null || dpkg -S "${file#/usr}" 2>/dev/null ||
+    dpkg -S "/usr$file" 2>/dev/null || echo "bundle.sh: no package owns $file; its licence is not in the bundle" >&2
+}
+headers=(libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev catch2)
+mkdir -p "$out/licenses"
+{ copied | sort -u | while read -r file; do owner_of "$file"; done | cut -d: -f1; printf '%s\n' "${headers[@]}"; } | sort -u |
+  while read -r package; do
+    [ -f "/usr/share/doc/$package/copyright" ] || continue
+    mkdir -p "$out/licenses/$package"
+    cp -L "/usr/share/doc/$package/copyright" "$out/licenses/$package/"
+  done
+grep -rhoE '/usr/share/common-licenses/[A-Za-z0-9.+-]*[A-Za-z0-9]' "$out/licenses" | sort -u |
+  while read -r text; do
+    if [ -f "$text" ]; then mkdir -p "$out/licenses/common-licenses"; cp -L "$text" "$out/licenses/common-licenses/"; fi
+  done
+cp LICENSE NOTICE "$out/licenses/"
+frontend=build/cudnn_frontend/include/cudnn_frontend.h  # its licence is the comment at its top
+if [ -e "$out/lib/lockstep/lockstep_cuda.so" ] && [ -f "$frontend" ]; then
+  mkdir -p "$out/licenses/cudnn-frontend"
+  sed '/\*\//q' "$frontend" >"$out/licenses/cudnn-frontend/copyright"
+fi
 
 # The old kind of run path, which also serves what a library loads in turn, plugins included.
 find "$out/bin" "$out/lib" -type f | while read -r file; do

@@ -1,21 +1,32 @@
 #!/bin/bash
-# Installs everything that building, running and testing Lockstep needs, from Debian's own archive (12 or 13).
-# Runs as root or through sudo, asks nothing, and may be run again. Arguments are further packages to install.
+# Installs what building, running and testing Lockstep needs, from Debian's own archive (12 or 13):
+#
+#     install_dependencies.sh [--without-tests] [PACKAGE...]
+#
+# Runs as root or through sudo, asks nothing, and may be run again. --without-tests installs only what building and
+# running need; PACKAGEs are installed besides.
 set -euo pipefail
 
 packages=(
   # tools
-  g++ cmake ninja-build ccache pkg-config git
+  g++ cmake ninja-build
   # libraries: message passing, checkpoints, CPU kernels
   libopenmpi-dev openmpi-bin libhdf5-dev libdnnl-dev
   # data formats
   libjpeg62-turbo-dev libpng-dev libprotobuf-dev protobuf-compiler
   # command line, configuration, metrics, text
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
-  # tests: the framework, independent readers of checkpoints, fault injection
-  catch2 hdf5-tools python3 python3-h5py python3-numpy python3-pil python3-venv strace
-  "$@"
 )
+test_packages=(
+  # the framework, independent readers of checkpoints, fault injection, packing; what makes the next build quick
+  catch2 hdf5-tools python3 python3-h5py python3-numpy python3-pil python3-venv strace dpkg-dev file git ccache
+)
+if [ "${1:-}" = --without-tests ]; then
+  shift
+else
+  packages+=("${test_packages[@]}")
+fi
+packages+=("$@")
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
