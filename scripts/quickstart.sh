@@ -1,18 +1,32 @@
 #!/bin/bash
-# From a fresh Debian 12 or 13 to a training run: installs, builds, and trains the bundled digits recipe on two ranks.
-# Arguments go to the trainer, e.g. `scripts/quickstart.sh --train.epochs 2`.
+# From a fresh Debian 12 or 13 to a training run: installs, builds the program, and trains the bundled digits recipe on two
+# ranks. Arguments go to the trainer, e.g. `scripts/quickstart.sh --train.epochs 2`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install_dependencies.sh
-scripts/build.sh release
+cores=$(nproc)
+echo "quickstart.sh: installs packages, compiles about 200 files (two to eight minutes on two cores, here are $cores) and"
+echo "quickstart.sh: trains Inception-v3 on handwritten digits for a few minutes; later runs start with the training"
+
+scripts/install_dependencies.sh --without-tests
+
+# The program alone, and the GPU plugin only where a driver is. scripts/build.sh and scripts/test.sh add what is left out.
+options=(-DBUILD_TESTING=OFF -DLOCKSTEP_CUDA=OFF)
+if /sbin/ldconfig -p | grep "libcuda\.so\.1 " >/dev/null; then
+  options=(-DBUILD_TESTING=OFF)
+  if [ -n "$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)" ]; then
+    scripts/fetch_cudnn_frontend.sh || echo "quickstart.sh: no GPU plugin without these headers; see docs/gpu.md" >&2
+  fi
+fi
+cmake --preset release "${options[@]}"
+cmake --build --preset release --target trainer --parallel "$cores"
 
 run=(mpirun -np 2 build/release/trainer --config digits "$@")
 if [ "$(id -u)" -eq 0 ]; then
   # mpirun starts for root only with both of these.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-if [ "$(nproc)" -lt 2 ]; then
+if [ "$cores" -lt 2 ]; then
   run=(mpirun --oversubscribe "${run[@]:1}")
 fi
 printf '+ %s\n' "${run[*]}"
