@@ -30,7 +30,10 @@ CudaEvent::CudaEvent() {
 
 bool CudaEvent::passed() const {
   const cudaError_t status = cudaEventQuery(event_.get());
-  if (status == cudaErrorNotReady) return false;
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // an answer, not an error that the check of the next launch should find
+    return false;
+  }
   check(status, "the work before an event");
   return true;
 }
