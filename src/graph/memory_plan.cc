@@ -12,9 +12,12 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+// Of what takes more than a page, and of workspaces: what GPU libraries expect of memory.
+constexpr int64_t kLargeAlignment = 256;
+constexpr int64_t kLarge = 4096;
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
 
-int64_t round_up(size_t bytes) { return (static_cast<int64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 // A stretch of the activation arena that is taken from position `first` to `last`, both included.
 struct Block {
@@ -22,6 +25,7 @@ struct Block {
   int32_t workspace = -1;  // schedule position
   int32_t first = 0, last = 0;
   int64_t bytes = 0, offset = 0;
+  int64_t alignment() const { return workspace >= 0 || bytes >= kLarge ? kLargeAlignment : kAlignment; }
   bool lives_with(const Block& other) const { return first <= other.last && other.first <= last; }
   bool overlaps(const Block& other) const {
     return offset < other.offset + other.bytes && other.offset < offset + bytes;
@@ -128,26 +132,29 @@ std::vector<Block> collect_blocks(const PlanInput& in, const Classes& classes) {
       const int32_t root = classes.find(v);
       if (seen[static_cast<size_t>(root)] || fixed_placement(in, in.graph.value(root)).arena != Arena::none) continue;
       seen[static_cast<size_t>(root)] = true;  // the first output of a class to be written starts its life
-      blocks.push_back({.value = root,
-                        .first = position,
-                        .last = classes.last_use(root),
-                        .bytes = round_up(in.storage_bytes[static_cast<size_t>(root)])});
+      blocks.push_back(
+          {.value = root,
+           .first = position,
+           .last = classes.last_use(root),
+           .bytes = round_up(static_cast<int64_t>(in.storage_bytes[static_cast<size_t>(root)]), kAlignment)});
     }
     if (in.workspace_bytes[p] > 0) {
-      blocks.push_back(
-          {.workspace = position, .first = position, .last = position, .bytes = round_up(in.workspace_bytes[p])});
+      blocks.push_back({.workspace = position,
+                        .first = position,
+                        .last = position,
+                        .bytes = round_up(static_cast<int64_t>(in.workspace_bytes[p]), kAlignment)});
     }
   }
   return blocks;
 }
 
 // Lowest offset at which `block` overlaps none of `placed` (all of which live at the same time as it).
-int64_t lowest_gap(std::vector<const Block*>& placed, int64_t bytes) {
+int64_t lowest_gap(std::vector<const Block*>& placed, const Block& block) {
   std::sort(placed.begin(), placed.end(), [](const Block* a, const Block* b) { return a->offset < b->offset; });
   int64_t offset = 0;
   for (const Block* other : placed) {
-    if (other->offset >= offset + bytes) break;
-    offset = std::max(offset, other->offset + other->bytes);
+    if (other->offset >= offset + block.bytes) break;
+    offset = std::max(offset, round_up(other->offset + other->bytes, block.alignment()));
   }
   return offset;
 }
@@ -159,7 +166,7 @@ void place_blocks(std::vector<Block>& blocks) {
     for (size_t j = 0; j < i; ++j) {
       if (blocks[i].lives_with(blocks[j])) neighbours.push_back(&blocks[j]);
     }
-    blocks[i].offset = lowest_gap(neighbours, blocks[i].bytes);
+    blocks[i].offset = lowest_gap(neighbours, blocks[i]);
   }
 }
 
@@ -232,6 +239,7 @@ void verify_blocks(const PlanInput& in, const MemoryPlan& plan, const std::vecto
     return b.value >= 0 ? in.graph.value(b.value).name : fmt::format("the workspace of step {}", b.workspace);
   };
   for (size_t i = 0; i < blocks.size(); ++i) {
+    require(blocks[i].offset % blocks[i].alignment() == 0, "{} lies at byte {}", name(blocks[i]), blocks[i].offset);
     require(blocks[i].offset >= 0 && blocks[i].offset + blocks[i].bytes <= plan.activation_bytes,
             "{} lies outside the arena", name(blocks[i]));
     for (size_t j = 0; j < i; ++j) {

@@ -152,7 +152,7 @@ TEST_CASE("a workspace lives for its own step only and beside its operands") {
   // a and the workspace; then a, b and the workspace of the second step, which reuses the first one's place
   CHECK(planned.plan.activation_bytes == 3072);
   CHECK(planned.plan.workspaces[0].arena == Arena::activations);
-  CHECK(planned.plan.workspaces[0].offset_bytes % 64 == 0);
+  CHECK(planned.plan.workspaces[0].offset_bytes % 256 == 0);
   CHECK_NOTHROW(verify_plan(planned.input(), planned.plan));
 }
 
@@ -253,10 +253,13 @@ TEST_CASE("plans of random nets prove right and never need more than all values 
     int64_t sum = 0;
     for (size_t v = 0; v < planned.graph.values.size(); ++v) {
       if (planned.plan.values[v].arena != Arena::activations) continue;
-      REQUIRE(planned.plan.values[v].offset_bytes % 64 == 0);
-      sum += static_cast<int64_t>(planned.storage[v] + 63) / 64 * 64;
+      REQUIRE(planned.plan.values[v].offset_bytes % (planned.storage[v] > 4096 ? 256 : 64) == 0);
+      sum += static_cast<int64_t>(planned.storage[v] + 255) / 256 * 256;
     }
-    for (size_t bytes : planned.workspaces) sum += static_cast<int64_t>(bytes + 63) / 64 * 64;
+    for (size_t p = 0; p < planned.workspaces.size(); ++p) {
+      REQUIRE(planned.plan.workspaces[p].offset_bytes % 256 == 0);
+      sum += static_cast<int64_t>(planned.workspaces[p] + 255) / 256 * 256;
+    }
     REQUIRE(planned.plan.activation_bytes <= sum);
   }
 }
