@@ -173,3 +173,25 @@ TEST_CASE("operations give the same bits late as at once") {
     for (size_t i = 0; i < a.values.size(); ++i) CHECK((a.values[i].values == b.values[i].values));
   }
 }
+
+TEST_CASE("a kernel on a run of channels uses these and no others") {
+  const Format format = GENERATE(Format::blocked(8), Format::plain());
+  const auto backend = deferred("cpu");
+  const auto one = backend->make_stream(), other = backend->make_stream();
+  const TensorDesc slice{{2, 8, 3, 3}, DType::f32, format, 16}, vector{{8}};
+  const std::vector<TensorDesc> inputs{slice, vector, vector, vector, vector}, outputs{slice};
+  const auto norm = backend->compile(Op{BatchNormInference{}}, inputs, outputs);
+  TensorDesc whole = slice;
+  whole.shape = {2, 16, 3, 3};
+  whole.parent_channels = 0;
+  const Buffer memory = backend->allocate(backend->storage_bytes(whole)), values = backend->allocate(8 * sizeof(float));
+  const auto run = [&](Stream& stream, int64_t channel) {
+    char* const at = memory.as<char>() + channel_offset_bytes(whole, channel);
+    void* const in[] = {at, values.data(), values.data(), values.data(), values.data()};
+    void* const out[] = {at};
+    norm->run({stream, in, out, nullptr});
+  };
+  run(*one, 0);
+  CHECK_NOTHROW(run(*other, 8));
+  CHECK_THROWS_WITH(run(*other, 0), ContainsSubstring("nothing orders the two"));
+}

@@ -1,6 +1,7 @@
 #include "lockstep/graph/alias_concat.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/backend/deferred_backend.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"
@@ -68,4 +69,15 @@ TEST_CASE("views change neither outputs nor gradients") {
   Net exact(*reference, block_net(small_options()), {.rewrites = false});
   CHECK(worst_error(views, exact) < 1e-4);
   CHECK(worst_error(views, plain) < 1e-4);
+}
+
+TEST_CASE("the graph whose order is checked has the views of a device's, and computes the same") {
+  const auto deferred = make_deferred_backend(make_backend("cpu", {.threads = 1}));
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  Net checked(*deferred, block_net(float_options()), {});
+  Net direct(*cpu, block_net(float_options()), {.recompute = false});
+  CHECK(places_of(checked.executable(), "alias_concat") == places_of(direct.executable(), "alias_concat"));
+  CHECK(places_of(checked.executable(), "merge_siblings") == places_of(direct.executable(), "merge_siblings"));
+  CHECK(places_of(checked.executable(), "alias_concat") > 10);
+  CHECK(worst_error(checked, direct) == 0);
 }

@@ -17,6 +17,26 @@ using Label = std::shared_ptr<const std::string>;
 
 class DeferredStream;
 
+// The memory of an operand: stretches of as many bytes each, one `stride` from the last. A run of channels of a larger
+// tensor has several.
+struct Stretches {
+  size_t bytes = 0, stride = 0, count = 1;
+
+  void append_to(std::vector<MemoryRange>& ranges, const void* begin) const {
+    for (size_t i = 0; i < count; ++i) ranges.push_back({static_cast<const char*>(begin) + i * stride, bytes});
+  }
+};
+
+Stretches stretches_of(const Backend& backend, const TensorDesc& desc) {
+  if (desc.parent_channels == 0) return {.bytes = backend.storage_bytes(desc)};
+  const Shape& s = desc.shape;
+  const bool rows = desc.format.kind == Format::Kind::channels_last;
+  TensorDesc one{rows ? Shape{1, s.c(), 1, 1} : Shape{1, s.c(), s.h(), s.w()}, desc.dtype, desc.format};
+  const size_t bytes = packed_bytes(one);
+  one.shape = {1, desc.parent_channels, one.shape.h(), one.shape.w()};
+  return {bytes, packed_bytes(one), static_cast<size_t>(rows ? s.n() * s.h() * s.w() : s.n())};
+}
+
 // A recorded place in the work of a stream.
 struct Mark {
   DeferredStream* stream = nullptr;
@@ -139,13 +159,17 @@ void DeferredEvent::wait() const {
   core_.host.join(mark->clock);
 }
 
+struct OperandMemory {
+  std::vector<Stretches> inputs, outputs;
+};
+
 class DeferredKernel final : public Kernel {
  public:
-  DeferredKernel(Core& core, std::unique_ptr<Kernel> inner, std::string what, OperandBytes bytes)
+  DeferredKernel(Core& core, std::unique_ptr<Kernel> inner, std::string what, OperandMemory memory)
       : core_(core),
         inner_(std::move(inner)),
         what_(std::make_shared<const std::string>(std::move(what))),
-        bytes_(std::move(bytes)) {}
+        memory_(std::move(memory)) {}
 
   void run(const KernelArgs& args) const override {
     auto& stream = static_cast<DeferredStream&>(args.stream);
@@ -164,16 +188,16 @@ class DeferredKernel final : public Kernel {
   };
 
   void enqueue(DeferredStream& stream, const Operands& operands) const {
-    require(operands.inputs.size() == bytes_.inputs.size() && operands.outputs.size() == bytes_.outputs.size(),
-            "{} has {} inputs and {} outputs, not {} and {}", *what_, bytes_.inputs.size(), bytes_.outputs.size(),
+    require(operands.inputs.size() == memory_.inputs.size() && operands.outputs.size() == memory_.outputs.size(),
+            "{} has {} inputs and {} outputs, not {} and {}", *what_, memory_.inputs.size(), memory_.outputs.size(),
             operands.inputs.size(), operands.outputs.size());
     DeferredStream::Work work{.what = what_};
-    for (size_t i = 0; i < bytes_.inputs.size(); ++i) {
-      require(core_.owns(operands.inputs[i]) || bytes_.inputs[i] == 0, "{} reads input {} from memory of the host",
-              *what_, i);
-      work.reads.push_back({operands.inputs[i], bytes_.inputs[i]});
+    for (size_t i = 0; i < memory_.inputs.size(); ++i) {
+      require(core_.owns(operands.inputs[i]) || memory_.inputs[i].bytes == 0,
+              "{} reads input {} from memory of the host", *what_, i);
+      memory_.inputs[i].append_to(work.reads, operands.inputs[i]);
     }
-    for (size_t i = 0; i < bytes_.outputs.size(); ++i) work.writes.push_back({operands.outputs[i], bytes_.outputs[i]});
+    for (size_t i = 0; i < memory_.outputs.size(); ++i) memory_.outputs[i].append_to(work.writes, operands.outputs[i]);
     work.writes.push_back({operands.workspace, inner_->workspace_bytes()});
     work.run = [this, operands] {
       inner_->run({*core_.inner_stream, operands.inputs, operands.outputs, operands.workspace});
@@ -184,7 +208,7 @@ class DeferredKernel final : public Kernel {
   Core& core_;
   const std::unique_ptr<Kernel> inner_;
   const Label what_;
-  const OperandBytes bytes_;
+  const OperandMemory memory_;
 };
 
 class DeferredWork final : public CapturedWork {
@@ -211,6 +235,10 @@ class DeferredBackend final : public Backend {
                               std::span<const TensorDesc> outputs) const override {
     return core_->inner->choose_formats(op, inputs, outputs);
   }
+  // As the inner backend, so that the graph whose order is checked has the views of a device's. Norms are not
+  // recomputed, as they are not on a GPU.
+  bool reads_slice(const Op& op, size_t input) const override { return core_->inner->reads_slice(op, input); }
+  bool writes_slice(const Op& op) const override { return core_->inner->writes_slice(op); }
   size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const override {
     return core_->inner->saved_bytes(op, inputs);
   }
@@ -218,15 +246,19 @@ class DeferredBackend final : public Backend {
 
   std::unique_ptr<Kernel> compile(const Op& op, std::span<const TensorDesc> inputs,
                                   std::span<const TensorDesc> outputs) const override {
-    OperandBytes bytes;
-    for (const TensorDesc& desc : inputs) bytes.inputs.push_back(storage_bytes(desc));
-    for (const TensorDesc& desc : outputs) bytes.outputs.push_back(storage_bytes(desc));
+    OperandMemory memory;
+    for (const TensorDesc& desc : inputs) memory.inputs.push_back(stretches_of(*this, desc));
+    for (const TensorDesc& desc : outputs) memory.outputs.push_back(stretches_of(*this, desc));
     return std::make_unique<DeferredKernel>(*core_, core_->inner->compile(op, inputs, outputs),
-                                            std::string(op_name(op)), std::move(bytes));
+                                            std::string(op_name(op)), std::move(memory));
   }
   std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
+    const OperandBytes bytes = operand_bytes(op);
+    OperandMemory memory;
+    for (const size_t b : bytes.inputs) memory.inputs.push_back({.bytes = b});
+    for (const size_t b : bytes.outputs) memory.outputs.push_back({.bytes = b});
     return std::make_unique<DeferredKernel>(*core_, core_->inner->compile(op), std::string(operation_name(op)),
-                                            operand_bytes(op));
+                                            std::move(memory));
   }
 
   Buffer allocate(size_t bytes) const override {
