@@ -37,6 +37,9 @@ T* output(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.outputs[i]);
 }
 
+// What sums over rows work with; they use the workspace from its beginning.
+struct SumsMemory sums_memory(const KernelArgs& args);
+
 // Rows of channels: how our own kernels see an image. Requires that it lies channels last.
 struct Rows rows_of(const TensorDesc& desc);
 // Tensors of one description, of an element type that kernels have.

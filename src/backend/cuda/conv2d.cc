@@ -54,7 +54,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights&
   const auto body = [plan, op, rows, dtype = inputs[1].dtype](const KernelArgs& args, cudaStream_t stream) {
     const std::array<void*, 3> memory{args.inputs[0], args.outputs[0], args.inputs[1]};
     plan->run(stream_of(args).cudnn(), memory, args.workspace);
-    if (op.bias) launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], args.workspace);
+    if (op.bias) launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], sums_memory(args));
   };
   const size_t sums = op.bias ? channel_sums_bytes(rows) : 0;
   return make_launch_kernel(implementation_of(*plan), body, std::max(plan->workspace_bytes(), sums));

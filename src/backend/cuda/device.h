@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <numeric>
 #include <type_traits>
@@ -40,19 +41,56 @@ struct alignas(sizeof(T) * kLanes) Pack {
   T lane[kLanes];
 };
 
-template <int kLanes, class T>
-__device__ inline void load(const T* from, float (&values)[kLanes]) {
-  const auto pack = *reinterpret_cast<const Pack<T, kLanes>*>(from);
+template <class T, int kLanes>
+__device__ inline Pack<T, kLanes> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kLanes>*>(from);
+}
+
+// The compiler takes a pack of values that were computed one by one apart, into stores of 4 bytes: so 16 bytes are
+// stored by an instruction that it must take as it is.
+template <class T, int kLanes>
+__device__ inline void store_pack(const Pack<T, kLanes>& pack, T* to) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof pack == 16) {
+    uint4 bits;
+    memcpy(&bits, &pack, sizeof bits);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(bits.x),
+                 "r"(bits.y), "r"(bits.z), "r"(bits.w)
+                 : "memory");
+    return;
+  }
+#endif
+  *reinterpret_cast<Pack<T, kLanes>*>(to) = pack;
+}
+
+template <class T, int kLanes>
+__device__ inline void unpack(const Pack<T, kLanes>& pack, float (&values)[kLanes]) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) values[i] = to_float(pack.lane[i]);
 }
 
+// Of kLanes values as many at once as fill 16 bytes; memory is aligned for that.
+template <int kLanes, class T>
+__device__ inline void load(const T* from, float (&values)[kLanes]) {
+  constexpr int kOnce = std::min<int>(kLanes, 16 / sizeof(T));
+#pragma unroll
+  for (int done = 0; done < kLanes; done += kOnce) {
+    const auto pack = load_pack<T, kOnce>(from + done);
+#pragma unroll
+    for (int i = 0; i < kOnce; ++i) values[done + i] = to_float(pack.lane[i]);
+  }
+}
+
 template <int kLanes, class T>
 __device__ inline void store(const float (&values)[kLanes], T* to) {
-  Pack<T, kLanes> pack;
+  constexpr int kOnce = std::min<int>(kLanes, 16 / sizeof(T));
 #pragma unroll
-  for (int i = 0; i < kLanes; ++i) pack.lane[i] = from_float<T>(values[i]);
-  *reinterpret_cast<Pack<T, kLanes>*>(to) = pack;
+  for (int done = 0; done < kLanes; done += kOnce) {
+    Pack<T, kOnce> pack;
+#pragma unroll
+    for (int i = 0; i < kOnce; ++i) pack.lane[i] = from_float<T>(values[done + i]);
+    store_pack<T, kOnce>(pack, to + done);
+  }
 }
 
 template <class T>
@@ -64,6 +102,9 @@ __device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.
 inline unsigned blocks_for(int64_t items, int threads = kThreads) {
   return static_cast<unsigned>(std::clamp<int64_t>((items + threads - 1) / threads, 1, kMostBlocks));
 }
+
+// Part of an arena may begin anywhere; then there are no packs.
+inline bool begins_pack(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % 16 == 0; }
 
 // Calls launch(T{}) with the element type that dtype names; other types never get here (see elements_of).
 template <class Launch>

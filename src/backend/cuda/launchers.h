@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "lockstep/ops/ops.h"
 
@@ -27,10 +28,21 @@ struct RowsOut {
   operator RowsIn() const { return {data, row_elements}; }
 };
 
+// Of the sums over rows: partial sums of every block, channel_sums_bytes of scratch memory; and kTickets counters,
+// which are zero before and after, by which the last block knows that it is the last (CudaStream::tickets).
+constexpr int64_t kTickets = 16384;
+struct SumsMemory {
+  void* workspace = nullptr;
+  unsigned* tickets = nullptr;
+};
+size_t channel_sums_bytes(Rows shape);
+
 // ---- pointwise.cu: over flat arrays; outputs may be the first input's memory
 void launch_relu(cudaStream_t stream, DType dtype, int64_t count, const void* x, void* y);
 void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const void* y, const void* dy, void* dx);
-void launch_add(cudaStream_t stream, DType dtype, int64_t count, const void* a, const void* b, void* sum);
+// The sum of kMostTerms arrays at most, rounded once.
+constexpr size_t kMostTerms = 4;
+void launch_add(cudaStream_t stream, DType dtype, int64_t count, std::span<const void* const> terms, void* sum);
 // y += bias of the row's channel
 void launch_add_bias(cudaStream_t stream, DType dtype, Rows shape, const void* bias, void* y);
 
@@ -61,7 +73,7 @@ struct NormForward {
   const float *scale, *shift;
   RowsOut y;
   float *mean, *var, *saved;
-  void* workspace;  // channel_sums_bytes
+  SumsMemory memory;
 };
 void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args);
 
@@ -73,7 +85,8 @@ struct NormBackward {
   const float *mean, *var, *saved;
   RowsOut dx;
   float *dscale, *dshift;
-  void* workspace;  // channel_sums_bytes, then 2 C floats
+  SumsMemory memory;
+  float* coefficients;  // [2,C] of scratch memory
 };
 void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args);
 
@@ -90,13 +103,12 @@ void launch_norm_inference(cudaStream_t stream, DType dtype, const NormInference
 void launch_moments(cudaStream_t stream, int64_t channels, float samples, const float* const (&mean_var_running)[3],
                     float* const (&first_second)[2]);
 // sums[c] = sum over rows of values, in the element type of the values
-void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const void* values, void* sums, void* workspace);
-// Scratch memory of the sums over rows: partial sums of every block.
-size_t channel_sums_bytes(Rows shape);
+void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const void* values, void* sums,
+                         const SumsMemory& memory);
 
 // ---- sync_norm.cu: over the samples of all ranks; `values`: of a channel on all of them together
 void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const float* running_mean,
-                           float* sums, void* workspace);  // workspace: channel_sums_bytes
+                           float* sums, const SumsMemory& memory);
 struct SyncNormForward {
   Rows shape;
   double values = 0;
@@ -118,7 +130,8 @@ struct SyncNormBackward {
   float *dscale = nullptr, *dshift = nullptr, *own_sums = nullptr;  // of the sums
   const float* sums = nullptr;                                      // of the gradient: of all ranks
   RowsOut dx = {};
-  void* workspace;  // of the sums: channel_sums_bytes; of the gradient: 2 C floats
+  SumsMemory memory = {};         // of the sums
+  float* coefficients = nullptr;  // of the gradient: [2,C] of scratch memory
 };
 void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNormBackward& args);
 void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const SyncNormBackward& args);

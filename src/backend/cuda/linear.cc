@@ -79,7 +79,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights&
   const Rows rows{batch, out};
   const auto body = [multiply, dtype, rows](const KernelArgs& args, cudaStream_t stream) {
     multiply(stream_of(args), args.inputs[0], args.inputs[1], args.outputs[0]);
-    launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], args.workspace);
+    launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], sums_memory(args));
   };
   return make_launch_kernel("cublas", body, channel_sums_bytes(rows));
 }

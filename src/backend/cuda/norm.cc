@@ -27,6 +27,10 @@ int64_t row_elements(const TensorDesc& desc) {
 }
 RowsIn rows_in(const KernelArgs& args, size_t i, int64_t row) { return {input(args, i), row}; }
 RowsOut rows_out(const KernelArgs& args, size_t i, int64_t row) { return {output(args, i), row}; }
+// Of a workspace that begins with `sums` bytes of partial sums.
+float* coefficients_in(const KernelArgs& args, size_t sums) {
+  return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + sums);
+}
 
 }  // namespace
 
@@ -47,7 +51,7 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNorm& op, Descs input
                  .mean = output<float>(args, 1),
                  .var = output<float>(args, 2),
                  .saved = output<float>(args, 3),
-                 .workspace = args.workspace});
+                 .memory = sums_memory(args)});
   };
   return make_launch_kernel("norm", body, channel_sums_bytes(shape));
 }
@@ -70,7 +74,8 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormGrad& op, Descs i
                       .dx = rows_out(args, 0, dx),
                       .dscale = output<float>(args, 1),
                       .dshift = output<float>(args, 2),
-                      .workspace = args.workspace});
+                      .memory = sums_memory(args),
+                      .coefficients = coefficients_in(args, channel_sums_bytes(shape))});
   };
   const size_t coefficients = static_cast<size_t>(2 * shape.channels) * sizeof(float);
   return make_launch_kernel("norm", body, channel_sums_bytes(shape) + coefficients);
@@ -112,7 +117,7 @@ std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormSums& op, Des
   const auto body = [shape, dtype = inputs[0].dtype, x = row_elements(inputs[0])](const KernelArgs& args,
                                                                                   cudaStream_t stream) {
     launch_sync_norm_sums(stream, dtype, shape, rows_in(args, 0, x), input<float>(args, 1), output<float>(args, 0),
-                          args.workspace);
+                          sums_memory(args));
   };
   return make_launch_kernel("norm", body, channel_sums_bytes(shape));
 }
@@ -158,7 +163,7 @@ std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGradSums& op,
                                 .dscale = output<float>(args, 0),
                                 .dshift = output<float>(args, 1),
                                 .own_sums = output<float>(args, 2),
-                                .workspace = args.workspace});
+                                .memory = sums_memory(args)});
   };
   return make_launch_kernel("norm", body, channel_sums_bytes(shape));
 }
@@ -181,7 +186,7 @@ std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGrad& op, Des
                            .saved = input<float>(args, 5),
                            .sums = input<float>(args, 6),
                            .dx = rows_out(args, 0, dx),
-                           .workspace = args.workspace});
+                           .coefficients = coefficients_in(args, 0)});
   };
   return make_launch_kernel("norm", body, static_cast<size_t>(2 * shape.channels) * sizeof(float));
 }

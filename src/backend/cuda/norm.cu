@@ -50,6 +50,7 @@ struct GradientFinish {
 
 template <class T>
 struct PlainTerms {
+  static constexpr int kRowsInFlight = 8, kBlocksOfProcessor = 2;
   Image<const T> values;
 
   template <int kLanes>
@@ -57,9 +58,13 @@ struct PlainTerms {
     return std::integral_constant<int, kLanes>{};
   }
   template <int kLanes>
-  __device__ void row(std::integral_constant<int, kLanes>, Place place, float* first, float*) const {
+  __device__ Row<T, kLanes> load(Place place) const {
+    return {load_pack<T, kLanes>(values.at(place))};
+  }
+  template <int kLanes>
+  __device__ void row(std::integral_constant<int, kLanes>, const Row<T, kLanes>& loaded, float* first, float*) const {
     float row_values[kLanes];
-    load<kLanes>(values.at(place), row_values);
+    unpack(loaded.x, row_values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) first[i] += row_values[i];
   }
@@ -80,13 +85,19 @@ __global__ void moments(int64_t channels, float samples, const float* mean, cons
   }
 }
 
+// Of all sums over rows.
+constexpr int kMostSumBlocks = 2;
+static_assert(BatchTerms<float>::kBlocksOfProcessor <= kMostSumBlocks &&
+              GradientTerms<float>::kBlocksOfProcessor <= kMostSumBlocks &&
+              PlainTerms<float>::kBlocksOfProcessor <= kMostSumBlocks);
+
 }  // namespace
 
 size_t channel_sums_bytes(Rows shape) {
   // The wider the packs, the more blocks share the rows; which width it will be depends on the element type.
   unsigned blocks = 0;
   for (int lanes : {1, kWidest<float>, kWidest<__half>}) {
-    if (shape.channels % lanes == 0) blocks = std::max(blocks, channel_grid(shape, lanes).grid.y);
+    if (shape.channels % lanes == 0) blocks = std::max(blocks, channel_grid(shape, lanes, kMostSumBlocks).grid.y);
   }
   return size_t{blocks} * 2 * static_cast<size_t>(shape.channels) * sizeof(double);
 }
@@ -100,7 +111,7 @@ void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args) {
     const BatchFinish<T> finish{
         x.data,       args.scale, args.shift, args.mean, args.var, args.saved, static_cast<double>(args.shape.rows),
         args.epsilon, channels};
-    launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, args.workspace);
+    launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, args.memory);
     const SavedNorm norm{args.mean, args.saved, channels};
     launch_map_rows<kLanes>(stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, x, image_out<T>(args.y)});
   });
@@ -113,13 +124,12 @@ void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args
     constexpr int kLanes = decltype(lanes)::value;
     const auto x = image_in<T>(args.x), dy = image_in<T>(args.dy);
     const SavedNorm norm{args.mean, args.saved, channels};
-    auto* coefficients = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + channel_sums_bytes(args.shape));
-    const GradientFinish finish{args.var,     args.saved,   args.dscale,
-                                args.dshift,  coefficients, static_cast<double>(args.shape.rows),
+    const GradientFinish finish{args.var,     args.saved,        args.dscale,
+                                args.dshift,  args.coefficients, static_cast<double>(args.shape.rows),
                                 args.epsilon, channels};
-    launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, args.workspace);
+    launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, args.memory);
     launch_map_rows<kLanes>(stream, args.shape,
-                            ApplyGradient<T>{norm, args.relu, x, dy, coefficients, image_out<T>(args.dx)});
+                            ApplyGradient<T>{norm, args.relu, x, dy, args.coefficients, image_out<T>(args.dx)});
   });
 }
 
@@ -140,12 +150,13 @@ void launch_moments(cudaStream_t stream, int64_t channels, float samples, const 
 }
 
 void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const void* values, void* sums,
-                         void* workspace) {
-  with_packs(dtype, shape.channels, [&](auto element, auto lanes) {
+                         const SumsMemory& memory) {
+  const int64_t granule = common_granule(dtype, shape.channels, {{values, shape.channels}});
+  with_packs(dtype, granule, [&](auto element, auto lanes) {
     using T = decltype(element);
     launch_sum_rows<decltype(lanes)::value>(stream, shape,
                                             PlainTerms<T>{{static_cast<const T*>(values), shape.channels}},
-                                            PlainFinish<T>{static_cast<T*>(sums)}, workspace);
+                                            PlainFinish<T>{static_cast<T*>(sums)}, memory);
   });
 }
 

@@ -1,10 +1,20 @@
 // What batch norm adds up and applies, row by row (channels.h): of one rank and of all ranks together. For .cu files.
 #pragma once
 
-#include "backend/cuda/channels.h"
+#include "backend/cuda/channel_sums.h"
 #include "backend/kernels/functors.h"
 
 namespace lockstep::cuda {
+
+// What is read of a row of an image, and of its gradient where there is one.
+template <class T, int kLanes>
+struct Row {
+  Pack<T, kLanes> x;
+};
+template <class T, int kLanes>
+struct RowAndGradient {
+  Pack<T, kLanes> x, dy;
+};
 
 template <int kLanes>
 struct Norms {
@@ -31,6 +41,7 @@ __device__ Norms<kLanes> norms_at(const Source& source, int64_t channel) {
 
 template <class T, class Source>
 struct Normalize {
+  static constexpr int kRowsInFlight = 4, kBlocksOfProcessor = 4;
   Source source;
   bool relu;
   Image<const T> x;
@@ -41,9 +52,13 @@ struct Normalize {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, Place place) const {
+  __device__ Row<T, kLanes> load(Place place) const {
+    return {load_pack<T, kLanes>(x.at(place))};
+  }
+  template <int kLanes>
+  __device__ void row(const Norms<kLanes>& norms, const Row<T, kLanes>& loaded, Place place) const {
     float values[kLanes];
-    load<kLanes>(x.at(place), values);
+    unpack(loaded.x, values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float z = kernels::normalized(values[i], norms.lane[i]);
@@ -61,18 +76,23 @@ struct Pivots {
 // Values are measured from the channel's first one, so that their squares do not cancel.
 template <class T>
 struct BatchTerms {
+  static constexpr int kRowsInFlight = 8, kBlocksOfProcessor = 2;
   Image<const T> x;
 
   template <int kLanes>
   __device__ Pivots<kLanes> at(int64_t channel) const {
     Pivots<kLanes> pivots;
-    load<kLanes>(x.data + channel, pivots.lane);
+    cuda::load<kLanes>(x.data + channel, pivots.lane);
     return pivots;
   }
   template <int kLanes>
-  __device__ void row(const Pivots<kLanes>& pivots, Place place, float* first, float* second) const {
+  __device__ Row<T, kLanes> load(Place place) const {
+    return {load_pack<T, kLanes>(x.at(place))};
+  }
+  template <int kLanes>
+  __device__ void row(const Pivots<kLanes>& pivots, const Row<T, kLanes>& loaded, float* first, float* second) const {
     float values[kLanes];
-    load<kLanes>(x.at(place), values);
+    unpack(loaded.x, values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float d = values[i] - pivots.lane[i];
@@ -84,6 +104,7 @@ struct BatchTerms {
 
 template <class T>
 struct GradientTerms {
+  static constexpr int kRowsInFlight = 4, kBlocksOfProcessor = 2;
   SavedNorm source;
   bool relu;
   Image<const T> x, dy;
@@ -93,10 +114,15 @@ struct GradientTerms {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, Place place, float* first, float* second) const {
+  __device__ RowAndGradient<T, kLanes> load(Place place) const {
+    return {load_pack<T, kLanes>(x.at(place)), load_pack<T, kLanes>(dy.at(place))};
+  }
+  template <int kLanes>
+  __device__ void row(const Norms<kLanes>& norms, const RowAndGradient<T, kLanes>& loaded, float* first,
+                      float* second) const {
     float values[kLanes], gradients[kLanes];
-    load<kLanes>(x.at(place), values);
-    load<kLanes>(dy.at(place), gradients);
+    unpack(loaded.x, values);
+    unpack(loaded.dy, gradients);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float z = kernels::normalized(values[i], norms.lane[i]);
@@ -115,6 +141,7 @@ struct Gradients {
 
 template <class T>
 struct ApplyGradient {
+  static constexpr int kRowsInFlight = 2, kBlocksOfProcessor = 3;
   SavedNorm source;
   bool relu;
   Image<const T> x, dy;
@@ -131,10 +158,14 @@ struct ApplyGradient {
     return all;
   }
   template <int kLanes>
-  __device__ void row(const Gradients<kLanes>& all, Place place) const {
+  __device__ RowAndGradient<T, kLanes> load(Place place) const {
+    return {load_pack<T, kLanes>(x.at(place)), load_pack<T, kLanes>(dy.at(place))};
+  }
+  template <int kLanes>
+  __device__ void row(const Gradients<kLanes>& all, const RowAndGradient<T, kLanes>& loaded, Place place) const {
     float values[kLanes], gradients[kLanes];
-    load<kLanes>(x.at(place), values);
-    load<kLanes>(dy.at(place), gradients);
+    unpack(loaded.x, values);
+    unpack(loaded.dy, gradients);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const auto& norm = all.norms.lane[i];

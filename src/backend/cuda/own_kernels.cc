@@ -12,6 +12,8 @@ Rows rows_of(const TensorDesc& desc) {
   return {s.n() * s.h() * s.w(), s.c()};
 }
 
+SumsMemory sums_memory(const KernelArgs& args) { return {args.workspace, stream_of(args).tickets()}; }
+
 void expect_alike(const Op& op, Descs tensors) {
   expect_element(op, tensors[0].dtype);
   for (const TensorDesc& desc : tensors) {
@@ -104,9 +106,15 @@ std::unique_ptr<Kernel> compile(const Context&, const Add& op, Descs inputs, Des
   expect_alike(op, inputs);
   const auto body = [count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
                                                                                   cudaStream_t stream) {
-    launch_add(stream, dtype, count, input(args, 0), input(args, 1), output(args, 0));
-    for (size_t i = 2; i < args.inputs.size(); ++i) {
-      launch_add(stream, dtype, count, output(args, 0), input(args, i), output(args, 0));
+    // kMostTerms at once; of more than that the sum so far is the first term of the next.
+    std::array<const void*, kMostTerms> terms{};
+    size_t gathered = 0;
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      terms[gathered++] = args.inputs[i];
+      if (gathered < kMostTerms && i + 1 < args.inputs.size()) continue;
+      launch_add(stream, dtype, count, std::span(terms).first(gathered), output(args, 0));
+      terms[0] = output(args, 0);
+      gathered = 1;
     }
   };
   return make_launch_kernel("pointwise", body);
@@ -256,7 +264,7 @@ std::unique_ptr<Kernel> compile(const Context&, const EmbeddingBagGrad&, Descs i
   const auto body = [rows, table = outputs[0].shape, ids = inputs[1].shape](const KernelArgs& args,
                                                                             cudaStream_t stream) {
     launch_embedding_grad(stream, bags_of(args, ids, table), input<float>(args, 0), output<float>(args, 0));
-    launch_channel_sums(stream, DType::f32, rows, args.inputs[0], args.outputs[1], args.workspace);
+    launch_channel_sums(stream, DType::f32, rows, args.inputs[0], args.outputs[1], sums_memory(args));
   };
   return make_launch_kernel("embedding", body, channel_sums_bytes(rows));
 }

@@ -45,9 +45,17 @@ bool launch_in(cudaStream_t stream, const ChannelCopy& copy, const void* from, v
   return true;
 }
 
-template <class From, class To>
+// In packs, the rest one by one.
+template <int kLanes, class From, class To>
 __global__ void convert(int64_t count, const From* from, To* to) {
-  for (int64_t i = thread_index(); i < count; i += grid_threads()) to[i] = from_float<To>(to_float(from[i]));
+  const int64_t packs = count / kLanes;
+  for (int64_t i = thread_index(); i < packs; i += grid_threads()) {
+    float values[kLanes];
+    load<kLanes>(from + i * kLanes, values);
+    store<kLanes>(values, to + i * kLanes);
+  }
+  const int64_t rest = packs * kLanes + thread_index();
+  if (rest < count) to[rest] = from_float<To>(to_float(from[rest]));
 }
 
 // Each matrix [rows, columns] of a batch becomes [columns, rows], through tiles in shared memory, so that reading and
@@ -75,6 +83,43 @@ __global__ void transpose(Matrices shape, const From* from, To* to) {
   }
 }
 
+// The same where one side of the matrices is so short that tiles would be mostly empty, as a weight's places are: a
+// block takes a run of the long side, [run, few] of memory on the one side and [few, run] on the other, both of which
+// are read and written along lines.
+constexpr int64_t kFew = 32;
+constexpr int kRunElements = 2048;
+struct FewPlaces {
+  int64_t count, many, few, run;  // run: of `many`
+  bool gathers;                   // from [few, many] to [many, few], not the other way round
+};
+template <class From, class To>
+__global__ void transpose_few(FewPlaces shape, const From* from, To* to) {
+  __shared__ float piece[kRunElements];  // [run][few]
+  const int64_t first = int64_t{blockIdx.x} * shape.run;
+  const int run = static_cast<int>(min(shape.run, shape.many - first)), few = static_cast<int>(shape.few);
+  for (int64_t n = blockIdx.z; n < shape.count; n += gridDim.z) {
+    const int64_t base = n * shape.many * shape.few;
+    for (int i = threadIdx.x; i < run * few; i += kThreads) {
+      const int along = i % run, across = i / run;
+      if (shape.gathers) {
+        piece[along * few + across] = to_float(from[base + across * shape.many + first + along]);
+      } else {
+        piece[i] = to_float(from[base + first * few + i]);
+      }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < run * few; i += kThreads) {
+      const int along = i % run, across = i / run;
+      if (shape.gathers) {
+        to[base + first * few + i] = from_float<To>(piece[i]);
+      } else {
+        to[base + across * shape.many + first + along] = from_float<To>(piece[along * few + across]);
+      }
+    }
+    __syncthreads();
+  }
+}
+
 // Planes to pixels where there are too few channels to fill tiles (images): a thread a pixel.
 constexpr int64_t kFewChannels = 4;
 template <class From, class To>
@@ -92,9 +137,20 @@ void launch_typed(cudaStream_t stream, const Conversion& what, const From* from,
   const int64_t count = what.samples * what.channels * what.places;
   const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.places == 1;
   if (same_order) {
-    convert<<<blocks_for(count), kThreads, 0, stream>>>(count, from, to);
+    constexpr int kLanes = std::max(kWidest<From>, kWidest<To>);
+    if (begins_pack(from) && begins_pack(to)) {
+      convert<kLanes><<<blocks_for(count / kLanes), kThreads, 0, stream>>>(count, from, to);
+    } else {
+      convert<1><<<blocks_for(count), kThreads, 0, stream>>>(count, from, to);
+    }
   } else if (what.to_channels_last && what.channels <= kFewChannels) {
     interleave<<<blocks_for(what.samples * what.places), kThreads, 0, stream>>>(what, from, to);
+  } else if (what.places <= kFew && what.channels > what.places) {
+    const int64_t run = std::min(kRunElements / what.places, what.channels);
+    const FewPlaces shape{what.samples, what.channels, what.places, run, what.from_channels_last};
+    const dim3 grid(static_cast<unsigned>((what.channels + run - 1) / run), 1,
+                    static_cast<unsigned>(std::min(what.samples, kMostRowBlocks)));
+    transpose_few<<<grid, kThreads, 0, stream>>>(shape, from, to);
   } else {
     const bool to_last = what.to_channels_last;
     const Matrices shape{what.samples, to_last ? what.channels : what.places, to_last ? what.places : what.channels};

@@ -11,9 +11,6 @@ struct Rectify {
 struct RectifyGradient {
   __device__ float operator()(float y, float dy) const { return kernels::rectified_gradient(y, dy); }
 };
-struct AddUp {
-  __device__ float operator()(float a, float b) const { return a + b; }
-};
 
 // out[i] = body(a[i], b[i]) in packs, the rest one by one; b may be null for bodies of one argument.
 template <int kLanes, class T, class Body>
@@ -31,9 +28,6 @@ __global__ void map(int64_t count, Body body, const T* a, const T* b, T* out) {
   if (rest < count) out[rest] = from_float<T>(body(to_float(a[rest]), b ? to_float(b[rest]) : 0));
 }
 
-// Part of an arena may begin anywhere; then there are no packs.
-bool begins_pack(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % 16 == 0; }
-
 template <class Body>
 void launch_map(cudaStream_t stream, DType dtype, int64_t count, const void* a, const void* b, void* out) {
   const bool in_packs = begins_pack(a) && begins_pack(b) && begins_pack(out);
@@ -48,6 +42,52 @@ void launch_map(cudaStream_t stream, DType dtype, int64_t count, const void* a, 
       map<1><<<blocks_for(count), kThreads, 0, stream>>>(count, Body{}, left, right, result);
     }
   });
+}
+
+// kTerms arrays, added in order.
+template <class T, int kTerms>
+struct Terms {
+  const T* of[kTerms];
+};
+template <int kLanes, class T, int kTerms>
+__global__ void add(int64_t count, Terms<T, kTerms> terms, T* sum) {
+  const int64_t packs = count / kLanes;
+  for (int64_t i = thread_index(); i < packs; i += grid_threads()) {
+    Pack<T, kLanes> loaded[kTerms];
+#pragma unroll
+    for (int term = 0; term < kTerms; ++term) loaded[term] = load_pack<T, kLanes>(terms.of[term] + i * kLanes);
+    float total[kLanes];
+    unpack(loaded[0], total);
+#pragma unroll
+    for (int term = 1; term < kTerms; ++term) {
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) total[lane] += to_float(loaded[term].lane[lane]);
+    }
+    store<kLanes>(total, sum + i * kLanes);
+  }
+  const int64_t rest = packs * kLanes + thread_index();
+  if (rest >= count) return;
+  float total = to_float(terms.of[0][rest]);
+#pragma unroll
+  for (int term = 1; term < kTerms; ++term) total += to_float(terms.of[term][rest]);
+  sum[rest] = from_float<T>(total);
+}
+
+template <class T, int kTerms>
+void launch_add_of(cudaStream_t stream, int64_t count, std::span<const void* const> arrays, void* sum) {
+  Terms<T, kTerms> terms{};
+  bool in_packs = begins_pack(sum);
+  for (int i = 0; i < kTerms; ++i) {
+    terms.of[i] = static_cast<const T*>(arrays[i]);
+    in_packs = in_packs && begins_pack(arrays[i]);
+  }
+  auto* result = static_cast<T*>(sum);
+  if (in_packs) {
+    constexpr int kLanes = kWidest<T>;
+    add<kLanes><<<blocks_for(count / kLanes), kThreads, 0, stream>>>(count, terms, result);
+  } else {
+    add<1><<<blocks_for(count), kThreads, 0, stream>>>(count, terms, result);
+  }
 }
 
 template <class T>
@@ -67,8 +107,14 @@ void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const voi
   launch_map<RectifyGradient>(stream, dtype, count, y, dy, dx);
 }
 
-void launch_add(cudaStream_t stream, DType dtype, int64_t count, const void* a, const void* b, void* sum) {
-  launch_map<AddUp>(stream, dtype, count, a, b, sum);
+void launch_add(cudaStream_t stream, DType dtype, int64_t count, std::span<const void* const> terms, void* sum) {
+  with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    if (terms.size() == 1) launch_add_of<T, 1>(stream, count, terms, sum);
+    if (terms.size() == 2) launch_add_of<T, 2>(stream, count, terms, sum);
+    if (terms.size() == 3) launch_add_of<T, 3>(stream, count, terms, sum);
+    if (terms.size() == 4) launch_add_of<T, 4>(stream, count, terms, sum);
+  });
 }
 
 void launch_add_bias(cudaStream_t stream, DType dtype, Rows shape, const void* bias, void* y) {

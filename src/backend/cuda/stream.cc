@@ -1,6 +1,7 @@
 #include "backend/cuda/stream.h"
 
 #include "backend/cuda/check.h"
+#include "backend/cuda/launchers.h"
 #include "backend/cuda/memory.h"
 #include "lockstep/base/log.h"
 
@@ -64,6 +65,11 @@ cudnnHandle_t CudaStream::cudnn() {
     check(cudnnSetStream(handle, stream_.get()), "giving cuDNN its stream");
   }
   return cudnn_.get();
+}
+
+unsigned* CudaStream::tickets() {
+  if (!tickets_.data()) tickets_ = allocate_device(kTickets * sizeof(unsigned));
+  return tickets_.as<unsigned>();
 }
 
 cublasHandle_t CudaStream::cublas() {

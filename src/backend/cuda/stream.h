@@ -56,12 +56,15 @@ class CudaStream final : public Stream {
   // Made at first use, so that streams for copies do not carry them; from then on they allocate nothing.
   cudnnHandle_t cudnn();
   cublasHandle_t cublas();
+  // kTickets zeros, which each kernel of this stream that uses them leaves zero.
+  unsigned* tickets();
 
  private:
   UniqueHandle<StreamTraits> stream_;
   UniqueHandle<CudnnTraits> cudnn_;
   Buffer cublas_workspace_;
   UniqueHandle<CublasTraits> cublas_;
+  Buffer tickets_;
 };
 
 // The stream of a kernel's arguments: all streams of the CUDA backend are CudaStreams.

@@ -56,12 +56,12 @@ __global__ void coefficients_of_sums(int64_t channels, double values, double eps
 }  // namespace
 
 void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const float* running_mean,
-                           float* sums, void* workspace) {
+                           float* sums, const SumsMemory& memory) {
   with_packs(dtype, common_granule(dtype, shape.channels, {x}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const auto values = image_in<T>(x);
     const SumsFinish<T> finish{values.data, running_mean, sums, static_cast<double>(shape.rows), shape.channels};
-    launch_sum_rows<decltype(lanes)::value>(stream, shape, BatchTerms<T>{values}, finish, workspace);
+    launch_sum_rows<decltype(lanes)::value>(stream, shape, BatchTerms<T>{values}, finish, memory);
   });
 }
 
@@ -84,21 +84,20 @@ void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNorm
     const GradientSumsFinish finish{args.var, args.dscale, args.dshift, args.own_sums, args.epsilon, channels};
     launch_sum_rows<decltype(lanes)::value>(
         stream, args.shape, GradientTerms<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy)}, finish,
-        args.workspace);
+        args.memory);
   });
 }
 
 void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const SyncNormBackward& args) {
   const int64_t channels = args.shape.channels;
-  auto* coefficients = static_cast<float*>(args.workspace);
   coefficients_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(channels, args.values, args.epsilon, args.var,
-                                                                      args.saved, args.sums, coefficients);
+                                                                      args.saved, args.sums, args.coefficients);
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, args.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.saved, channels};
     launch_map_rows<decltype(lanes)::value>(stream, args.shape,
                                             ApplyGradient<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy),
-                                                             coefficients, image_out<T>(args.dx)});
+                                                             args.coefficients, image_out<T>(args.dx)});
   });
 }
 

@@ -123,7 +123,8 @@ std::unique_ptr<Kernel> compile_one(const SumOfSquares& op) {
 
 std::unique_ptr<Kernel> compile_one(const AddToSums& op) {
   return make_launch_kernel("pointwise", [op](const KernelArgs& args, cudaStream_t stream) {
-    launch_add(stream, DType::f32, op.count, output(args, 0), input(args, 0), output(args, 0));
+    launch_add(stream, DType::f32, op.count, std::array<const void*, 2>{output(args, 0), input(args, 0)},
+               output(args, 0));
   });
 }
 

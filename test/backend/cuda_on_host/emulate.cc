@@ -3,10 +3,20 @@
 #include <ucontext.h>
 
 #include <csetjmp>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -22,20 +32,48 @@ struct Thread {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   std::jmp_buf place;
   bool started = false, done = false;
+  std::source_location barrier;  // where it stopped, while it has not ended
   uint3 index{};
 };
 
-std::jmp_buf scheduler;
+struct Memory {
+  void* data;
+  size_t bytes;
+  void poison() const { std::memset(data, 0xff, bytes); }
+};
+
 std::vector<std::unique_ptr<Thread>> threads;
 Thread* running;
 const std::function<void()>* current_kernel;
+std::vector<Memory> shared_variables;  // of the launch
+std::unique_ptr<char[]> dynamic_shared;
+cudaError_t last_error = cudaSuccess;
+ThreadOrder thread_order = ThreadOrder::ascending;
+std::mt19937 shuffler;
+
+#ifdef __SANITIZE_ADDRESS__
+// The sanitizer must be told of each change of stacks, and longjmp between them confuses it.
+ucontext_t scheduler;
+const void* scheduler_stack;
+size_t scheduler_stack_bytes;
+
+void yield() {
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, scheduler_stack, scheduler_stack_bytes);
+  swapcontext(&running->first, &scheduler);
+  __sanitizer_finish_switch_fiber(fake, &scheduler_stack, &scheduler_stack_bytes);
+}
+void run_blocks() {
+  __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+#else
+std::jmp_buf scheduler;
 
 // setjmp and longjmp rather than swapcontext, which asks the system for the signal mask each time.
 void yield() {
   if (_setjmp(running->place) == 0) _longjmp(scheduler, 1);
 }
-
 void run_blocks() {
+#endif
   for (;;) {
     (*current_kernel)();
     running->done = true;
@@ -43,59 +81,124 @@ void run_blocks() {
   }
 }
 
-// Lets the thread run to its next barrier or its end.
-void resume(Thread& thread) {
-  running = &thread;
-  threadIdx = thread.index;
-  if (_setjmp(scheduler) != 0) return;
-  if (thread.started) _longjmp(thread.place, 1);
+void start(Thread& thread) {
   thread.started = true;
   getcontext(&thread.first);
   thread.first.uc_stack.ss_sp = thread.stack.get();
   thread.first.uc_stack.ss_size = kStackBytes;
   makecontext(&thread.first, run_blocks, 0);
-  setcontext(&thread.first);
 }
 
-void run_block() {
+// Lets the thread run to its next barrier or its end.
+void resume(Thread& thread) {
+  running = &thread;
+  threadIdx = thread.index;
+#ifdef __SANITIZE_ADDRESS__
+  if (!thread.started) start(thread);
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, thread.stack.get(), kStackBytes);
+  swapcontext(&scheduler, &thread.first);
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#else
+  if (_setjmp(scheduler) != 0) return;
+  if (thread.started) _longjmp(thread.place, 1);
+  start(thread);
+  setcontext(&thread.first);
+#endif
+}
+
+// 0 to count - 1, as the threads, or blocks, are to run.
+void arrange(std::vector<unsigned>& order, unsigned count) {
+  order.resize(count);
+  std::iota(order.begin(), order.end(), 0U);
+  if (thread_order == ThreadOrder::descending) std::reverse(order.begin(), order.end());
+  if (thread_order == ThreadOrder::shuffled) std::shuffle(order.begin(), order.end(), shuffler);
+}
+
+// All threads of the block up to the barrier at which they meet. False: to their ends.
+bool run_to_barrier(const char* kernel, unsigned count) {
+  static std::vector<unsigned> order;
+  arrange(order, count);
+  for (unsigned i : order) resume(*threads[i]);
+  const Thread& first = *threads.front();
+  for (unsigned i = 1; i < count; ++i) {
+    const Thread& other = *threads[i];
+    const bool same_place = other.barrier.line() == first.barrier.line() &&
+                            std::strcmp(other.barrier.file_name(), first.barrier.file_name()) == 0;
+    if (other.done == first.done && (first.done || same_place)) continue;
+    threads.clear();  // they stand somewhere in their kernels
+    throw std::logic_error(std::string(kernel) + ": thread " + std::to_string(i) +
+                           " of a block is not at the barrier of thread 0");
+  }
+  return !first.done;
+}
+
+void run_block(const char* kernel) {
   const unsigned count = blockDim.x * blockDim.y * blockDim.z;
   while (threads.size() < count) threads.push_back(std::make_unique<Thread>());
   for (unsigned i = 0; i < count; ++i) {
     threads[i]->index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
     threads[i]->done = false;
   }
-  bool any = true;
-  while (any) {
-    any = false;
-    for (unsigned i = 0; i < count; ++i) {
-      if (threads[i]->done) continue;
-      any = true;
-      resume(*threads[i]);
-    }
+  for (const Memory& memory : shared_variables) memory.poison();
+  while (run_to_barrier(kernel, count)) {
   }
+}
+
+// As a GPU does.
+bool accepts(const LaunchShape& shape) {
+  constexpr uint64_t kMostThreads = 1024, kMostBlocksAcross = (uint64_t{1} << 31) - 1, kMostBlocks = 65535;
+  constexpr size_t kMostSharedBytes = 48 << 10;
+  const dim3 &grid = shape.grid, &block = shape.block;
+  const uint64_t block_threads = uint64_t{block.x} * block.y * block.z;
+  return block_threads > 0 && block_threads <= kMostThreads && block.z <= 64 && grid.x > 0 && grid.y > 0 &&
+         grid.z > 0 && grid.x <= kMostBlocksAcross && grid.y <= kMostBlocks && grid.z <= kMostBlocks &&
+         shape.shared_bytes <= kMostSharedBytes;
 }
 
 }  // namespace
 
-void __syncthreads() { yield(); }
+void __syncthreads(std::source_location place) {
+  running->barrier = place;
+  yield();
+}
 
-void emulate(dim3 grid, dim3 block, const std::function<void()>& kernel) {
-  gridDim = grid;
-  blockDim = block;
+void set_thread_order(ThreadOrder order) {
+  thread_order = order;
+  shuffler.seed(1);
+}
+
+SharedVariable::SharedVariable(void* data, size_t bytes) {
+  if (std::any_of(shared_variables.begin(), shared_variables.end(), [&](const Memory& m) { return m.data == data; }))
+    return;
+  shared_variables.push_back({data, bytes});
+  shared_variables.back().poison();
+}
+
+void* dynamic_shared_memory() { return dynamic_shared.get(); }
+
+void emulate(const LaunchShape& shape, const std::function<void()>& kernel) {
+  if (!accepts(shape)) {
+    last_error = cudaErrorInvalidConfiguration;
+    return;
+  }
+  gridDim = shape.grid;
+  blockDim = shape.block;
   current_kernel = &kernel;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        run_block();
-      }
-    }
+  shared_variables.clear();
+  dynamic_shared = std::make_unique<char[]>(shape.shared_bytes);
+  if (shape.shared_bytes > 0) shared_variables.push_back({dynamic_shared.get(), shape.shared_bytes});
+  std::vector<unsigned> order;
+  arrange(order, gridDim.x * gridDim.y * gridDim.z);
+  for (unsigned i : order) {
+    blockIdx = {i % gridDim.x, i / gridDim.x % gridDim.y, i / gridDim.x / gridDim.y};
+    run_block(shape.kernel);
   }
 }
 
 // The part of the runtime that the backend uses, on host memory; everything has finished when it was enqueued.
 extern "C" {
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   static char any;
   *stream = reinterpret_cast<cudaStream_t>(&any);

@@ -1,5 +1,9 @@
 // CUDA kernels run on the host, one block after the other; the threads of a block take turns that end at barriers, so
 // each sees what the others wrote before the last one. What the translated kernels include (translate_kernels.py).
+//
+// What a GPU leaves undefined is made visible: blocks, and threads between barriers, run in any of several orders,
+// which must make no difference to a bit; shared memory holds NaN when a block begins; all threads of a block must meet
+// at the same barriers; and a launch that a GPU would refuse is refused.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,13 +11,40 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <source_location>
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
-// Calls `kernel` for every thread of the grid.
-void emulate(dim3 grid, dim3 block, const std::function<void()>& kernel);
-void __syncthreads();
+struct LaunchShape {
+  const char* kernel;  // its name, for messages
+  dim3 grid, block;
+  size_t shared_bytes = 0;  // of dynamic shared memory
+};
+
+// Calls `kernel` for every thread of the grid. Throws std::logic_error when the threads of a block part at a barrier. A
+// launch that is refused is the error that cudaGetLastError() returns next.
+void emulate(const LaunchShape& shape, const std::function<void()>& kernel);
+void __syncthreads(std::source_location place = std::source_location::current());
+
+// In which order all launches from now on run their blocks, and their threads between barriers.
+enum class ThreadOrder { ascending, descending, shuffled };
+void set_thread_order(ThreadOrder order);
+
+// A variable in shared memory: made where it is declared, by every thread.
+struct SharedVariable {
+  SharedVariable(void* data, size_t bytes);
+};
+// The dynamic shared memory of the launch, exactly as many bytes as it asked for.
+void* dynamic_shared_memory();
+
+// One thread runs at a time.
+inline void __threadfence() {}
+inline unsigned atomicAdd(unsigned* value, unsigned more) {
+  const unsigned before = *value;
+  *value += more;
+  return before;
+}
 
 // What CUDA declares globally.
 using std::isfinite;

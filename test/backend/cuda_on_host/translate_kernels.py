@@ -49,11 +49,13 @@ def translate_launches(text):
     while (opening := text.find("<<<", done)) >= 0:
         closing = text.index(">>>", opening)
         name_at = start_of_name(text, opening)
-        grid, block = split_arguments(text[opening + 3:closing])[:2]
+        grid, block, *shared = split_arguments(text[opening + 3:closing])
         arguments_at = text.index("(", closing)
         end = matching(text, arguments_at)
         call = f"{text[name_at:opening]}{text[arguments_at:end + 1]}"
-        result += text[done:name_at] + f"emulate(dim3({grid}), dim3({block}), [&] {{ {call}; }})"
+        name = re.match(r"\w+", text[name_at:].lstrip())[0]
+        shape = f'{{"{name}", dim3({grid}), dim3({block}), static_cast<size_t>({shared[0] if shared else 0})}}'
+        result += text[done:name_at] + f"emulate({shape}, [&] {{ {call}; }})"
         done = end + 1
     return result + text[done:]
 
@@ -61,9 +63,13 @@ def translate_launches(text):
 def main():
     source, target = map(pathlib.Path, sys.argv[1:])
     text = translate_launches(source.read_text(encoding="utf-8"))
-    text = re.sub(r"extern __shared__ float (\w+)\[\];", r"static float \1[1 << 14];", text)
-    text = text.replace("__shared__ ", "static ")
-    text = re.sub(r"__launch_bounds__\([^)]*\)", "", text)
+    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];",
+                  r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());", text)
+    text = re.sub(r"__shared__ (alignas\(\d+\) )?([\w ]+?) (\w+)((?:\[[^;]*\])?);",
+                  r"\1static \2 \3\4; const SharedVariable shared_\3(&\3, sizeof \3);", text)
+    if "__shared__" in text:
+        raise ValueError(f"{source}: shared memory in a form that is not known here")
+    text = re.sub(r"__launch_bounds__\(([^()]|\([^()]*\))*\)", "", text)
     include = '#include "test/backend/cuda_on_host/emulate.h"\n'
     text = text.replace("#pragma once\n", "#pragma once\n" + include) if source.suffix == ".h" else include + text
     target.parent.mkdir(parents=True, exist_ok=True)
