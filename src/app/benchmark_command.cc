@@ -197,7 +197,8 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
     const double began = monotonic_seconds();
     const Batch batch = upload.next(loader);
     const PlacedBatch placed = upload.place(*stream, batch);
-    arenas.external = {placed.images, placed.labels, placed.weights, no_step.data(), nullptr, placed.ids, placed.values};
+    arenas.external = {placed.images, placed.labels, placed.weights, no_step.data(),
+                       nullptr,       placed.ids,    placed.values};
     program->evaluation().forward(*stream, arenas);
     stream->wait();
     if (run.parts.group.is_root()) print(run.lines.step(step, monotonic_seconds() - began, 0));

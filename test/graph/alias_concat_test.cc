@@ -1,7 +1,7 @@
 #include "lockstep/graph/alias_concat.h"
 
-#include "lockstep/base/error.h"
 #include "lockstep/backend/deferred_backend.h"
+#include "lockstep/base/error.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"
