@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,6 +11,7 @@
 #include "app/commands.h"
 #include "app/fatal.h"
 #include "app/job.h"
+#include "app/launch_agreement.h"
 #include "app/passive_waiting.h"
 #include "app/stop_signals.h"
 #include "app/version.h"
@@ -30,26 +30,10 @@
 namespace lockstep {
 namespace {
 
-constexpr double kAgreeSeconds = 60;
-
 struct Arguments {
   int& argc;
   char**& argv;
 };
-
-// What the ranks were started with must be one program: a wrong command line on any rank ends all of them, and so do
-// different subcommands.
-void agree_on_command(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& misunderstood) {
-  const WaitFor wait{"the command line", kAgreeSeconds};
-  agree(group, wait, misunderstood);
-  const auto mine = static_cast<int64_t>(line.command);
-  const std::vector<int64_t> all = group.allgather(std::span(&mine, 1), wait);
-  const auto other = std::ranges::find_if(all, [&](int64_t command) { return command != all[0]; });
-  if (other == all.end()) return;
-  throw AgreedError(ExitCode::config,
-                    fmt::format("{} was started with another subcommand than {}",
-                                group.describe(static_cast<int>(other - all.begin())), group.describe(0)));
-}
 
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
 int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& misunderstood) {
@@ -74,7 +58,7 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       if (const auto mismatch = launcher_mismatch(group.size(), process_environment())) {
         throw AgreedError(ExitCode::config, *mismatch);
       }
-      agree_on_command(group, line, misunderstood);
+      agree_on_launch(group, line, misunderstood);
       const CommandParts parts{line, group, watchdog, last_words, stop_requested()};
       code = line.command == Command::check       ? check_command(parts)
              : line.command == Command::evaluate  ? evaluate_command(parts)

@@ -173,7 +173,8 @@ StartParts RunStart::start_parts() const {
           .communicator = *communicator,
           .stream = *model->stream,
           .program = *model->program,
-          .classes = classes};
+          .classes = classes,
+          .data = identity};
 }
 
 void RunStart::load() {

@@ -29,6 +29,18 @@ void warn_of_lost_restart(const StartState& start) {
   }
 }
 
+void say_nothing_is_left(const Config& config, const StartState& start) {
+  const std::string text = fmt::format(
+      "step {} is the last one of this configuration already: nothing will be trained. For more, raise train.epochs or "
+      "train.steps; for another run, choose another checkpoint.directory than {}",
+      start.progress.step, config.checkpoint.directory);
+  if (start.changes > 0) {
+    log_warning("{}", text);
+  } else {
+    log_info("{}", text);
+  }
+}
+
 ReporterOptions reporter_options(const Config& config, const StartState& start) {
   return {.every_steps = config.log.every_steps,
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
@@ -94,6 +106,8 @@ int train_command(const CommandParts& parts) {
                              .samples_per_epoch = data.size(),
                              .config_text = to_toml(config),
                              .classes = start.state->classes,
+                             .training = {{"data_samples", start.identity.samples},
+                                          {"data_digest", static_cast<int64_t>(start.identity.digest)}},
                              .resumed_step = start.state->in_run_folder ? start.state->progress.step : -1,
                              .job_end = start.job_end,
                              .stream = stream.get(),
@@ -107,6 +121,7 @@ int train_command(const CommandParts& parts) {
   Trainer trainer({config, group, *start.communicator, *backend, *stream, *program, data,
                    evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
                   loader_options(config, start.threads.budget), from);
+  if (trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
   announce(config, trainer, {*program, batches, data.size(), group.size(), start.shared_gradients});
 
   const RunEnd end = run_or_end_job([&] { return trainer.run(); },

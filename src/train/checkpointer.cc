@@ -77,7 +77,9 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
        model_arrays(program_.parameters(), program_.layout(), state, parse_optimizer(config_.optimizer.name))) {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
-  c.training = {{"position", progress.position}, {"updates", progress.updates}};
+  c.training = options_.training;
+  c.training["position"] = progress.position;
+  c.training["updates"] = progress.updates;
   if (progress.best_score >= 0) c.training["best_score"] = progress.best_score;
   if (compute_type(config_) == DType::f16) {
     c.training["loss_scale"] = progress.loss_scale.value;

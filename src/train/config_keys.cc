@@ -246,6 +246,10 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(checkpoint, init_exclude),
        .meaning = "Layers or parameters that init_from leaves at their start values, or that it may hold beyond the "
                   "model's."},
+      {LOCKSTEP_KEY(checkpoint, allow_changes),
+       .meaning = "Lets a run go on from a checkpoint, or evaluate one, with another data.normalize, data.augment, "
+                  "data.exif_orientation, model.image_size, model.bn_epsilon, model.bn_scale, model.transform_input or "
+                  "model.mixed_7c_pool than it was trained with."},
 
       {LOCKSTEP_KEY(eval, every_epochs), .unit = "epochs", .range = at_least(0),
        .meaning = "Epochs between evaluations. 0: not by epochs. The end is evaluated in any case."},

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/io/file.h"
+#include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
 
@@ -85,6 +86,16 @@ ConfigSources gather_config_sources(const std::string& name_or_path, std::vector
     if (!fs::is_regular_file(sources.file_path)) sources.file_folder = sources.working_folder;  // a pipe is in none
   }
   return sources;
+}
+
+std::vector<Assignment> environment_settings() {
+  std::vector<Assignment> settings;
+  for (Assignment& variable : environment_variables()) {
+    const auto key = std::ranges::find(config_keys(), variable.name, &ConfigKey::environment_variable);
+    if (key != config_keys().end()) settings.push_back(std::move(variable));
+  }
+  std::ranges::sort(settings, {}, &Assignment::name);
+  return settings;
 }
 
 }  // namespace lockstep

@@ -27,6 +27,7 @@
 #include "lockstep/train/initialize.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
+#include "train/checkpoint_comparison.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +84,7 @@ int64_t other_classes(const CheckpointReader& file, const ParameterTable& table,
 // must fit.
 void load_weights_only(const Config& config, const Program& program, const HostState& host) {
   const CheckpointReader file = CheckpointReader::open_weights(config.checkpoint.init_from);
+  compare_with_fine_tuning(config, file);
   SchemaOptions schema{.group = file.model_group(), .exclude = config.checkpoint.init_exclude};
   const Graph& graph = program.training().graph();
   int64_t classes = 0;
@@ -214,10 +216,6 @@ Progress load_all(const Config& config, const Program& program, const HostState&
   for (const ModelArray& a : model_arrays(program.parameters(), program.layout(), host.arenas(), optimizer)) {
     file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
   }
-  if (file.meta().seed != config.train.seed) {
-    log_warning("{} was trained with train.seed = {}, this run has {}: the order of samples changes", file.path(),
-                file.meta().seed, config.train.seed);
-  }
   const auto training = file.training();
   auto number = [&](const char* name) {
     const auto found = training.find(name);
@@ -242,7 +240,8 @@ std::string encode(const StartState& start) {
                         start.progress.loss_scale.value,
                         start.progress.loss_scale.steady_steps,
                         start.progress.best_score,
-                        start.classes}
+                        start.classes,
+                        start.changes}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -250,7 +249,7 @@ std::string encode(const StartState& start) {
 StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
   const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, work));
-  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4], text[8]};
+  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4], text[8], text[9]};
   broadcast_state(parts);
   audit_parameters(parts.group, parts.program, wait.seconds);
   return start;
@@ -265,6 +264,7 @@ std::string start_on_root(const StartParts& parts) {
     require_same_classes({file->path(), classes}, {"the data", parts.classes});
     if (start.classes.empty()) start.classes = classes;
     start.progress = load_all(parts.config, parts.program, host, *file);
+    start.changes = compare_with_run(parts, *file);
     start.resumed_from = file->path();
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
     log_info("resuming at step {} from {}", start.progress.step, file->path());
@@ -322,6 +322,7 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
     host.download();
     check_split(parts.config.data, file);
     require_same_classes({file.path(), file.classes()}, {"the data", parts.classes});
+    compare_with_evaluation(parts.config, file);
     read_group(file, {"/model"}, parts.program, host);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
     if (average) read_group(file, {"/ema", Weights::average}, parts.program, host);

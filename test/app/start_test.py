@@ -1,5 +1,9 @@
 """How a run starts: what refuses it, and that `trainer check` refuses the same with the same words and code."""
 
+import os
+import shutil
+import subprocess
+
 import h5py
 
 import kit
@@ -147,6 +151,124 @@ class Refusals(kit.TestCase):
         job.wait_for_output("step 1,")
         self.assert_both_refuse(2, kit.CONFIG, "belongs to a running job")
         self.assertIsNone(job.process.poll(), "the running job goes on")
+
+    def of_rank_1(self, script):
+        wrapper = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+{script}
+""")
+        os.chmod(wrapper, 0o755)
+        return [wrapper]
+
+    def test_ranks_that_were_given_other_arguments(self):
+        for given, texts in (("--config other.toml", ("'--config other.toml --train.steps 3'",)),
+                             ("--train.batch_size 8", ("--train.batch_size 8", "--train.steps 3"))):
+            wrapper = self.of_rank_1(f'program="$1"; shift; [ "$1" = check ] && command=check && shift; '
+                                     f'shift 2; exec "$program" $command --config {"run.toml" if "batch" in given else ""} '
+                                     f'{given.replace("--config ", "")} "$@"')
+            self.config({"train.batch_size": 6}, name="other.toml")
+            self.assert_both_refuse(2, kit.CONFIG, "rank 1@", "rank 0@", *texts, arguments=("--train.steps", "3"),
+                                    wrapper=wrapper)
+
+    def test_ranks_whose_environments_set_other_values(self):
+        wrapper = self.of_rank_1('LOCKSTEP_TRAIN_SEED=8 exec "$@"')
+        self.assert_both_refuse(2, kit.CONFIG, "rank 1@", "LOCKSTEP_TRAIN_SEED=8", "no such variable", wrapper=wrapper)
+        self.assert_both_refuse(2, kit.CONFIG, "LOCKSTEP_TRAIN_SEED=8", "LOCKSTEP_TRAIN_SEED=7", wrapper=wrapper,
+                                env={"LOCKSTEP_TRAIN_SEED": "7"})
+        # Rank 0's environment counts, and other hosts may not have it.
+        wrapper = self.of_rank_1('unset LOCKSTEP_TRAIN_STEPS; exec "$@"')
+        result = self.run_job(2, "--config", self.config(), wrapper=wrapper, env={"LOCKSTEP_TRAIN_STEPS": "2"})
+        self.assertEqual(result.code, kit.OK, str(result))
+
+    def test_other_data_of_the_same_size_on_one_rank(self):
+        other = self.records(30, "other.tfrecord", seed=5)
+        mount = f'mount --bind "{other}" "{self.path("train.tfrecord")}"'
+        if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False, stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no private mounts here")
+        wrapper = self.of_rank_1(f"exec unshare -m sh -c '{mount} && exec \"$@\"' sh \"$@\"")
+        self.assert_both_refuse(2, kit.DATA, "training data differs between ranks", "rank 1@", wrapper=wrapper)
+
+
+class Changes(kit.TestCase):
+    """A run goes on with another configuration than its checkpoint was trained with."""
+
+    def setUp(self):
+        super().setUp()
+        self.records(30)
+        self.train(0, self.config({"train.steps": 2}))
+
+    def continued(self, changes, code=kit.OK, command=(), ranks=0):
+        result = self.run_job(ranks, *command, "--config", self.config({"train.steps": 4, **changes}))
+        self.assertEqual(result.code, code, str(result))
+        return result
+
+    def lines(self, result):
+        return [line.split("warning: ", 1)[1] for line in result.warnings() if " was trained " in line]
+
+    def test_the_same_configuration_says_nothing(self):
+        result = self.run_job(0, "--config", self.config({"train.steps": 2}))
+        self.assertEqual((result.code, result.warnings()), (kit.OK, []), str(result))
+        self.assert_once(result, "nothing will be trained")
+
+    def test_what_is_trained_otherwise_is_one_line_each_with_both_values(self):
+        changes = {"optimizer.lr": 0.02, "train.seed": 5, "train.label_smoothing": 0.0, "data.shuffle": False,
+                   "train.batch_size": 6, "checkpoint.keep": 3, "log.every_steps": 2}
+        for command in (("check",), ()):
+            lines = self.lines(self.continued(changes, command=command))
+            for text in ("data.shuffle = true, this run has false", "train.steps = 2, this run has 4",
+                         "train.label_smoothing = 0.1, this run has 0", "train.seed = 1, this run has 5",
+                         "optimizer.lr = 0.01, this run has 0.02", "a global batch of 12, this run has 6"):
+                self.assertEqual(sum(text in line for line in lines), 1, f"{text}: {lines}")
+            self.assertEqual(len(lines), 6, lines)
+
+    def test_another_number_of_ranks_with_the_same_global_batch_says_only_that_it_goes_further(self):
+        lines = self.lines(self.continued({"train.global_batch": 12, "train.batch_size": None}, ranks=2))
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("train.steps = 2, this run has 4", lines[0])
+
+    def test_what_the_network_computes_or_sees_is_refused_unless_it_is_allowed(self):
+        for key, now in (("data.normalize", "torchvision"), ("data.augment", "crop_flip"), ("model.bn_epsilon", 1e-5)):
+            for command in (("check",), ()):
+                refused = self.continued({key: now}, kit.CONFIG, command)
+                self.assert_one_error(refused, kit.CONFIG, key, str(now), "step-00000002.h5",
+                                      "checkpoint.allow_changes = true")
+        self.assertEqual(kit.checkpoints(self.path("run")), ["step-00000002.h5"])
+        allowed = self.continued({"data.normalize": "torchvision", "checkpoint.allow_changes": True})
+        self.assertTrue(any('data.normalize = "inception", this run has "torchvision"' in line
+                            for line in self.lines(allowed)), str(allowed))
+
+    def test_evaluation_refuses_what_the_weights_were_not_trained_for(self):
+        validation = {"data.validation": "train.tfrecord"}
+        self.continued({**validation, "optimizer.lr": 0.5}, command=("evaluate",))
+        refused = self.continued({**validation, "data.normalize": "torchvision"}, kit.CONFIG, ("evaluate",))
+        self.assert_one_error(refused, kit.CONFIG, 'data.normalize = "inception"', '"torchvision"')
+        self.continued({**validation, "data.normalize": "torchvision", "checkpoint.allow_changes": True},
+                       command=("evaluate",))
+        other_crop = self.continued({**validation, "data.augment": "inception"}, command=("evaluate",))
+        self.assertTrue(any("data.augment" in line for line in self.lines(other_crop)), str(other_crop))
+
+    def test_fine_tuning_warns_of_it(self):
+        result = self.continued({"checkpoint.init_from": "run/step-00000002.h5", "checkpoint.directory": "tuned",
+                                 "data.normalize": "torchvision", "optimizer.lr": 0.5})
+        lines = self.lines(result)
+        self.assertEqual(len(lines), 1, str(result))
+        self.assertIn("data.normalize", lines[0])
+
+    def test_data_that_grew_or_were_exchanged(self):
+        self.records(42)
+        self.assertTrue(any("on 30 samples, data.train has 42 now" in line for line in self.lines(self.continued({}))))
+        self.records(42, seed=9)
+        lines = self.lines(self.continued({"train.steps": 6}))
+        self.assertTrue(any("other contents of data.train" in line for line in lines), lines)
+        shutil.copy(self.path("train.tfrecord"), self.path("moved.tfrecord"))
+        lines = self.lines(self.continued({"train.steps": 6, "data.train": "moved.tfrecord"}))
+        self.assertEqual(lines, [], "the same records under another name")
+
+    # A sweep of rates in one directory would report one result for all of them.
+    def test_a_finished_run_with_another_rate_warns_that_nothing_is_trained(self):
+        result = self.run_job(0, "--config", self.config({"train.steps": 2, "optimizer.lr": 0.5}))
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertTrue(any("nothing will be trained" in line for line in result.warnings()), str(result))
 
 
 if __name__ == "__main__":

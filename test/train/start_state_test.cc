@@ -159,7 +159,12 @@ TEST_CASE("resume = never refuses a folder with checkpoints, unless they may go"
   CHECK(find_checkpoints(folder / "run").size() == 1);
   world().barrier({"the look at the folder"});
   config.checkpoint.overwrite = true;
-  CHECK(Starting(config).start().progress.step == 0);
+  Starting s(config);
+  const StartState start = s.start();
+  CHECK(start.progress.step == 0);
+  CHECK(find_checkpoints(folder / "run").size() == 1);
+  world().barrier({"the look at the folder"});
+  delete_given_up(s.parts(), start);
   CHECK(find_checkpoints(folder / "run").empty());
 }
 
@@ -198,7 +203,12 @@ TEST_CASE("going back to an older file of the run's own folder is refused, unles
   CHECK(find_checkpoints(folder / "run").size() == 2);
   world().barrier({"the look at the folder"});
   config.checkpoint.overwrite = true;
-  CHECK(Starting(config).start().progress.step == 20);
+  Starting s(config);
+  const StartState start = s.start();
+  CHECK(start.progress.step == 20);
+  CHECK(find_checkpoints(folder / "run").size() == 2);
+  world().barrier({"the look at the folder"});
+  delete_given_up(s.parts(), start);
   CHECK(find_checkpoints(folder / "run").size() == 1);
 }
 
@@ -294,7 +304,8 @@ TEST_CASE("what a run trained on is not kept for evaluation by a larger share of
                                "it is 0.2"));
   config.data.train = {"/data/other"};
   CHECK(refusal(config) == "no error");
-  config.data = {.train = {"/data/train"}, .validation_fraction = 0.05};
+  config.data.train = {"/data/train"};
+  config.data.validation_fraction = 0.05;
   CHECK(refusal(config) == "no error");
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,12 +23,13 @@ struct CheckpointerOptions {
   int world_size = 1;
   int64_t global_batch = 0;
   int64_t samples_per_epoch = 1;
-  std::string config_text;           // stored in every checkpoint
-  std::vector<std::string> classes;  // names of the outputs, stored as well
-  int64_t resumed_step = -1;         // already on disk in this run's folder; -1: none
-  JobEnd job_end;                    // no save is started that would not end before
-  Stream* stream = nullptr;          // on which the state changes; needed where the host cannot read it
-  const RunLock* lock = nullptr;     // rank 0's, where there is one: without it nothing may be saved any more
+  std::string config_text;                        // stored in every checkpoint
+  std::vector<std::string> classes;               // names of the outputs, stored as well
+  std::map<std::string, TrainingValue> training;  // beside what the progress says
+  int64_t resumed_step = -1;                      // already on disk in this run's folder; -1: none
+  JobEnd job_end;                                 // no save is started that would not end before
+  Stream* stream = nullptr;                       // on which the state changes; needed where the host cannot read it
+  const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
   // Told of every save that has ended, failed ones too, before a failure is thrown.
   std::function<void(const SaveResult&)> on_end = [](const SaveResult&) {};
 };

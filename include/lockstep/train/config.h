@@ -112,6 +112,7 @@ struct Config {
     std::string resume = "auto";
     std::string init_from;
     std::vector<std::string> init_exclude;
+    bool allow_changes = false;
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
 

@@ -24,4 +24,7 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
 // Throws Error(config) when the file cannot be found or read.
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides);
 
+// The variables of this process's environment that set a key, sorted by name.
+std::vector<Assignment> environment_settings();
+
 }  // namespace lockstep

@@ -27,6 +27,7 @@ struct StartParts {
   Stream& stream;
   const Program& program;
   std::vector<std::string> classes = {};  // names of the outputs, as the data have them; empty: not known
+  DataIdentity data = {};                 // of the training data; no samples: not compared
 };
 
 struct StartState {
@@ -34,6 +35,7 @@ struct StartState {
   std::string resumed_from;               // path; empty: a fresh start
   bool in_run_folder = false;             // resumed_from is a file of this run's own folder
   std::vector<std::string> classes = {};  // names of the outputs: the data's, or else the file's
+  int64_t changes = 0;                    // settings in which this run differs from the one it continues
 };
 
 // Collective. Rank 0 alone decides what to start from and reads it; all ranks get its arenas and compare them. Throws

@@ -1,0 +1,87 @@
+#include "app/launch_agreement.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/printable.h"
+#include "lockstep/dist/agreement.h"
+#include "lockstep/train/config_sources.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kAgreeSeconds = 60;
+
+std::string arguments_of(const CommandLine& line) {
+  std::string text;
+  if (!line.config.empty()) text = "--config " + line.config;
+  for (const Assignment& given : line.overrides) {
+    text += fmt::format("{}--{} {}", text.empty() ? "" : " ", given.name, given.value);
+  }
+  if (line.command == Command::evaluate) text += fmt::format(" --checkpoint {}", line.checkpoint);
+  return text;
+}
+
+// Each ends with a zero.
+std::string environment_text() {
+  std::string text;
+  for (const Assignment& setting : environment_settings()) (text += setting.name + "=" + setting.value) += '\0';
+  return text;
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t end = 0; (end = text.find('\0')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    parts.emplace_back(text.substr(0, end));
+  }
+  return parts;
+}
+
+[[noreturn]] void refuse(const ProcessGroup& group, size_t rank, const std::string& its, const std::string& ours) {
+  throw AgreedError(
+      ExitCode::config,
+      fmt::format("{} was started with {}, but {} with {}: rank 0's settings count for all ranks, so start "
+                  "all of them with the same",
+                  group.describe(static_cast<int>(rank)), its, group.describe(0), ours));
+}
+
+std::string quoted(const std::string& arguments) {
+  return arguments.empty() ? "no arguments" : fmt::format("'{}'", printable(arguments));
+}
+
+void compare_environments(ProcessGroup& group, const WaitFor& wait) {
+  const std::vector<std::string> all = group.allgather(environment_text(), wait);
+  const std::vector<std::string> ours = split(all[0]);
+  for (size_t r = 1; r < all.size(); ++r) {
+    for (const std::string& setting : split(all[r])) {
+      if (std::ranges::find(ours, setting) != ours.end()) continue;
+      const std::string name = setting.substr(0, setting.find('=') + 1);
+      const auto same_name = std::ranges::find_if(ours, [&](const std::string& s) { return s.starts_with(name); });
+      refuse(group, r, printable(setting),
+             same_name == ours.end() ? "no such variable in its environment" : printable(*same_name));
+    }
+  }
+}
+
+}  // namespace
+
+void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& misunderstood) {
+  const WaitFor wait{"the command line", kAgreeSeconds};
+  agree(group, wait, misunderstood);
+  const auto mine = static_cast<int64_t>(line.command);
+  const std::vector<int64_t> commands = group.allgather(std::span(&mine, 1), wait);
+  const auto other = std::ranges::find_if(commands, [&](int64_t command) { return command != commands[0]; });
+  if (other != commands.end()) {
+    throw AgreedError(ExitCode::config,
+                      fmt::format("{} was started with another subcommand than {}",
+                                  group.describe(static_cast<int>(other - commands.begin())), group.describe(0)));
+  }
+  const std::vector<std::string> arguments = group.allgather(arguments_of(line), wait);
+  for (size_t r = 1; r < arguments.size(); ++r) {
+    if (arguments[r] != arguments[0]) refuse(group, r, quoted(arguments[r]), quoted(arguments[0]));
+  }
+  compare_environments(group, wait);
+}
+
+}  // namespace lockstep

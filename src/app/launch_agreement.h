@@ -1,0 +1,18 @@
+// Ranks that mpirun or srun started with different arguments (several programs in one job, a wrapper, another host's
+// environment) must not go on as if all had rank 0's.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/train/command_line.h"
+
+namespace lockstep {
+
+// A wrong command line on any rank, another subcommand, other arguments or another value of a setting in the
+// environment end all of them. A setting that only rank 0's environment has is fine: it counts for all. Collective;
+// throws AgreedError(config) naming ranks and values.
+void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& misunderstood);
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#include "train/checkpoint_comparison.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/train/config_changes.h"
+#include "lockstep/train/config_load.h"
+
+namespace lockstep {
+namespace {
+
+struct Values {
+  std::string before, now;
+};
+
+// "step-00000010.h5 was trained with train.seed = 1, this run has 2"
+std::string difference_text(const CheckpointReader& file, const std::string& what, const Values& values,
+                            std::string_view here) {
+  return fmt::format("{} was trained with {} {}, this {} has {}", file.path(), what, values.before, here, values.now);
+}
+
+std::string difference_text(const CheckpointReader& file, const ConfigChange& change, std::string_view here) {
+  return difference_text(file, change.key + " =", {change.before, change.now}, here);
+}
+
+std::vector<ConfigChange> changes_since(const CheckpointReader& file, const Config& now) {
+  if (!file.has("/config")) return {};
+  try {
+    return config_changes(file.config(), file.path(), now);
+  } catch (const Error& error) {
+    log_warning("settings are not compared with those of {}: {}", file.path(), error.what());
+    return {};
+  }
+}
+
+[[noreturn]] void refuse(const std::string& differences) {
+  fail(ExitCode::config,
+       "{}: the weights would compute something else than they were trained for, or on other pictures. Set it as it "
+       "was, or set checkpoint.allow_changes = true if this is wanted",
+       differences);
+}
+
+std::optional<int64_t> stored_number(const std::map<std::string, TrainingValue>& training, const char* name) {
+  const auto found = training.find(name);
+  const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+// What is other about the data; nothing where the checkpoint does not know them.
+std::optional<std::string> data_difference(const DataIdentity& data, const CheckpointReader& file) {
+  const auto training = file.training();
+  const auto samples = stored_number(training, "data_samples"), digest = stored_number(training, "data_digest");
+  if (data.samples == 0 || !samples || !digest) return std::nullopt;
+  if (*samples != data.samples) {
+    return fmt::format(
+        "{} was trained on {} samples, data.train has {} now: the order of samples changes, and epochs "
+        "have another length",
+        file.path(), *samples, data.samples);
+  }
+  if (*digest == static_cast<int64_t>(data.digest)) return std::nullopt;
+  return fmt::format("{} was trained on other contents of data.train than there are now (digest {:016x}, now {:016x})",
+                     file.path(), static_cast<uint64_t>(*digest), data.digest);
+}
+
+}  // namespace
+
+int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file) {
+  std::vector<std::string> lines;
+  std::string refused;
+  for (const ConfigChange& change : changes_since(file, parts.config)) {
+    std::string text = difference_text(file, change, "run");
+    if (change.effect == ChangeEffect::training || parts.config.checkpoint.allow_changes) {
+      lines.push_back(std::move(text));
+    } else {
+      refused += (refused.empty() ? "" : "; ") + text;
+    }
+  }
+  if (!refused.empty()) refuse(refused);
+  const int64_t before = file.meta().global_batch;
+  const int64_t now = batch_sizes(parts.config, parts.group.size()).global;
+  if (before > 0 && before != now) {
+    lines.push_back(difference_text(file, "a global batch of", {std::to_string(before), std::to_string(now)}, "run"));
+  }
+  if (auto text = data_difference(parts.data, file)) lines.push_back(std::move(*text));
+  for (const std::string& line : lines) log_warning("{}", line);
+  return static_cast<int64_t>(lines.size());
+}
+
+void compare_with_evaluation(const Config& config, const CheckpointReader& file) {
+  std::string refused;
+  for (const ConfigChange& change : changes_since(file, config)) {
+    const std::string text = difference_text(file, change, "evaluation");
+    if (change.effect == ChangeEffect::model && !config.checkpoint.allow_changes) {
+      refused += (refused.empty() ? "" : "; ") + text;
+    } else if (change.effect != ChangeEffect::training) {
+      log_warning("{}", text);
+    }
+  }
+  if (!refused.empty()) refuse(refused);
+}
+
+void compare_with_fine_tuning(const Config& config, const CheckpointReader& file) {
+  for (const ConfigChange& change : changes_since(file, config)) {
+    if (change.effect != ChangeEffect::model) continue;
+    log_warning("{}: the weights fit that no longer, until training has adapted them",
+                difference_text(file, change, "run"));
+  }
+}
+
+}  // namespace lockstep
