@@ -1,7 +1,8 @@
-// checkpoint_save_tool DIRECTORY VALUES ACTION...: a stand-in for a training run. Actions: a number saves that step
-// and waits for the result; rm:NAME deletes a file in the folder; open opens the newest whole checkpoint; overlap:A:B
-// starts to save A, counts how often it gets round while that is written, and tries to save B meanwhile;
-// leave:S starts to save S and goes on to the next action.
+// checkpoint_save_tool DIRECTORY VALUES [slow:SECONDS] [give_up:SECONDS] ACTION...: a stand-in for a training run. The
+// two times are those of WriterOptions, and long unless given: under a tracer or a sanitizer a save takes its time.
+// Actions: a number saves that step and waits for the result; rm:NAME deletes a file in the folder; open opens the
+// newest whole checkpoint; overlap:A:B starts to save A, counts how often it gets round while that is written, and
+// tries to save B meanwhile; leave:S starts to save S and goes on to the next action.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,10 +21,8 @@ namespace {
 
 class Tool {
  public:
-  Tool(const std::string& directory, size_t values)
-      : directory_(directory),
-        values_(values, 1.0F),
-        writer_({.directory = directory, .keep = 3, .slow_seconds = 0.3, .give_up_seconds = 0.5}) {}
+  Tool(const WriterOptions& options, size_t values)
+      : directory_(options.directory), values_(values, 1.0F), writer_(options) {}
 
   void act(const std::string& action) {
     if (action.starts_with("rm:")) {
@@ -92,8 +91,20 @@ class Tool {
 
 int main(int argc, char** argv) {
   try {
-    Tool tool(argv[1], std::stoul(argv[2]));
-    for (int i = 3; i < argc; ++i) tool.act(argv[i]);
+    WriterOptions options{.directory = argv[1], .keep = 3};
+    int i = 3;
+    for (; i < argc; ++i) {
+      const std::string argument = argv[i];
+      if (argument.starts_with("slow:")) {
+        options.slow_seconds = std::stod(argument.substr(5));
+      } else if (argument.starts_with("give_up:")) {
+        options.give_up_seconds = std::stod(argument.substr(8));
+      } else {
+        break;
+      }
+    }
+    Tool tool(options, std::stoul(argv[2]));
+    for (; i < argc; ++i) tool.act(argv[i]);
     return 0;
   } catch (const Error& error) {
     log_error("{}", error.what());

@@ -101,7 +101,7 @@ TEST_CASE("neither saving nor reading needs file locks") {
 TEST_CASE("a slow disk holds nobody up: the next save is skipped, the wait is told once, the file is whole") {
   if (!strace_works()) return;
   const ScratchFolder folder;
-  const CommandResult result = run_tool(folder, "inject=fsync:delay_enter=1500000", "1 overlap:2:3 open");
+  const CommandResult result = run_tool(folder, "inject=fsync:delay_enter=1500000", "slow:0.3 1 overlap:2:3 open");
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK_THAT(result.output, ContainsSubstring("busy\n"));
@@ -117,7 +117,7 @@ TEST_CASE("a slow disk holds nobody up: the next save is skipped, the wait is to
 TEST_CASE("a disk that does not answer holds the program's end up for a limited time only") {
   if (!strace_works()) return;
   const ScratchFolder folder;
-  const CommandResult left = run_tool(folder, "inject=fsync:delay_enter=3000000", "1 leave:2");
+  const CommandResult left = run_tool(folder, "inject=fsync:delay_enter=3000000", "give_up:0.5 1 leave:2");
   CAPTURE(left.output);
   CHECK(left.status == 0);
   CHECK_THAT(left.output, ContainsSubstring((folder / "step-00000002.h5") + ": given up after "));
