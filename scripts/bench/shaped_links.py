@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two ranks over links of given speeds: the step as measured and as scripts/bench/scaling.py predicts it.
 
-    sudo scripts/bench/shaped_links.py [--gbits 5,2,1] [--wires float32,bf16] [--model inception3] [--batch_size 4] ...
+    sudo scripts/bench/shaped_links.py [--gbits 5,2,1] [--wires float32,bf16] [--model inception_v3] [--batch_size 4] ...
 
 Needs root, iproute2 (ip, tc), Open MPI and two cores. Makes two network namespaces joined by a veth pair, each with a host
 name and a core of its own, shapes both ends by a token bucket (tbf), and runs the trainer's benchmark mode over TCP
@@ -182,7 +182,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainer", default=str(ROOT / "build/trainer"))
     parser.add_argument("--gbits", type=scaling.numbers, default=[5, 2, 1])
-    parser.add_argument("--model", default="inception3")
+    parser.add_argument("--model", default="inception_v3")
     parser.add_argument("--batch_size", type=int, default=4)
     parser.add_argument("--batches", type=int, default=6, help="timed steps, and as many without exchange")
     parser.add_argument("--wires", type=lambda text: text.split(","), default=["float32", "bf16"])

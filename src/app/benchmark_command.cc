@@ -49,6 +49,15 @@ struct BenchmarkRun {
   const std::atomic<bool>& stop_requested;
 };
 
+// The line that comes before the first step; between it and the first timed step nothing else is printed.
+void announce_steps(const BenchmarkRun& run) {
+  if (run.parts.command.benchmark.warm_up > 0) {
+    log_info("Running warm up");
+  } else {
+    print(run.lines.start());
+  }
+}
+
 // The mean over steps of one rank: how long one takes, and when the buckets of its reduction are complete.
 class StepMeans {
  public:
@@ -144,8 +153,9 @@ void train(const BenchmarkRun& run) {
       make_communicator({run.config, group, *backend, shared_devices, wait_seconds(run.config, RunPhase::train)});
   share_gradients(*program, *communicator);
   Progress progress = run_or_end_job([&] {
-                        return prepare_start({run.config, group, *communicator, *stream, *program});
+                        return start_afresh({run.config, group, *communicator, *stream, *program});
                       }).progress;
+  announce_steps(run);
   const HostState state(*program);
   StepMeans means;
   // On a device a later step may be under way: its part in the sum of squares does not show in three decimals.
@@ -182,6 +192,7 @@ void initialize(const Config& config, const Program& program) {
 void run_forward(const BenchmarkRun& run, int64_t steps) {
   const auto& [backend, stream, program, batches, shared_devices] = run.model;
   initialize(run.config, *program);
+  announce_steps(run);
   LoaderOptions options = run.loader;
   options.training = false;
   options.rank = run.parts.group.rank();
@@ -225,11 +236,6 @@ int benchmark_command(const CommandParts& parts) {
                                  .gpu = !model.backend->host_addressable(),
                                  .imagenet = config.model.classes > 10});
   print(lines.banner());
-  if (options.warm_up > 0) {
-    log_info("Running warm up");
-  } else {
-    print(lines.start());
-  }
   const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines, parts.stop_requested};
   if (options.forward_only) {
     run_or_end_job([&] { run_forward(run, options.warm_up + options.batches); });

@@ -79,7 +79,8 @@ Config configure(const CommandParts& parts) {
   Config config = load_config_on_all(parts.command, parts.group);
   parts.watchdog.set_limits(watchdog_limits(config));
   parts.watchdog.progress(RunPhase::start, 0);
-  parts.last_words.set_report_folder(config.checkpoint.directory);
+  const bool has_run_folder = parts.command.command != Command::benchmark;
+  parts.last_words.set_report_folder(has_run_folder ? config.checkpoint.directory : parts.command.benchmark.log_folder);
   return config;
 }
 

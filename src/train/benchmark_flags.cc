@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
+#include "train/benchmark_flag_table.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
@@ -22,119 +23,17 @@ struct BenchmarkModel {
   std::string_view dropout, aux_weight;
 };
 
-// Sizes and rates are tf_cnn_benchmarks' own for the models that it has; its ImageNet has a class of background.
+// Sizes, rates and networks are tf_cnn_benchmarks' own for the models that it has: its Inception-v3 has neither an
+// auxiliary head nor dropout, and its ImageNet has a class of background.
 constexpr std::array kModels = {
-    BenchmarkModel{"inception3", "inception_v3", "299", "1001", "32", "0.005", "0.2", "0.4"},
+    BenchmarkModel{"inception3", "inception_v3", "299", "1001", "32", "0.005", "0", "0"},
     BenchmarkModel{"inception_v3", "inception_v3", "299", "1001", "32", "0.005", "0.2", "0.4"},
     BenchmarkModel{"resnet50_v1.5", "resnet50", "224", "1001", "64", "0.005", "0", "0"},
     BenchmarkModel{"resnet50", "resnet50", "224", "1001", "64", "0.005", "0", "0"},
     BenchmarkModel{"cifar10_cnn", "cifar10_cnn", "32", "10", "128", "0.005", "0", "0"},
 };
 
-enum class FlagKind : uint8_t { text, count, number, toggle, refused };
-
-struct Flag {
-  std::string_view name;
-  FlagKind kind = FlagKind::text;
-  std::string_view key{};      // of the configuration, where the value goes there as it is
-  std::string_view allowed{};  // words, separated by '|'
-  std::string_view instead{};  // refused: what to use
-};
-
-constexpr std::string_view kNoServers =
-    "there are no parameter servers and no addresses to list: start a process a device with mpirun -np N or srun";
-constexpr std::string_view kRealData = "to train on images use trainer --config RECIPE --data.train FILES";
-constexpr std::string_view kSaves = "a run that saves is trainer --config RECIPE, with the keys of [checkpoint]";
-constexpr std::string_view kEvaluates = "use trainer evaluate --config RECIPE, or --data.validation in a training";
-constexpr std::string_view kSchedule = "a benchmark's rate is constant; trainer --config RECIPE has [schedule]";
-constexpr std::string_view kReduction = "gradients are always reduced over all ranks; see the keys of [comm]";
-constexpr std::string_view kTensorFlow = "it is TensorFlow's own and has no meaning here; leave it out";
-
-constexpr std::array kFlags = {
-    Flag{.name = "model"},
-    Flag{.name = "batch_size", .kind = FlagKind::count, .key = "train.batch_size"},
-    Flag{.name = "num_batches", .kind = FlagKind::count},
-    Flag{.name = "num_warmup_batches", .kind = FlagKind::count},
-    Flag{.name = "display_every", .kind = FlagKind::count},
-    Flag{.name = "num_alone_batches", .kind = FlagKind::count},
-    Flag{.name = "forward_only", .kind = FlagKind::toggle},
-    Flag{.name = "data_format", .allowed = "NCHW|NHWC"},
-    Flag{.name = "device", .key = "device.kind", .allowed = "cpu|gpu"},
-    Flag{.name = "num_gpus", .kind = FlagKind::count},
-    Flag{.name = "num_intra_threads", .kind = FlagKind::count, .key = "device.threads"},
-    Flag{.name = "optimizer", .allowed = "sgd|momentum|rmsprop"},
-    Flag{.name = "init_learning_rate", .kind = FlagKind::number, .key = "optimizer.lr"},
-    Flag{.name = "momentum", .kind = FlagKind::number},
-    Flag{.name = "rmsprop_decay", .kind = FlagKind::number, .key = "optimizer.decay"},
-    Flag{.name = "rmsprop_momentum", .kind = FlagKind::number},
-    Flag{.name = "rmsprop_epsilon", .kind = FlagKind::number, .key = "optimizer.epsilon"},
-    Flag{.name = "weight_decay", .kind = FlagKind::number, .key = "optimizer.weight_decay"},
-    Flag{.name = "use_fp16", .kind = FlagKind::toggle},
-    Flag{.name = "variable_update", .allowed = "horovod|replicated|distributed_all_reduce|collective_all_reduce"},
-    Flag{.name = "tf_random_seed", .kind = FlagKind::count, .key = "train.seed"},
-    Flag{.name = "benchmark_log_dir"},
-
-    Flag{.name = "data_dir", .kind = FlagKind::refused, .instead = kRealData},
-    Flag{.name = "data_name", .kind = FlagKind::refused, .instead = kRealData},
-    Flag{.name = "distortions", .kind = FlagKind::refused, .instead = kRealData},
-    Flag{.name = "resize_method", .kind = FlagKind::refused, .instead = kRealData},
-    Flag{.name = "num_epochs", .kind = FlagKind::refused, .instead = "use --num_batches"},
-    Flag{.name = "train_dir", .kind = FlagKind::refused, .instead = kSaves},
-    Flag{.name = "save_model_secs", .kind = FlagKind::refused, .instead = kSaves},
-    Flag{.name = "save_model_steps", .kind = FlagKind::refused, .instead = kSaves},
-    Flag{.name = "max_ckpts_to_keep", .kind = FlagKind::refused, .instead = kSaves},
-    Flag{.name = "summary_verbosity", .kind = FlagKind::refused, .instead = "use trainer --config and log.tensorboard"},
-    Flag{.name = "save_summaries_steps",
-         .kind = FlagKind::refused,
-         .instead = "use trainer --config and log.tensorboard"},
-    Flag{.name = "eval", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "eval_during_training_every_n_steps", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "eval_during_training_every_n_epochs", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "eval_during_training_at_specified_steps", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "eval_during_training_at_specified_epochs", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "num_eval_batches", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "stop_at_top_1_accuracy", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "print_training_accuracy", .kind = FlagKind::refused, .instead = kEvaluates},
-    Flag{.name = "piecewise_learning_rate_schedule", .kind = FlagKind::refused, .instead = kSchedule},
-    Flag{.name = "num_epochs_per_decay", .kind = FlagKind::refused, .instead = kSchedule},
-    Flag{.name = "learning_rate_decay_factor", .kind = FlagKind::refused, .instead = kSchedule},
-    Flag{.name = "num_learning_rate_warmup_epochs", .kind = FlagKind::refused, .instead = kSchedule},
-    Flag{.name = "minimum_learning_rate", .kind = FlagKind::refused, .instead = kSchedule},
-    Flag{.name = "gradient_clip",
-         .kind = FlagKind::refused,
-         .instead = "use --train.clip_norm, the norm of the whole gradient"},
-    Flag{.name = "fp16_loss_scale",
-         .kind = FlagKind::refused,
-         .instead = "the loss scale adapts by itself; leave it out"},
-    Flag{.name = "fp16_enable_auto_loss_scale",
-         .kind = FlagKind::refused,
-         .instead = "the loss scale adapts by itself; leave it out"},
-    Flag{.name = "all_reduce_spec", .kind = FlagKind::refused, .instead = kReduction},
-    Flag{.name = "gradient_repacking", .kind = FlagKind::refused, .instead = kReduction},
-    Flag{.name = "agg_small_grads_max_bytes", .kind = FlagKind::refused, .instead = kReduction},
-    Flag{.name = "horovod_device", .kind = FlagKind::refused, .instead = kReduction},
-    Flag{.name = "local_parameter_device", .kind = FlagKind::refused, .instead = kNoServers},
-    Flag{.name = "job_name", .kind = FlagKind::refused, .instead = kNoServers},
-    Flag{.name = "ps_hosts", .kind = FlagKind::refused, .instead = kNoServers},
-    Flag{.name = "worker_hosts", .kind = FlagKind::refused, .instead = kNoServers},
-    Flag{.name = "task_index", .kind = FlagKind::refused, .instead = kNoServers},
-    Flag{.name = "server_protocol", .kind = FlagKind::refused, .instead = kNoServers},
-    Flag{.name = "cross_replica_sync", .kind = FlagKind::refused, .instead = "every step is synchronous; leave it out"},
-    Flag{.name = "trace_file", .kind = FlagKind::refused, .instead = "use trainer --config and log.trace_steps"},
-    Flag{.name = "tfprof_file", .kind = FlagKind::refused, .instead = kTensorFlow},
-    Flag{.name = "graph_file", .kind = FlagKind::refused, .instead = "trainer explain prints the model"},
-    Flag{.name = "num_inter_threads", .kind = FlagKind::refused, .instead = kTensorFlow},
-    Flag{.name = "use_tf_layers", .kind = FlagKind::refused, .instead = kTensorFlow},
-    Flag{.name = "xla", .kind = FlagKind::refused, .instead = kTensorFlow},
-    Flag{.name = "xla_compile", .kind = FlagKind::refused, .instead = kTensorFlow},
-    Flag{.name = "loss_type_to_report", .kind = FlagKind::refused, .instead = "the total loss is shown; leave it out"},
-    Flag{.name = "display_perf_ewma", .kind = FlagKind::refused, .instead = "means are shown; leave it out"},
-};
-
-const Flag* find_flag(std::string_view name) {
-  const auto found = std::ranges::find(kFlags, name, &Flag::name);
-  return found == kFlags.end() ? nullptr : &*found;
-}
+using Flag = BenchmarkFlag;
 
 // "--model=x" -> "model"; empty where it is no option.
 std::string_view option_name(std::string_view argument) {
@@ -153,8 +52,12 @@ std::vector<std::string_view> words(std::string_view text) {
   return out;
 }
 
+std::string refusal(std::string_view flag, const std::string& value, const std::string& wanted) {
+  return fmt::format("--{} = {}: {}", flag, quote_for_message(value), wanted);
+}
+
 [[noreturn]] void refuse(std::string_view flag, const std::string& value, const std::string& wanted) {
-  fail(ExitCode::config, "command line: --{} = {}: {}", flag, quote_for_message(value), wanted);
+  fail(ExitCode::config, "command line: {}", refusal(flag, value, wanted));
 }
 
 std::string list(std::span<const std::string_view> options) {
@@ -163,20 +66,18 @@ std::string list(std::span<const std::string_view> options) {
   return text;
 }
 
-void check_value(const Flag& flag, const std::string& value) {
-  if (flag.kind == FlagKind::count && parse_number<int64_t>(value).value_or(-1) < 0) {
-    refuse(flag.name, value, "a number of 0 or more is wanted");
-  }
-  if (flag.kind == FlagKind::number && parse_number<double>(value).value_or(-1) < 0) {
-    refuse(flag.name, value, "a number of 0 or more is wanted");
-  }
-  if (flag.allowed.empty()) return;
+// What is wrong with the value; empty: nothing.
+std::string complaint(const Flag& flag, const std::string& value) {
+  const bool negative = (flag.kind == FlagKind::count && parse_number<int64_t>(value).value_or(-1) < 0) ||
+                        (flag.kind == FlagKind::number && parse_number<double>(value).value_or(-1) < 0);
+  if (negative) return refusal(flag.name, value, "a number of 0 or more is wanted");
+  if (flag.allowed.empty()) return {};
   const auto allowed = words(flag.allowed);
-  if (std::ranges::find(allowed, value) != allowed.end()) return;
+  if (std::ranges::find(allowed, value) != allowed.end()) return {};
   const bool servers = value == "parameter_server" || value == "distributed_replicated" || value == "independent";
-  refuse(
-      flag.name, value,
-      flag.name == "variable_update" && servers ? std::string(kReduction) : "one of " + list(allowed) + " is wanted");
+  const std::string wanted = "one of " + list(allowed) + " is wanted";
+  return refusal(flag.name, value,
+                 flag.name == "variable_update" && servers ? fmt::format("{}; {}", kAlwaysReduced, wanted) : wanted);
 }
 
 std::string_view switch_text(std::string_view value) {
@@ -190,8 +91,12 @@ std::string_view switch_text(std::string_view value) {
 // What was given, by flag and by key.
 class Given {
  public:
+  // Throws Error(config) with everything that is wrong with the arguments, each flag by itself.
   explicit Given(const std::vector<std::string>& arguments) {
     for (size_t i = 0; i < arguments.size(); ++i) i += take(arguments, i);
+    for (const auto& [instead, names] : refused_) complain("{}: not for this program: {}", names, instead);
+    if (!unknown_.empty()) complain("a benchmark has no flag {}; it takes {}", unknown_, flags_taken());
+    if (!complaints_.empty()) fail(ExitCode::config, "command line: {}", complaints_);
   }
 
   const std::string* flag(std::string_view name) const {
@@ -209,67 +114,94 @@ class Given {
   const std::map<std::string, std::string, std::less<>>& keys() const { return keys_; }
 
  private:
+  using Texts = std::map<std::string, std::string, std::less<>>;
+
   // Returns how many arguments after this one it took.
   size_t take(const std::vector<std::string>& arguments, size_t at) {
     const std::string& argument = arguments[at];
     const std::string name(option_name(argument));
     if (name.empty()) {
-      fail(ExitCode::config, "command line: {} is not expected in a benchmark", quote_for_message(argument));
+      complain("{} is not expected in a benchmark", quote_for_message(argument));
+      return 0;
     }
     const size_t equals = argument.find('=');
     std::optional<std::string> value;
     if (equals != std::string::npos) value = argument.substr(equals + 1);
     const std::string next = at + 1 < arguments.size() ? arguments[at + 1] : std::string();
-    const Flag* flag = find_flag(name);
-    if (flag && flag->kind == FlagKind::toggle) return take_switch(*flag, value, next);
+    const Flag* flag = find_benchmark_flag(name);
+    if (flag && is_switch(*flag)) return take_switch(*flag, value, next);
     if (!flag && !value && name.starts_with("no")) {
-      const Flag* negated = find_flag(std::string_view(name).substr(2));
-      if (negated && negated->kind == FlagKind::toggle) return take_switch(*negated, "false", next);
-    }
-    if (flag && flag->kind == FlagKind::refused) {
-      fail(ExitCode::config, "command line: --{} is not for this program: {}", name, flag->instead);
+      const Flag* negated = find_benchmark_flag(std::string_view(name).substr(2));
+      if (negated && is_switch(*negated)) return take_switch(*negated, "false", next);
     }
     const bool key = find_config_key(name) != nullptr;
-    if (!flag && !key) fail_unknown(name);
-    if (!value && at + 1 == arguments.size()) fail(ExitCode::config, "command line: --{} has no value", name);
+    if ((!flag && !key) || (flag && flag->kind == FlagKind::refused)) {
+      flag ? add(refused_[std::string(flag->instead)], name) : add(unknown_, name + suggestion(name));
+      return value || next.starts_with('-') || next.empty() ? 0 : 1;
+    }
+    if (!value && at + 1 == arguments.size()) complain("--{} has no value", name);
     const std::string given = value.value_or(next);
-    if (flag) check_value(*flag, given);
+    if (const std::string wrong = flag ? complaint(*flag, given) : std::string(); !wrong.empty()) complain("{}", wrong);
     store(key ? keys_ : flags_, name, given);
     return value ? 0 : 1;
   }
+
+  static bool is_switch(const Flag& flag) { return flag.kind == FlagKind::toggle || flag.kind == FlagKind::fixed; }
 
   // Like absl's: the word after a bare switch is its value only where it says true or false.
   size_t take_switch(const Flag& flag, const std::optional<std::string>& value, const std::string& next) {
     const bool takes_next = !value && !switch_text(next).empty();
     const std::string given = value ? *value : takes_next ? next : "true";
-    if (switch_text(given).empty()) refuse(flag.name, given, "true or false is wanted");
-    store(flags_, std::string(flag.name), std::string(switch_text(given)));
+    const std::string said(switch_text(given));
+    if (said.empty()) {
+      complain("{}", refusal(flag.name, given, "true or false is wanted"));
+    } else if (flag.kind == FlagKind::fixed && said != flag.allowed) {
+      complain("{}", refusal(flag.name, given, fmt::format("only {} is possible: {}", flag.allowed, flag.instead)));
+    } else {
+      store(flags_, std::string(flag.name), said);
+    }
     return takes_next ? 1 : 0;
   }
 
-  static void store(std::map<std::string, std::string, std::less<>>& into, const std::string& name,
-                    const std::string& value) {
+  void store(Texts& into, const std::string& name, const std::string& value) {
     const auto [at, fresh] = into.emplace(name, value);
     if (!fresh) {
-      fail(ExitCode::config, "command line: --{} is given twice, {} and {}", name, quote_for_message(at->second),
-           quote_for_message(value));
+      complain("--{} is given twice, {} and {}", name, quote_for_message(at->second), quote_for_message(value));
     }
   }
 
-  [[noreturn]] static void fail_unknown(const std::string& name) {
+  template <class... Args>
+  void complain(fmt::format_string<Args...> format, Args&&... args) {
+    if (!complaints_.empty()) complaints_ += "; ";
+    complaints_ += fmt::format(format, std::forward<Args>(args)...);
+  }
+
+  static void add(std::string& names, const std::string& name) {
+    names += fmt::format("{}--{}", names.empty() ? "" : ", ", name);
+  }
+
+  static std::vector<std::string> names_taken() {
     std::vector<std::string> names;
-    std::string all;
-    for (const Flag& flag : kFlags) {
-      if (flag.kind == FlagKind::refused) continue;
-      names.emplace_back(flag.name);
-      all += fmt::format("{}--{}", all.empty() ? "" : ", ", flag.name);
+    for (const Flag& flag : benchmark_flags()) {
+      if (flag.kind != FlagKind::refused && flag.kind != FlagKind::fixed) names.emplace_back(flag.name);
     }
-    const std::string nearest = nearest_word(name, names);
-    fail(ExitCode::config, "command line: a benchmark has no flag --{}{}; it takes {}", name,
-         did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{"--" + nearest}), all);
+    return names;
   }
 
-  std::map<std::string, std::string, std::less<>> flags_, keys_;
+  static std::string flags_taken() {
+    std::string all;
+    for (const std::string& name : names_taken()) add(all, name);
+    return all;
+  }
+
+  static std::string suggestion(const std::string& name) {
+    const std::string nearest = nearest_word(name, names_taken());
+    return nearest.empty() ? std::string() : fmt::format(" (did you mean --{}?)", nearest);
+  }
+
+  Texts flags_, keys_;
+  Texts refused_;  // by what to use instead
+  std::string unknown_, complaints_;
 };
 
 const BenchmarkModel& find_model(const Given& given) {
@@ -337,7 +269,7 @@ void set_optimizer(Keys& keys, const Given& given, const std::string& optimizer)
 
 bool is_benchmark(const std::vector<std::string>& arguments) {
   const auto is_config = [](const std::string& a) { return option_name(a) == "config"; };
-  const auto is_flag = [](const std::string& a) { return find_flag(option_name(a)) != nullptr; };
+  const auto is_flag = [](const std::string& a) { return find_benchmark_flag(option_name(a)) != nullptr; };
   return !arguments.empty() && arguments.front().starts_with('-') && std::ranges::none_of(arguments, is_config) &&
          std::ranges::any_of(arguments, is_flag);
 }
@@ -349,9 +281,12 @@ BenchmarkCommand parse_benchmark_flags(const std::vector<std::string>& arguments
   Keys keys;
   set_fixed(keys, model, command.options);
   set_optimizer(keys, given, command.options.optimizer);
-  if (model.flag == "inception3") keys["model.mixed_7c_pool"] = "max";  // tf_cnn_benchmarks' network
+  if (model.flag == "inception3") {  // tf_cnn_benchmarks' network, and start values as large as its are
+    keys["model.mixed_7c_pool"] = "max";
+    keys["model.init"] = "fan_in";
+  }
   if (given.text("use_fp16", "false") == "true") keys["train.precision"] = "fp16";
-  for (const Flag& flag : kFlags) {
+  for (const Flag& flag : benchmark_flags()) {
     const std::string* value = given.flag(flag.name);
     if (value && !flag.key.empty()) keys[std::string(flag.key)] = *value;
   }

@@ -255,6 +255,13 @@ StartState start_all(const StartParts& parts, const std::function<std::string()>
   return start;
 }
 
+Progress begin_fresh(const StartParts& parts, const HostState& host) {
+  initialize_fresh(parts.config, parts.program, host);
+  if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program, host);
+  copy_weights_to_averages(host.arenas());
+  return {.loss_scale = loss_scale_of(parts.config, {})};
+}
+
 std::string start_on_root(const StartParts& parts) {
   const HostState host(parts.program);
   host.download();  // the slots' start values
@@ -269,10 +276,7 @@ std::string start_on_root(const StartParts& parts) {
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
     log_info("resuming at step {} from {}", start.progress.step, file->path());
   } else {
-    start.progress.loss_scale = loss_scale_of(parts.config, {});
-    initialize_fresh(parts.config, parts.program, host);
-    if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program, host);
-    copy_weights_to_averages(host.arenas());
+    start.progress = begin_fresh(parts, host);
     log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
   }
   host.upload();
@@ -297,6 +301,16 @@ void delete_given_up(const StartParts& parts, const StartState& start) {
       }
     }
     return std::string();
+  });
+}
+
+StartState start_afresh(const StartParts& parts) {
+  return start_all(parts, [&] {
+    const HostState host(parts.program);
+    host.download();  // the slots' start values
+    const Progress progress = begin_fresh(parts, host);
+    host.upload();
+    return encode({.progress = progress});
   });
 }
 

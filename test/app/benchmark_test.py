@@ -73,7 +73,21 @@ class Benchmark(kit.TestCase):
 
     def test_flags_of_parameter_servers_are_refused_once(self):
         result = self.run_job(2, *SMALL, "--job_name=worker")
-        self.assert_one_error(result, kit.CONFIG, "--job_name is not for this program")
+        self.assert_one_error(result, kit.CONFIG, "--job_name: not for this program")
+
+    def test_nothing_is_printed_in_the_warm_up_and_no_folder_of_a_run_is_looked_at(self):
+        """A file in place of the folder would end a run that looked into it."""
+        kit.write(self.path("runs/cifar10_cnn"), "no folder")
+        for ranks in (0, 2):
+            result = self.benchmark(ranks, "--num_alone_batches=0")
+            self.assertIn("Running warm up\nDone warm up\n", result.output)
+            self.assertNotIn("checkpoint", result.output)
+
+    def test_one_image_is_a_batch_of_inception(self):
+        result = self.run_job(0, "--model=inception3", "--batch_size=1", "--num_batches=1", "--num_warmup_batches=0",
+                              "--device=cpu", "--weight_decay=0", "--noxla", "--nodistortions", "--eval=False")
+        self.assertEqual(result.code, kit.OK, result)
+        self.assertAlmostEqual(float(STEP.findall(result.output)[0][4]), 6.9, delta=1)  # of 1001 classes, one head
 
 
 if __name__ == "__main__":

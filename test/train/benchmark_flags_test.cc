@@ -99,7 +99,7 @@ TEST_CASE("keys of the configuration go before what a flag sets") {
 
 TEST_CASE("flags that mean nothing here are refused by name, with what to use") {
   CHECK_THAT(message_of({"--model=inception3", "--job_name=worker"}),
-             ContainsSubstring("--job_name is not for this program") && ContainsSubstring("mpirun -np N"));
+             ContainsSubstring("--job_name: not for this program") && ContainsSubstring("mpirun -np N"));
   CHECK_THAT(message_of({"--model", "inception3", "--data_dir", "x"}),
              ContainsSubstring("--config RECIPE --data.train"));
   CHECK_THAT(message_of({"--model", "inception3", "--num_gpus", "8"}), ContainsSubstring("mpirun -np N"));
@@ -107,6 +107,42 @@ TEST_CASE("flags that mean nothing here are refused by name, with what to use") 
              ContainsSubstring("always reduced over all ranks"));
   CHECK_THAT(message_of({"--model", "inception3", "--optimizer", "adam"}),
              ContainsSubstring("one of sgd, momentum, rmsprop"));
+}
+
+TEST_CASE("everything that is refused is told at once") {
+  const std::string message = message_of({"--model=inception3", "--data_dir", "x", "--job_name=worker", "--ps_hosts=a",
+                                          "--xla", "--optimizer=adam", "--variable_update=distributed_replicated",
+                                          "--num_batchs=3", "--frobnicate", "5"});
+  for (const char* part :
+       {"--data_dir: not for this program: to train", "--job_name, --ps_hosts: not for this program: there are no",
+        "--xla = 'true': only false is possible", "--optimizer = 'adam': one of sgd, momentum, rmsprop is wanted",
+        "one of horovod, replicated, distributed_all_reduce, collective_all_reduce is wanted",
+        "no flag --num_batchs (did you mean --num_batches?), --frobnicate; it takes --model, --batch_size"}) {
+    CHECK_THAT(message, ContainsSubstring(part));
+  }
+}
+
+TEST_CASE("a switch that says what happens anyway is understood") {
+  for (const char* flag :
+       {"--noxla", "--noxla_compile", "--nodistortions", "--distortions=False", "--eval=false", "--noeval",
+        "--cross_replica_sync", "--cross_replica_sync=True", "--fp16_enable_auto_loss_scale"}) {
+    INFO(flag);
+    CHECK_NOTHROW(parse_benchmark_flags({flag, "--model=resnet50"}));
+  }
+  for (const char* flag : {"--xla", "--distortions", "--distortions=True", "--nocross_replica_sync", "--eval"}) {
+    INFO(flag);
+    CHECK_THAT(message_of({flag, "--model=resnet50"}), ContainsSubstring("is possible: "));
+  }
+}
+
+TEST_CASE("tf_cnn_benchmarks' Inception-v3 has neither an auxiliary head nor dropout; Lockstep's has both") {
+  const BenchmarkCommand theirs = parse_benchmark_flags({"--model=inception3"});
+  CHECK(value_of(theirs, "model.aux_weight") == "0");
+  CHECK(value_of(theirs, "model.dropout") == "0");
+  CHECK(value_of(theirs, "model.mixed_7c_pool") == "max");
+  const BenchmarkCommand ours = parse_benchmark_flags({"--model=inception_v3"});
+  CHECK(value_of(ours, "model.aux_weight") == "0.4");
+  CHECK(value_of(ours, "model.dropout") == "0.2");
 }
 
 TEST_CASE("mistakes in a benchmark's flags are named") {

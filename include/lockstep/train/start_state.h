@@ -47,6 +47,9 @@ StartState prepare_start(const StartParts& parts);
 // refuse it any more.
 void delete_given_up(const StartParts& parts, const StartState& start);
 
+// Collective. Start values, or those of checkpoint.init_from, whatever checkpoint.directory holds: it is not looked at.
+StartState start_afresh(const StartParts& parts);
+
 // Collective. Takes the run back to the newest whole checkpoint of its folder: weights, slots, statistics and averages
 // on all ranks. Throws AgreedError(numerics) when there is none.
 StartState return_to_checkpoint(const StartParts& parts);
