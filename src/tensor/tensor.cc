@@ -1,5 +1,8 @@
 #include "lockstep/tensor/tensor.h"
 
+#include <optional>
+
+#include "lockstep/base/checked_size.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -47,9 +50,9 @@ Shape::Shape(std::span<const int64_t> dims) {
 }
 
 int64_t Shape::elements() const {
-  int64_t product = 1;
-  for (int64_t d : *this) product *= d;
-  return product;
+  const std::optional<int64_t> product = checked_product({begin(), end()});
+  require(product.has_value(), "the elements of {} cannot be counted", to_string());
+  return *product;
 }
 
 std::string Shape::to_string() const {
@@ -79,12 +82,14 @@ std::string TensorDesc::to_string() const {
 
 size_t packed_bytes(const TensorDesc& desc) {
   require(desc.format.kind != Format::Kind::opaque, "the size of {} is known to its backend only", desc.to_string());
-  int64_t elements = desc.shape.elements();
+  Shape stored = desc.shape;
   if (desc.format.kind == Format::Kind::blocked) {
     const int64_t block = desc.format.id;
-    elements = desc.shape.n() * ((desc.shape.c() + block - 1) / block * block) * desc.shape.h() * desc.shape.w();
+    stored = {stored.n(), (stored.c() + block - 1) / block * block, stored.h(), stored.w()};
   }
-  return static_cast<size_t>(elements) * dtype_bytes(desc.dtype);
+  const auto bytes = checked_product(std::array{stored.elements(), static_cast<int64_t>(dtype_bytes(desc.dtype))});
+  require(bytes.has_value(), "the bytes of {} cannot be counted", desc.to_string());
+  return static_cast<size_t>(*bytes);
 }
 
 int64_t channel_offset_bytes(const TensorDesc& desc, int64_t channel) {

@@ -14,6 +14,15 @@ TEST_CASE("shapes count elements and print") {
   CHECK_THROWS_AS((Shape{1, 1, 1, 1, 1}), Error);
 }
 
+TEST_CASE("sizes that overflow are errors, not other sizes") {
+  const int64_t large = int64_t{1} << 32;
+  CHECK(Shape{large, large / 4}.elements() == int64_t{1} << 62);
+  CHECK_THROWS_AS((Shape{large, large / 2}.elements()), Error);
+  CHECK_THROWS_AS((Shape{2, -3}.elements()), Error);
+  CHECK_THROWS_AS(packed_bytes({{large, large / 4}, DType::f32, Format::plain()}), Error);
+  CHECK_THROWS_AS(packed_bytes({{large, 1, large / 8, 1}, DType::u8, Format::blocked(16)}), Error);
+}
+
 TEST_CASE("blocked formats pad the channels") {
   const Shape shape{2, 20, 3, 3};
   CHECK(packed_bytes({shape, DType::f32, Format::plain()}) == 2 * 20 * 9 * 4);
