@@ -1,9 +1,13 @@
 #include "lockstep/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "checkpoint/header.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/io/crc64.h"
 #include "lockstep/io/file.h"
 
@@ -12,18 +16,78 @@ namespace {
 
 constexpr ExitCode kBlame = ExitCode::checkpoint;
 
-// The integers of CheckpointMeta under the names they have in the file.
+// No run counts as far: a sample in every microsecond for nine years. What is added to such a count does not overflow.
+constexpr int64_t kMostCount = int64_t{1} << 48;
+
+// The integers of CheckpointMeta under the names they have in the file, and what they can be.
 struct MetaField {
   const char* name;
   int64_t CheckpointMeta::*member;
+  int64_t least = 0, most = kMostCount;
 };
 constexpr MetaField kMetaFields[] = {
     {"step", &CheckpointMeta::step},
     {"epoch", &CheckpointMeta::epoch},
     {"samples_seen", &CheckpointMeta::samples_seen},
-    {"world_size", &CheckpointMeta::world_size},
+    {"world_size", &CheckpointMeta::world_size, 1},
     {"global_batch", &CheckpointMeta::global_batch},
-    {"seed", &CheckpointMeta::seed},
+    {"seed", &CheckpointMeta::seed, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()},
+};
+
+// The same for the numbers under /training. Those of later programs may be anything finite.
+bool is_possible(const std::string& name, const TrainingValue& value) {
+  if (const double* number = std::get_if<double>(&value)) {
+    return std::isfinite(*number) && (name != "loss_scale" || *number > 0);
+  }
+  const int64_t count = std::get<int64_t>(value);
+  const bool counts = name == "position" || name == "updates" || name == "loss_scale_steady_steps";
+  return !counts || (count >= 0 && count <= kMostCount);
+}
+
+constexpr size_t kMostDepth = 16;         // of groups
+constexpr size_t kMostObjects = 100'000;  // groups and data sets
+
+// Walks through the groups of a file, which may contain each other.
+class ArrayFinder {
+ public:
+  explicit ArrayFinder(const Hdf5File& file) : file_(file), bytes_left_(file.most_bytes()) {}
+
+  std::vector<CheckpointReader::Array> find() && {
+    enter("/", 0);
+    std::ranges::sort(found_, {}, &CheckpointReader::Array::path);
+    return std::move(found_);
+  }
+
+ private:
+  void enter(const std::string& group, size_t depth) {
+    if (depth > kMostDepth) {
+      fail(kBlame, "{}: its groups nest more than {} deep, down to {}; one may contain itself", file_.name(),
+           kMostDepth, printable(group));
+    }
+    for (const Hdf5File::Entry& entry : file_.list(group)) {
+      if (++objects_ > kMostObjects) fail(kBlame, "{}: holds more than {} objects", file_.name(), kMostObjects);
+      const std::string path = group == "/" ? "/" + entry.name : group + "/" + entry.name;
+      if (entry.kind == Hdf5File::Kind::group) enter(path, depth + 1);
+      if (entry.kind == Hdf5File::Kind::dataset) add(path);
+    }
+  }
+
+  void add(const std::string& path) {
+    const Hdf5DatasetInfo info = file_.dataset(path).info();
+    if (info.dims.size() > Shape::kMaxRank || info.type == Hdf5Type::string || info.type == Hdf5Type::other) return;
+    const Shape shape{std::span<const int64_t>(info.dims)};
+    bytes_left_ -= shape.elements() * static_cast<int64_t>(sizeof(float));  // a product that io/hdf5.cc has checked
+    if (bytes_left_ < 0) {
+      fail(kBlame, "{}: declares arrays of more than {} bytes, the most that a file of its size may; the last is {} {}",
+           file_.name(), file_.most_bytes(), printable(path), shape.to_string());
+    }
+    found_.push_back({path, shape});
+  }
+
+  const Hdf5File& file_;
+  int64_t bytes_left_;
+  size_t objects_ = 0;
+  std::vector<CheckpointReader::Array> found_;
 };
 
 std::vector<int64_t> dims_of(const Shape& shape) {
@@ -90,7 +154,9 @@ CheckpointReader CheckpointReader::open(const std::string& path) {
     fail(kBlame, "{}: damaged checkpoint, checksum {:016x} instead of {:016x}", path, checksum, header.checksum);
   }
   reader.file_.emplace(Hdf5File::open_image(bytes, path, kBlame));
-  reader.read_meta();
+  reader.read_meta(header);
+  reader.check_training();
+  reader.find_arrays();
   return reader;
 }
 
@@ -100,10 +166,11 @@ CheckpointReader CheckpointReader::open_weights(const std::string& path) {
   if (bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin())) return open(path);
   CheckpointReader reader(path, std::move(bytes));
   reader.file_.emplace(Hdf5File::open_image(reader.bytes_, path, kBlame));
+  reader.find_arrays();
   return reader;
 }
 
-void CheckpointReader::read_meta() {
+void CheckpointReader::read_meta(const CheckpointHeader& header) {
   if (file_->string_attribute("/", "format") != std::string(kCheckpointFormat)) {
     fail(kBlame, "{}: not a Lockstep checkpoint", path_);
   }
@@ -111,27 +178,34 @@ void CheckpointReader::read_meta() {
   for (const MetaField& field : kMetaFields) {
     const std::optional<int64_t> value = file_->integer_attribute("/", field.name);
     if (!value) fail(kBlame, "{}: checkpoint without the attribute {}", path_, field.name);
+    if (*value < field.least || *value > field.most) {
+      fail(kBlame, "{}: damaged checkpoint, its attribute {} is {}, which no run can have written", path_, field.name,
+           *value);
+    }
     meta_.*field.member = *value;
+  }
+  if (meta_.step != header.step) {
+    fail(kBlame, "{}: damaged checkpoint, its header tells step {} and its attribute step {}", path_, header.step,
+         meta_.step);
   }
   meta_.model = file_->string_attribute("/", "model").value_or("");
   meta_.created = file_->string_attribute("/", "created").value_or("");
 }
 
-void CheckpointReader::collect(const std::string& group, std::vector<Array>& found) const {
-  for (const Hdf5File::Entry& entry : file_->list(group)) {
-    const std::string path = group == "/" ? "/" + entry.name : group + "/" + entry.name;
-    if (entry.kind == Hdf5File::Kind::group) collect(path, found);
-    if (entry.kind != Hdf5File::Kind::dataset) continue;
-    const Hdf5DatasetInfo info = file_->dataset(path).info();
-    if (info.dims.size() > Shape::kMaxRank || info.type == Hdf5Type::string || info.type == Hdf5Type::other) continue;
-    found.push_back({path, Shape(std::span<const int64_t>(info.dims))});
+void CheckpointReader::check_training() const {
+  for (const auto& [name, value] : training()) {
+    if (is_possible(name, value)) continue;
+    fail(kBlame, "{}: damaged checkpoint, /training/{} is {}, which no run can have written", path_, printable(name),
+         std::visit([](auto number) { return fmt::format("{}", number); }, value));
   }
 }
 
+void CheckpointReader::find_arrays() { arrays_ = ArrayFinder(*file_).find(); }
+
 std::vector<CheckpointReader::Array> CheckpointReader::arrays(const std::string& group) const {
+  const std::string start = group == "/" ? group : group + "/";
   std::vector<Array> found;
-  if (has(group)) collect(group, found);
-  std::sort(found.begin(), found.end(), [](const Array& a, const Array& b) { return a.path < b.path; });
+  std::ranges::copy_if(arrays_, std::back_inserter(found), [&](const Array& a) { return a.path.starts_with(start); });
   return found;
 }
 

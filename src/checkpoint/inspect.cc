@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/checkpoint.h"
 
 namespace lockstep {
@@ -43,11 +44,12 @@ using Output = std::back_insert_iterator<std::string>;
 void print_meta(const CheckpointReader& file, Output out) {
   const CheckpointMeta& meta = file.meta();
   fmt::format_to(out, "step {}, epoch {}, {} samples seen\n", meta.step, meta.epoch, meta.samples_seen);
-  fmt::format_to(out, "model {}, global batch {} on {} rank{}, seed {}\n", meta.model, meta.global_batch,
+  fmt::format_to(out, "model {}, global batch {} on {} rank{}, seed {}\n", printable(meta.model), meta.global_batch,
                  meta.world_size, meta.world_size == 1 ? "" : "s", meta.seed);
-  fmt::format_to(out, "created {}\n", meta.created);
+  fmt::format_to(out, "created {}\n", printable(meta.created));
   for (const auto& entry : file.training()) {
-    std::visit([&](auto number) { fmt::format_to(out, "training {} = {}\n", entry.first, number); }, entry.second);
+    std::visit([&](auto number) { fmt::format_to(out, "training {} = {}\n", printable(entry.first), number); },
+               entry.second);
   }
 }
 
@@ -55,9 +57,10 @@ constexpr size_t kShownClasses = 20;
 
 void print_classes(const std::vector<std::string>& classes, Output out) {
   if (classes.empty()) return;
-  const size_t shown = std::min(classes.size(), kShownClasses);
-  fmt::format_to(out, "{} classes: {}{}\n", classes.size(), fmt::join(classes.begin(), classes.begin() + shown, ", "),
-                 shown < classes.size() ? ", ..." : "");
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(classes.size(), kShownClasses); ++i) shown.push_back(printable(classes[i]));
+  fmt::format_to(out, "{} classes: {}{}\n", classes.size(), fmt::join(shown, ", "),
+                 shown.size() < classes.size() ? ", ..." : "");
 }
 
 // "/model/fc.weight" -> "/model"; "/optimizer/momentum/fc.weight" -> "/optimizer/momentum".
@@ -71,7 +74,7 @@ void print_groups(const std::vector<CheckpointReader::Array>& arrays, Output out
     elements += array.shape.elements();
   }
   for (const auto& [group, size] : groups) {
-    fmt::format_to(out, "{}: {} arrays, {} values, {} bytes\n", group, size.first, size.second,
+    fmt::format_to(out, "{}: {} arrays, {} values, {} bytes\n", printable(group), size.first, size.second,
                    size.second * static_cast<int64_t>(sizeof(float)));
   }
 }
@@ -82,7 +85,7 @@ int64_t print_arrays(const CheckpointReader& file, const std::vector<CheckpointR
   int64_t not_finite = 0;
   std::vector<float> values;
   for (const CheckpointReader::Array& array : arrays) {
-    fmt::format_to(out, "  {} {}", array.path, array.shape.to_string());
+    fmt::format_to(out, "  {} {}", printable(array.path), array.shape.to_string());
     if (verify) {
       values.resize(static_cast<size_t>(array.shape.elements()));
       file.read(array.path, values);
@@ -138,18 +141,18 @@ int64_t print_differences(const CheckpointReader& first, const CheckpointReader&
     if (!other || other.mapped().shape != array.shape) {
       const std::string there = other ? fmt::format("{} in {}", other.mapped().shape.to_string(), second.path())
                                       : fmt::format("not in {}", second.path());
-      fmt::format_to(out, "  {} {}: {}\n", array.path, array.shape.to_string(), there);
+      fmt::format_to(out, "  {} {}: {}\n", printable(array.path), array.shape.to_string(), there);
       ++different;
       continue;
     }
     const Difference d = difference_of(values_of(first, array), values_of(second, array));
     if (d.same_bits) continue;
     ++different;
-    fmt::format_to(out, "  {} {}: largest difference {:.6g}, norm {:.6g} of {:.6g}\n", array.path,
+    fmt::format_to(out, "  {} {}: largest difference {:.6g}, norm {:.6g} of {:.6g}\n", printable(array.path),
                    array.shape.to_string(), d.largest, d.norm, d.first_norm);
   }
   for (const auto& [path, array] : others) {
-    fmt::format_to(out, "  {} {}: not in {}\n", path, array.shape.to_string(), first.path());
+    fmt::format_to(out, "  {} {}: not in {}\n", printable(path), array.shape.to_string(), first.path());
     ++different;
   }
   return different;
@@ -164,8 +167,8 @@ Inspection compare_checkpoints(const CheckpointPair& paths) {
     const CheckpointReader first = CheckpointReader::open(paths.first);
     const CheckpointReader second = CheckpointReader::open(paths.second);
     for (const CheckpointReader* file : {&first, &second}) {
-      fmt::format_to(out, "{}: {}, step {}, {} samples seen\n", file->path(), file->meta().model, file->meta().step,
-                     file->meta().samples_seen);
+      fmt::format_to(out, "{}: {}, step {}, {} samples seen\n", file->path(), printable(file->meta().model),
+                     file->meta().step, file->meta().samples_seen);
     }
     const int64_t different = print_differences(first, second, out);
     fmt::format_to(out, "{} of {} arrays differ; the others are equal to the bit\n", different,

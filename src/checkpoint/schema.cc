@@ -4,6 +4,9 @@
 #include <map>
 #include <string_view>
 
+#include "lockstep/base/printable.h"
+#include "lockstep/checkpoint/misfit.h"
+
 namespace lockstep {
 namespace {
 
@@ -41,19 +44,13 @@ bool same_shape(const Shape& stored, const Shape& wanted) {
 [[noreturn]] void fail_group(const CheckpointReader& file, const SchemaOptions& options) {
   std::string hint = "it was not written with it";
   if (options.group.starts_with("/optimizer/")) {
-    const std::vector<std::string> slots = file.optimizer_slots();
-    hint = slots.empty() ? "it has no optimizer state, so training cannot go on from it exactly"
-                         : fmt::format("its optimizer's slots are {}", fmt::join(slots, ", "));
+    std::vector<std::string> slots = file.optimizer_slots();
+    for (std::string& slot : slots) slot = printable(slot);
+    hint = slots.empty()
+               ? "it has no optimizer state, so training cannot go on from it exactly"
+               : fmt::format("its optimizer's slots are {}", printable(fmt::format("{}", fmt::join(slots, ", "))));
   }
   fail(ExitCode::config, "{}: has no {}; {}", file.path(), options.group, hint);
-}
-
-[[noreturn]] void fail_mismatch(const CheckpointReader& file, const std::vector<std::string>& problems) {
-  constexpr size_t kShown = 10;
-  const size_t shown = std::min(problems.size(), kShown);
-  std::string text = fmt::format("{}", fmt::join(problems.begin(), problems.begin() + static_cast<long>(shown), "; "));
-  if (problems.size() > shown) text += fmt::format("; and {} more", problems.size() - shown);
-  fail(ExitCode::config, "{}: does not fit the model: {}", file.path(), text);
 }
 
 }  // namespace
@@ -70,7 +67,7 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
 
   Exclusions excluded(options.exclude);
   std::vector<ParameterId> matched;
-  std::vector<std::string> problems;
+  Misfit misfit;
   for (ParameterId id = 0; id < table.size(); ++id) {
     const Parameter& parameter = table[id];
     if (options.trained_only && !parameter.trained()) continue;
@@ -78,20 +75,20 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
     const auto found = stored.extract(path);
     if (excluded.covers(parameter.name)) continue;
     if (!found) {
-      problems.push_back(fmt::format("{} is missing, the model wants {}", path, parameter.shape.to_string()));
+      misfit.missing.push_back(fmt::format("{} is missing, the model wants {}", path, parameter.shape.to_string()));
     } else if (!same_shape(found.mapped(), parameter.shape)) {
-      problems.push_back(fmt::format("{} is {} in the file and {} in the model", path, found.mapped().to_string(),
-                                     parameter.shape.to_string()));
+      misfit.different.push_back(fmt::format("{} is {} in the file and {} in the model", path,
+                                             found.mapped().to_string(), parameter.shape.to_string()));
     } else {
       matched.push_back(id);
     }
   }
   for (const auto& [path, shape] : stored) {
     if (excluded.covers(path.substr(options.group == "/" ? 1 : options.group.size() + 1))) continue;
-    problems.push_back(fmt::format("{} {} is not in the model", path, shape.to_string()));
+    misfit.extra.push_back(fmt::format("{} {} is not in the model", printable(path), shape.to_string()));
   }
-  excluded.add_unused(problems);
-  if (!problems.empty()) fail_mismatch(file, problems);
+  excluded.add_unused(misfit.other);
+  if (!misfit.none()) fail(ExitCode::config, "{}: does not fit the model: {}", file.path(), misfit.text());
   return matched;
 }
 

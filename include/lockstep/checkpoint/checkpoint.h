@@ -81,10 +81,12 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 // A file that has been read and found whole; holds it in memory (once). One thread at a time.
 class CheckpointReader {
  public:
-  // Throws Error(checkpoint) as read_checkpoint_header does, and for a wrong checksum or a missing `complete` mark.
+  // Throws Error(checkpoint) as read_checkpoint_header does, and for a wrong checksum, a missing `complete` mark, a
+  // field that no run can have written (a negative step), groups that contain themselves, and arrays of more bytes than
+  // a file of this size may declare (io/hdf5.h).
   static CheckpointReader open(const std::string& path);
   // A checkpoint, or any HDF5 file whose data sets bear parameter names, at the root or under /model (no checksum to
-  // check and no meta data then).
+  // check and no meta data then; the same limits).
   static CheckpointReader open_weights(const std::string& path);
   CheckpointReader(CheckpointReader&&) noexcept = default;
 
@@ -111,13 +113,15 @@ class CheckpointReader {
 
  private:
   CheckpointReader(std::string path, std::vector<std::byte> bytes);
-  void read_meta();
-  void collect(const std::string& group, std::vector<Array>& found) const;
+  void read_meta(const CheckpointHeader& header);
+  void check_training() const;
+  void find_arrays();
 
   std::string path_;
   std::vector<std::byte> bytes_;
   std::optional<Hdf5File> file_;
   CheckpointMeta meta_;
+  std::vector<Array> arrays_;  // all, sorted by path
 };
 
 }  // namespace lockstep
