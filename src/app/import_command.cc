@@ -1,9 +1,12 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 
 #include "app/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/exchange/hdf5_weights.h"
 #include "lockstep/exchange/safetensors.h"
@@ -15,8 +18,9 @@
 namespace lockstep {
 namespace {
 
-std::vector<NamedTensor> read_tensors(const std::string& path) {
-  if (path.ends_with(".h5")) return read_hdf5_weights(path);
+// `check` gets the names and shapes before the values are used; of HDF5 files, before they are read.
+std::vector<NamedTensor> read_tensors(const std::string& path, const ShapeCheck& check) {
+  if (path.ends_with(".h5")) return read_hdf5_weights(path, check);
   if (!path.ends_with(".safetensors")) {
     fail(ExitCode::config, "{}: the ending must be .safetensors or .h5", path);
   }
@@ -24,6 +28,7 @@ std::vector<NamedTensor> read_tensors(const std::string& path) {
   if (!content.counters.empty()) {
     log_info("{}: {} counters num_batches_tracked left out, which no computation needs", path, content.counters.size());
   }
+  check(content.tensors);
   return std::move(content.tensors);
 }
 
@@ -43,7 +48,7 @@ bool has_scales(const std::vector<NamedTensor>& tensors, const Graph& graph) {
   });
 }
 
-// The bundled recipe whose model has just these names; classes, scales and auxiliary head are the file's.
+// The bundled recipe whose model has just these names; classes and auxiliary head are the file's.
 std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
   const bool has_aux = std::ranges::any_of(tensors, [](const auto& t) { return t.name.starts_with("AuxLogits."); });
   for (const char* recipe : {"inception_v3_imagenet", "resnet50_imagenet", "cifar10_cnn"}) {
@@ -54,36 +59,76 @@ std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
     const bool fits = std::ranges::all_of(graph.parameters.all(),
                                           [&](const Parameter& p) { return find_tensor(tensors, p.name) != nullptr; });
     if (!fits || tensors.size() != graph.parameters.all().size()) continue;
-    config.model.bn_scale = config.model.bn_scale || has_scales(tensors, graph);
-    config.model.classes = find_tensor(tensors, graph.parameters[classifier_parameters(graph)[0]].name)->shape[0];
+    const Shape& classifier = find_tensor(tensors, graph.parameters[classifier_parameters(graph)[0]].name)->shape;
+    if (classifier.rank() == 0 || classifier[0] < 1) continue;
+    config.model.classes = classifier[0];
     log_info("the names are those of {}: taken with the settings of the recipe {}", config.model.name, recipe);
     return config;
   }
   return std::nullopt;
 }
 
-// The configuration that the checkpoint bears: the one given, with the file's classes, or that of a bundled recipe.
-Config config_for(const CommandLine& command, const std::vector<NamedTensor>& tensors) {
+// The first names of the file, for messages.
+std::string some_names(const std::vector<NamedTensor>& tensors) {
+  constexpr size_t kShown = 5;
+  if (tensors.empty()) return "it has no arrays";
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(tensors.size(), kShown); ++i) names.push_back(printable(tensors[i].name));
+  return fmt::format("its {} arrays are {}{}", tensors.size(), fmt::join(names, ", "),
+                     tensors.size() > kShown ? ", ..." : "");
+}
+
+// What the checkpoint will bear: the configuration given, or that of a bundled recipe, with the file's classes.
+struct Plan {
+  Config config;
+  bool recognized = false;
+};
+
+// Names and shapes alone, which is all that the comparison with a model takes.
+std::vector<NamedTensor> shapes_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<NamedTensor> shapes;
+  for (const NamedTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape, {}});
+  return shapes;
+}
+
+Plan choose(const CommandLine& command, const std::vector<NamedTensor>& shapes) {
   if (!command.config.empty() || !command.overrides.empty()) {
-    return load_config(gather_config_sources(command.config, command.overrides)).config;
+    return {.config = load_config(gather_config_sources(command.config, command.overrides)).config};
   }
-  if (auto config = recognize(tensors)) return *config;
-  fail(ExitCode::config, "{}: its names are no bundled model's; give the model by --config", command.from);
+  if (auto config = recognize(shapes)) return {.config = *config, .recognized = true};
+  fail(ExitCode::config, "{}: its names are no bundled model's; give the model by --config; {}", command.from,
+       some_names(shapes));
+}
+
+// Makes the plan and throws unless names and shapes are those of its model.
+Plan plan_import(const CommandLine& command, const std::vector<NamedTensor>& tensors) {
+  std::vector<NamedTensor> shapes = shapes_of(tensors);
+  if (const std::string prefix = strip_wrapper_prefixes(shapes); !prefix.empty()) {
+    log_info("{}: every name starts with \"{}\", which is left out", command.from, prefix);
+  }
+  Plan plan = choose(command, shapes);
+  if (command.drop_background) {
+    const Graph graph = draw(plan.config);
+    drop_first_class(shapes, graph);
+    const NamedTensor* classifier = find_tensor(shapes, graph.parameters[classifier_parameters(graph)[0]].name);
+    if (classifier) plan.config.model.classes = classifier->shape[0];
+  }
+  arrange_by_table(std::move(shapes), draw(plan.config).parameters, command.from);
+  return plan;
 }
 
 }  // namespace
 
 int import_command(const CommandLine& command) {
-  std::vector<NamedTensor> tensors = read_tensors(command.from);
-  Config config = config_for(command, tensors);
-  if (command.drop_background) {
-    const Graph graph = draw(config);
-    drop_first_class(tensors, graph);
-    const NamedTensor* classifier = find_tensor(tensors, graph.parameters[classifier_parameters(graph)[0]].name);
-    if (classifier) config.model.classes = classifier->shape[0];
-  }
-  const Graph graph = draw(config);
-  tensors = arrange_by_table(std::move(tensors), graph.parameters, command.from);
+  Plan plan;
+  std::vector<NamedTensor> tensors =
+      read_tensors(command.from, [&](const std::vector<NamedTensor>& found) { plan = plan_import(command, found); });
+  Config& config = plan.config;
+  strip_wrapper_prefixes(tensors);
+  if (command.drop_background) drop_first_class(tensors, draw(config));
+  config.model.bn_scale |= plan.recognized && has_scales(tensors, draw(config));
+  tensors = arrange_by_table(std::move(tensors), draw(config).parameters, command.from);
+  require_finite(tensors, command.from);
 
   CheckpointContents contents;
   contents.meta.seed = config.train.seed;

@@ -1,6 +1,7 @@
 #include "lockstep/exchange/hdf5_weights.h"
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/schema.h"
 
 namespace lockstep {
 
@@ -14,16 +15,18 @@ Hdf5Image encode_hdf5_weights(std::span<const NamedTensor> tensors, const Metada
   return std::move(file).finish();
 }
 
-std::vector<NamedTensor> read_hdf5_weights(const std::string& path) {
+std::vector<NamedTensor> read_hdf5_weights(const std::string& path, const ShapeCheck& check) {
   const CheckpointReader file = CheckpointReader::open_weights(path);
   const std::string group = file.model_group();
   std::vector<NamedTensor> tensors;
   for (const CheckpointReader::Array& array : file.arrays(group)) {
     const std::string name = array.path.substr(group == "/" ? 1 : group.size() + 1);
-    if (name.ends_with("num_batches_tracked")) continue;
-    NamedTensor& tensor = tensors.emplace_back();
-    tensor = {name, array.shape, std::vector<float>(static_cast<size_t>(array.shape.elements()))};
-    file.read(array.path, tensor.values);
+    if (!name.ends_with("num_batches_tracked")) tensors.push_back({name, array.shape, {}});
+  }
+  if (check) check(tensors);
+  for (NamedTensor& tensor : tensors) {
+    tensor.values.resize(static_cast<size_t>(tensor.shape.elements()));
+    file.read(array_path(group, tensor.name), tensor.values);
   }
   return tensors;
 }

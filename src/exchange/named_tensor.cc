@@ -1,9 +1,13 @@
 #include "lockstep/exchange/named_tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/checkpoint/misfit.h"
 
 namespace lockstep {
 
@@ -12,27 +16,49 @@ std::vector<NamedTensor> arrange_by_table(std::vector<NamedTensor> tensors, cons
   std::map<std::string, NamedTensor> by_name;
   for (NamedTensor& tensor : tensors) by_name.insert_or_assign(tensor.name, std::move(tensor));
   std::vector<NamedTensor> arranged;
-  std::vector<std::string> problems;
+  Misfit misfit;
   for (const Parameter& parameter : table.all()) {
     auto found = by_name.extract(parameter.name);
     if (!found) {
-      problems.push_back(fmt::format("{} is missing", parameter.name));
+      misfit.missing.push_back(fmt::format("{} is missing", parameter.name));
     } else if (found.mapped().shape != parameter.shape) {
-      problems.push_back(fmt::format("{} is {} in the file and {} in the model", parameter.name,
-                                     found.mapped().shape.to_string(), parameter.shape.to_string()));
+      misfit.different.push_back(fmt::format("{} is {} in the file and {} in the model", parameter.name,
+                                             found.mapped().shape.to_string(), parameter.shape.to_string()));
     } else {
       arranged.push_back(std::move(found.mapped()));
     }
   }
-  for (const auto& [name, tensor] : by_name) problems.push_back(fmt::format("{} is not the model's", name));
-  if (!problems.empty()) {
-    constexpr size_t kShown = 10;
-    const size_t shown = std::min(problems.size(), kShown);
-    fail(ExitCode::config, "{}: does not fit the model: {}{}", file,
-         fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
-         problems.size() > shown ? fmt::format("; and {} more", problems.size() - shown) : std::string());
+  for (const auto& [name, tensor] : by_name) {
+    misfit.extra.push_back(fmt::format("{} is not the model's", printable(name)));
   }
+  if (!misfit.none()) fail(ExitCode::config, "{}: does not fit the model: {}", file, misfit.text());
   return arranged;
+}
+
+std::string strip_wrapper_prefixes(std::vector<NamedTensor>& tensors) {
+  constexpr std::string_view kWrappers[] = {"module.", "_orig_mod.", "model."};
+  std::string stripped;
+  const auto all_start_with = [&](std::string_view prefix) {
+    return !tensors.empty() && std::ranges::all_of(tensors, [&](const NamedTensor& tensor) {
+      return tensor.name.size() > prefix.size() && tensor.name.starts_with(prefix);
+    });
+  };
+  for (;;) {
+    const auto* const found = std::ranges::find_if(kWrappers, all_start_with);
+    if (found == std::end(kWrappers)) return stripped;
+    for (NamedTensor& tensor : tensors) tensor.name.erase(0, found->size());
+    stripped += *found;
+  }
+}
+
+void require_finite(std::span<const NamedTensor> tensors, const std::string& file) {
+  for (const NamedTensor& tensor : tensors) {
+    const auto bad = std::ranges::count_if(tensor.values, [](float value) { return !std::isfinite(value); });
+    if (bad == 0) continue;
+    fail(ExitCode::numerics,
+         "{}: {} of the {} values of {} are not finite (NaN or infinite): nothing can be computed with them", file, bad,
+         tensor.values.size(), printable(tensor.name));
+  }
 }
 
 std::vector<ParameterId> classifier_parameters(const Graph& graph) {
@@ -55,7 +81,7 @@ void drop_first_class(std::vector<NamedTensor>& tensors, const Graph& graph) {
     if (tensor->shape.rank() == 0 || tensor->shape[0] < 2) {
       fail(ExitCode::config, "{} is {}: there is no class to drop", name, tensor->shape.to_string());
     }
-    const auto row = static_cast<std::ptrdiff_t>(tensor->values.size()) / tensor->shape[0];
+    const auto row = static_cast<std::ptrdiff_t>(tensor->values.size()) / tensor->shape[0];  // 0 without values
     tensor->values.erase(tensor->values.begin(), tensor->values.begin() + row);
     --tensor->shape[0];
   }

@@ -1,10 +1,17 @@
 #include "lockstep/exchange/safetensors.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
 
+#include "lockstep/base/checked_size.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -13,56 +20,96 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlignment = 8;              // the header is filled up with spaces, so that the bytes lie aligned
-constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr size_t kAlignment = 8;  // the header is filled up with spaces, so that the bytes lie aligned
+// The format allows 100 MB; a tensor's entry takes about 100 bytes. Parsed, a header takes up to 40 times its bytes.
+constexpr uint64_t kMostHeaderBytes = 16 << 20;
+constexpr size_t kPrintedType = 16;
 
 // Where one tensor lies: bytes from the end of the header.
 struct Range {
   uint64_t begin = 0, end = 0;
 };
 
-NamedTensor read_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data) {
-  const auto dims = entry.at("shape").get<std::vector<int64_t>>();
+Range range_of(const std::string& name, const Json& entry, uint64_t data_bytes) {
   const auto offsets = entry.at("data_offsets").get<std::array<uint64_t, 2>>();
   const Range range{offsets[0], offsets[1]};
+  if (range.begin > range.end || range.end > data_bytes) {
+    fail(ExitCode::checkpoint, "{} lies outside the file", printable(name));
+  }
+  return range;
+}
+
+NamedTensor read_tensor(const std::string& name, const Json& entry, std::span<const std::byte> bytes) {
+  const auto dims = entry.at("shape").get<std::vector<int64_t>>();
   if (dims.size() > Shape::kMaxRank) {
-    fail(ExitCode::config, "{} has {} dimensions, 4 are the most", name, dims.size());
+    fail(ExitCode::config, "{} has {} dimensions, 4 are the most", printable(name), dims.size());
   }
-  // Bounded by what is there before anything is multiplied out or allocated.
-  uint64_t elements = 1;
-  for (const int64_t extent : dims) {
-    if (extent <= 0 || static_cast<uint64_t>(extent) > data.size() / elements) {
-      fail(ExitCode::checkpoint, "{} has an impossible shape", name);
-    }
-    elements *= static_cast<uint64_t>(extent);
+  const std::optional<int64_t> elements = checked_product(dims);
+  if (!elements || *elements == 0) fail(ExitCode::checkpoint, "{} has an impossible shape", printable(name));
+  if (bytes.size() % sizeof(float) != 0 || static_cast<uint64_t>(*elements) != bytes.size() / sizeof(float)) {
+    fail(ExitCode::checkpoint, "{} has {} values in its shape and {} bytes in the file", printable(name), *elements,
+         bytes.size());
   }
-  if (range.begin > range.end || range.end > data.size() || range.end - range.begin != elements * sizeof(float)) {
-    fail(ExitCode::checkpoint, "{} lies outside the file", name);
-  }
-  NamedTensor tensor{name, Shape(std::span<const int64_t>(dims)), std::vector<float>(elements)};
-  std::memcpy(tensor.values.data(), data.data() + range.begin, elements * sizeof(float));
+  NamedTensor tensor{name, Shape(std::span<const int64_t>(dims)), std::vector<float>(bytes.size() / sizeof(float))};
+  std::memcpy(tensor.values.data(), bytes.data(), bytes.size());
   return tensor;
+}
+
+// The format wants every byte to belong to exactly one tensor. Without that a small file could hold the same bytes as
+// any number of tensors.
+void require_no_overlap(std::vector<Range> ranges, uint64_t data_bytes) {
+  std::ranges::sort(ranges, {}, [](const Range& range) { return std::pair(range.begin, range.end); });
+  uint64_t end = 0;
+  for (const Range& range : ranges) {
+    if (range.begin != end) {
+      fail(ExitCode::checkpoint, "its tensors {} at byte {} of the data, which safetensors files must not",
+           range.begin < end ? "overlap" : "leave a gap", std::min(range.begin, end));
+    }
+    end = range.end;
+  }
+  if (end != data_bytes) fail(ExitCode::checkpoint, "{} bytes behind its tensors belong to none", data_bytes - end);
+}
+
+// A header is an object of objects of short lists. Throws for one that nests deeper, or has a name twice.
+Json parse_header(std::string_view text) {
+  constexpr int kMostDepth = 4;
+  std::set<std::string> names;
+  return Json::parse(text.begin(), text.end(), [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMostDepth) fail(ExitCode::checkpoint, "its header nests too deep");
+    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) {
+      fail(ExitCode::checkpoint, "its header has {} twice", printable(parsed.get<std::string>()));
+    }
+    return true;
+  });
 }
 
 SafetensorsContent parse(std::span<const std::byte> file) {
   uint64_t header_bytes = 0;
   if (file.size() >= kLengthBytes) std::memcpy(&header_bytes, file.data(), kLengthBytes);
-  if (header_bytes == 0 || header_bytes > kMaxHeader || header_bytes > file.size() - kLengthBytes) {
+  if (header_bytes == 0 || header_bytes > file.size() - kLengthBytes) {
     fail(ExitCode::checkpoint, "not a safetensors file, or cut short");
   }
-  const auto* text = reinterpret_cast<const char*>(file.data()) + kLengthBytes;
-  const Json header = Json::parse(text, text + header_bytes);
+  if (header_bytes > kMostHeaderBytes) {
+    fail(ExitCode::checkpoint, "its header has {} bytes, {} are the most", header_bytes, kMostHeaderBytes);
+  }
+  const Json header = parse_header({reinterpret_cast<const char*>(file.data()) + kLengthBytes, header_bytes});
+  const auto data = file.subspan(kLengthBytes + header_bytes);
   SafetensorsContent content;
+  std::vector<Range> ranges;
+  for (const auto& item : header.items()) {
+    if (item.key() == "__metadata__") continue;
+    ranges.push_back(range_of(item.key(), item.value(), data.size()));
+    if (item.key().ends_with("num_batches_tracked")) content.counters.push_back(item.key());
+  }
+  require_no_overlap(ranges, data.size());
   for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    if (name.ends_with("num_batches_tracked")) {
-      content.counters.push_back(name);
-      continue;
-    }
+    if (name == "__metadata__" || name.ends_with("num_batches_tracked")) continue;
     if (const auto type = entry.at("dtype").get<std::string>(); type != "F32") {
-      fail(ExitCode::config, "{} is of type {}: convert it to float32 first", name, type);
+      fail(ExitCode::config, "{} is of type {}: convert it to float32 first", printable(name),
+           printable(type, kPrintedType));
     }
-    content.tensors.push_back(read_tensor(name, entry, file.subspan(kLengthBytes + header_bytes)));
+    const Range range = range_of(name, entry, data.size());
+    content.tensors.push_back(read_tensor(name, entry, data.subspan(range.begin, range.end - range.begin)));
   }
   return content;
 }

@@ -113,6 +113,65 @@ class Exchange(Case):
                      self.path("run.toml"))
         self.assert_same(self.arrays(self.path("imported.h5")), expected)
 
+    def write_safetensors(self, path, arrays):
+        """As the format describes it; float32."""
+        header, data = {}, b""
+        for name, array in arrays.items():
+            header[name] = {"dtype": "F32", "shape": list(array.shape),
+                            "data_offsets": [len(data), len(data) + array.nbytes]}
+            data += array.astype("<f4").tobytes()
+        text = json.dumps(header).encode()
+        with open(self.path(path), "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + data)
+
+    def test_names_of_wrapped_models_are_recognized_and_others_are_shown(self):
+        given = self.arrays(self.trained(model__image_size=32))
+        self.write_safetensors("compiled.safetensors", {"_orig_mod.module." + name: a for name, a in given.items()})
+        result = self.convert("import", "compiled.safetensors", "--to", "imported.h5")
+        self.assertIn('every name starts with "_orig_mod.module.", which is left out', result.output)
+        self.assert_same(self.arrays(self.path("imported.h5")), given)
+        with h5py.File(self.path("model.h5"), "w") as file:
+            for name, array in given.items():
+                file["model." + name] = array
+        result = self.convert("import", "model.h5", "--to", "imported.h5", "--config", self.path("run.toml"))
+        self.assertEqual(result.output.count('every name starts with "model."'), 1)
+        self.assert_same(self.arrays(self.path("imported.h5")), given)
+        self.write_safetensors("other.safetensors", {"net." + name: array for name, array in given.items()})
+        result = self.convert("import", "other.safetensors", "--to", "no.h5", code=kit.CONFIG)
+        self.assertIn("names are no bundled model's", result.output)
+        self.assertIn("net.conv1.bias", result.output)
+        result = self.convert("import", "other.safetensors", "--to", "no.h5", "--config", self.path("run.toml"),
+                              code=kit.CONFIG)
+        self.assertIn("conv1.weight is missing", result.output)
+        self.assertIn("net.conv1.bias is not the model's", result.output)
+
+    def test_weights_that_are_not_finite_are_refused(self):
+        given = self.arrays(self.trained(model__image_size=32))
+        given["fc4.bias"][3] = numpy.nan
+        self.write_safetensors("nan.safetensors", given)
+        result = self.convert("import", "nan.safetensors", "--to", "no.h5", code=kit.NUMERICS)
+        self.assertIn("nan.safetensors: 1 of the", result.output)
+        self.assertIn("fc4.bias are not finite", result.output)
+        self.assertFalse(os.path.exists(self.path("no.h5")))
+
+    def test_hostile_files_end_at_once_with_their_name(self):
+        hostile = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../hostile")
+        for name, reason in (("hdf5_group_cycle.h5", "one may contain itself"),
+                             ("hdf5_weights_8GB.h5", "/w [2147483648]"),
+                             ("hdf5_weights_slow_60s.h5", "/conv.weight [33554432,3,1,1]"),
+                             ("hdf5_external_storage.h5", "keeps its values in another file, /etc/passwd"),
+                             ("hdf5_images_overflow_segv.h5", "is of more values than memory can hold")):
+            result = self.convert("import", os.path.join(hostile, name), "--to", "no.h5", code=kit.CHECKPOINT)
+            self.assertIn(name, result.output)
+            self.assertIn(reason, result.output)
+        os.mkfifo(self.path("pipe.h5"))
+        os.mkfifo(self.path("pipe.safetensors"))
+        for command in (["inspect", "pipe.h5"], ["export", "pipe.h5", "--to", "no.h5"],
+                        ["import", "pipe.h5", "--to", "no.h5"], ["import", "pipe.safetensors", "--to", "no.h5"]):
+            result = self.run_job(0, *command, timeout=30)
+            self.assertEqual(result.code, kit.CHECKPOINT, str(result))
+            self.assertIn("is a pipe, where a file is needed", result.output)
+
     def test_onnxruntime_computes_the_logits_of_the_convolutional_network(self):
         checkpoint = self.trained(ema__decay=0.5, model__classes=11)
         self.assert_onnx_agrees(checkpoint)

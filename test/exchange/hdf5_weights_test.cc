@@ -1,5 +1,7 @@
 #include "lockstep/exchange/hdf5_weights.h"
 
+#include <algorithm>
+
 #include "lockstep/io/file.h"
 #include "test/catch.h"
 #include "test/exchange/weights.h"
@@ -29,4 +31,25 @@ TEST_CASE("PyTorch's counters in HDF5 are left out") {
   const auto found = read_hdf5_weights(path);
   REQUIRE(found.size() == 1);
   CHECK(found[0].name == "w");
+}
+
+TEST_CASE("shapes are checked before values are read") {
+  const ScratchFolder folder;
+  const std::string path = folder / "weights.h5";
+  const std::vector<NamedTensor> tensors = {{"w", Shape({1000}), std::vector<float>(1000, 1.0F)}};
+  Hdf5Image image = encode_hdf5_weights(tensors, {}, path);
+  auto* const found = std::search(image.bytes().data(), image.bytes().data() + image.bytes().size(),
+                                  std::as_bytes(std::span(tensors[0].values)).data(),
+                                  std::as_bytes(std::span(tensors[0].values)).data() + 4000);
+  REQUIRE(found != image.bytes().data() + image.bytes().size());
+  *found ^= std::byte{1};  // reading the values finds the damage
+  write_file_atomically(path, image.bytes(), {});
+  CHECK(error_of([&] { read_hdf5_weights(path); }).value().code() == ExitCode::checkpoint);
+  const auto refuse = [](const std::vector<NamedTensor>& shapes) {
+    REQUIRE(shapes.size() == 1);
+    CHECK(shapes[0].shape == Shape({1000}));
+    CHECK(shapes[0].values.empty());
+    fail(ExitCode::config, "another shape");
+  };
+  CHECK(error_of([&] { read_hdf5_weights(path, refuse); }).value().code() == ExitCode::config);
 }

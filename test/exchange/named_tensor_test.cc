@@ -1,6 +1,7 @@
 #include "lockstep/exchange/named_tensor.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "test/catch.h"
 #include "test/exchange/weights.h"
@@ -53,4 +54,41 @@ TEST_CASE("every head has its classifier") {
   std::vector<std::string> names;
   for (const ParameterId id : classifier_parameters(graph)) names.push_back(graph.parameters[id].name);
   CHECK(names == std::vector<std::string>{"fc.weight", "fc.bias", "AuxLogits.fc.weight", "AuxLogits.fc.bias"});
+}
+
+TEST_CASE("a file whose names are all others shows the model's and its own") {
+  std::vector<NamedTensor> tensors = small_weights();
+  for (NamedTensor& tensor : tensors) tensor.name = "net\n" + tensor.name;
+  const auto error = error_of([&] { arrange_by_table(tensors, small_graph().parameters, "a.h5"); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("conv1.weight is missing") &&
+                                ContainsSubstring("net\\x0aconv1.bias is not the model's") &&
+                                ContainsSubstring(" more"));
+}
+
+TEST_CASE("what PyTorch's wrappers put in front of all names is taken off, in any order") {
+  const std::vector<NamedTensor> plain = small_weights();
+  for (const std::string prefix : {"module.", "_orig_mod.", "model.", "_orig_mod.module.", "module._orig_mod."}) {
+    std::vector<NamedTensor> tensors = plain;
+    for (NamedTensor& tensor : tensors) tensor.name = prefix + tensor.name;
+    CHECK(strip_wrapper_prefixes(tensors) == prefix);
+    for (size_t i = 0; i < plain.size(); ++i) CHECK(tensors[i].name == plain[i].name);
+  }
+  std::vector<NamedTensor> mixed = plain;
+  mixed[0].name = "module." + mixed[0].name;
+  CHECK(strip_wrapper_prefixes(mixed).empty());
+  CHECK(mixed[0].name == "module." + plain[0].name);
+  std::vector<NamedTensor> none;
+  CHECK(strip_wrapper_prefixes(none).empty());
+}
+
+TEST_CASE("weights that are not finite are refused with the name and how many") {
+  std::vector<NamedTensor> tensors = small_weights();
+  CHECK_NOTHROW(require_finite(tensors, "a.h5"));
+  tensors[2].values[1] = std::numeric_limits<float>::quiet_NaN();
+  tensors[2].values[3] = -std::numeric_limits<float>::infinity();
+  const auto error = error_of([&] { require_finite(tensors, "a.h5"); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::numerics);
+  CHECK_THAT(error->what(), ContainsSubstring("a.h5: 2 of the ") && ContainsSubstring("values of " + tensors[2].name));
 }

@@ -87,3 +87,40 @@ TEST_CASE("safetensors files that are torn, lie or hold other types are refused"
   CHECK(error_reading(tensor("[1,1,1,1,2]", "[0,8]")).code() == ExitCode::config);
   CHECK(error_reading(tensor("[4]", "[0,8]", "F16")).code() == ExitCode::config);
 }
+
+TEST_CASE("tensors that overlap or leave bytes to nobody are refused") {
+  const auto two = [](const std::string& first, const std::string& second, const std::string& data = "12345678") {
+    return std::string(error_reading(with_header(fmt::format(R"({{"a":{{"dtype":"F32","shape":[1],"data_offsets":{}}},)"
+                                                             R"("b":{{"dtype":"F32","shape":[1],"data_offsets":{}}}}})",
+                                                             first, second),
+                                                 data))
+                           .what());
+  };
+  CHECK_THAT(two("[0,4]", "[0,4]"), ContainsSubstring("its tensors overlap at byte 0"));
+  CHECK_THAT(two("[0,8]", "[4,8]"), ContainsSubstring("its tensors overlap at byte 4"));
+  CHECK_THAT(two("[8,12]", "[0,4]", "123456789012"), ContainsSubstring("its tensors leave a gap at byte 4"));
+  CHECK_THAT(two("[0,4]", "[4,8]", "123456789"), ContainsSubstring("1 bytes behind its tensors belong to none"));
+  CHECK_THAT(two("[4,8]", "[8,12]", "123456789012"), ContainsSubstring("leave a gap at byte 0"));
+}
+
+TEST_CASE("a header that nests, repeats a name or is longer than any model's is refused") {
+  CHECK_THAT(error_reading(with_header(R"({"a":)" + std::string(100'000, '['), "")).what(),
+             ContainsSubstring("its header nests too deep"));
+  CHECK_THAT(error_reading(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                                       R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                                       "1234"))
+                 .what(),
+             ContainsSubstring("its header has a twice"));
+  CHECK_THAT(error_reading(with_header(std::string((16 << 20) + 8, ' '), "")).what(),
+             ContainsSubstring("its header has 16777224 bytes, 16777216 are the most"));
+}
+
+TEST_CASE("names and types in messages cannot act on the terminal and are cut") {
+  const auto error = error_of([] { read_safetensors(LOCKSTEP_HOSTILE_DIR "/safetensors_dtype_escape.safetensors"); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring("a is of type \\x1b[2J\\x1b[31m: convert it to float32 first"));
+  const std::string header =
+      R"({"w":{"dtype":")" + std::string(100'000, 'F') + R"(","shape":[1],"data_offsets":[0,4]}})";
+  CHECK(std::string(error_reading(with_header(header, "1234")).what()).size() < 300);
+}

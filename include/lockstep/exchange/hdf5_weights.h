@@ -1,6 +1,7 @@
 // HDF5 files of bare weights: one data set a parameter, under its own name at the root.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,9 @@ namespace lockstep {
 Hdf5Image encode_hdf5_weights(std::span<const NamedTensor> tensors, const Metadata& metadata, const std::string& name);
 
 // Any HDF5 file whose data sets bear parameter names, at the root or under /model; a checkpoint, too. Counters of
-// PyTorch (num_batches_tracked) are left out. Throws Error(checkpoint).
-std::vector<NamedTensor> read_hdf5_weights(const std::string& path);
+// PyTorch (num_batches_tracked) are left out. `check` gets names and shapes before any value is read, and throws when
+// they are not what is wanted. Throws Error(checkpoint).
+using ShapeCheck = std::function<void(const std::vector<NamedTensor>&)>;
+std::vector<NamedTensor> read_hdf5_weights(const std::string& path, const ShapeCheck& check = {});
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // Weights on their way between programs: names, shapes, values.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,17 @@ struct NamedTensor {
   std::vector<float> values;  // row-major
 };
 
-// Puts `tensors` into the order of the table. Throws Error(config) that names `file` and every tensor that is missing,
-// of another shape, or not the model's.
+// Puts `tensors` into the order of the table. Throws Error(config) that names `file` and what is missing, of another
+// shape, or not the model's. Values are not looked at and may be absent.
 std::vector<NamedTensor> arrange_by_table(std::vector<NamedTensor> tensors, const ParameterTable& table,
                                           const std::string& file);
+
+// Takes off what PyTorch's wrappers put in front of every name (DataParallel's "module.", torch.compile's
+// "_orig_mod.", a training script's "model."), where all names have it. Returns what was taken off.
+std::string strip_wrapper_prefixes(std::vector<NamedTensor>& tensors);
+
+// Throws Error(numerics) that names `file` and the tensor when a value is NaN or infinite.
+void require_finite(std::span<const NamedTensor> tensors, const std::string& file);
 
 // Takes the first class, TensorFlow's "background", out of the classifier of every head of the model: weights and
 // biases of 1001 classes become those of 1000. Throws Error(config) when a classifier has only one class.

@@ -21,8 +21,9 @@ struct SafetensorsContent {
   std::vector<std::string> counters;  // PyTorch's num_batches_tracked, which no computation needs: names only
 };
 
-// Throws Error(checkpoint) naming the file for one that is torn or no safetensors file, Error(config) for tensors of a
-// type other than F32, or of more than four dimensions.
+// Throws Error(checkpoint) naming the file for one that is torn or no safetensors file, whose tensors overlap or leave
+// gaps, or whose header is longer than 16 MiB; Error(config) for tensors of a type other than F32, or of more than four
+// dimensions.
 SafetensorsContent read_safetensors(const std::string& path);
 
 }  // namespace lockstep
