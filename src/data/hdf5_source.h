@@ -1,4 +1,4 @@
-// HDF5 files with /images [N,C,H,W] and /labels [N].
+// HDF5 files with /images [N,C,H,W] or [N,H,W,C] and /labels [N] or [N,1].
 #pragma once
 
 #include <memory>

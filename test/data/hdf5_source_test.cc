@@ -142,3 +142,96 @@ TEST_CASE("files of another shape are errors that say what is needed") {
   wide.type = H5T_NATIVE_INT32;
   CHECK_THAT(data_error({wide, labels}), ContainsSubstring("uint8 or floating-point"));
 }
+
+TEST_CASE("channels-last images arrive channels-first, of bytes and of floats, read by offset and by the library") {
+  const ScratchFolder folder;
+  std::vector<uint8_t> pixels(2 * 4 * 2 * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i);
+  const std::vector<int64_t> labels = {0, 1};
+  for (const bool chunked : {false, true}) {
+    for (const hid_t type : {H5T_NATIVE_UINT8, H5T_NATIVE_FLOAT}) {
+      write_hdf5(folder / "data.h5", {{"/images", type, H5T_NATIVE_UINT8, {2, 4, 2, 3}, pixels.data(), chunked},
+                                      {"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {2}, labels.data()}});
+      const auto source = open({folder / "data.h5"});
+      CHECK_THAT(source->description(), ContainsSubstring("channels last ([N,H,W,C])"));
+      Sample sample;
+      source->read(1, sample);
+      CHECK(sample.channels == 3);
+      CHECK(sample.height == 4);
+      CHECK(sample.width == 2);
+      const bool bytes = sample.kind == Sample::Kind::u8;
+      REQUIRE(sample.bytes.size() == 24 * (bytes ? 1 : sizeof(float)));
+      for (size_t c = 0; c < 3; ++c) {
+        for (size_t p = 0; p < 8; ++p) {
+          float value = static_cast<float>(sample.bytes[c * 8 + p]);
+          if (!bytes) std::memcpy(&value, sample.bytes.data() + (c * 8 + p) * sizeof value, sizeof value);
+          CHECK(value == static_cast<float>(pixels[24 + p * 3 + c]));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("labels may be a column") {
+  const ScratchFolder folder;
+  const std::vector<uint8_t> pixels(5, 0);
+  write_hdf5(folder / "data.h5", {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 1, 1, 1}, pixels.data()},
+                                  {"/labels", H5T_NATIVE_INT32, H5T_NATIVE_INT64, {5, 1}, kLabels.data()}});
+  Sample sample;
+  open({folder / "data.h5"})->read(2, sample);
+  CHECK(sample.label == 4);
+}
+
+TEST_CASE("messages say which data sets and shapes a file has") {
+  const ScratchFolder folder;
+  const std::string path = folder / "data.h5";
+  const std::vector<float> values(60, 0.0F);
+  write_hdf5(path, {{"/x\x1b", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, {5, 12}, values.data()},
+                    {"/labels", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, {5, 3}, values.data()}});
+  CHECK(error_of([&] { open({path}); }).value().what() ==
+        path + ": has no /images; it has /labels [5,3] float32, /x\\x1b [5,12] float32");
+  write_hdf5(path, {{"/images", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, {5, 3, 2, 2}, values.data()},
+                    {"/labels", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, {5, 3}, values.data()}});
+  CHECK(error_of([&] { open({path}); }).value().what() ==
+        path + ": /labels is [5,3] float32, /images is [5,3,2,2] float32; /labels must hold 5 integers, one an image");
+}
+
+TEST_CASE("images behind an external link are those of the file that it names") {
+  const ScratchFolder folder;
+  std::vector<uint8_t> pixels(5 * 3 * 2 * 2), before(999, 7);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(200 - i);
+  write_hdf5(folder / "part.h5", {{"/before", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {999}, before.data()},
+                                  {"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 3, 2, 2}, pixels.data()}});
+  write_hdf5(folder / "data.h5", {{"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {5}, kLabels.data()},
+                                  {"/padding", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {999}, before.data()}});
+  const hid_t file = H5Fopen((folder / "data.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  REQUIRE(H5Lcreate_external("part.h5", "/images", file, "images", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  H5Fclose(file);
+  const auto source = open({folder / "data.h5"});
+  Sample sample;
+  for (int64_t i = 0; i < 5; ++i) {
+    source->read(i, sample);
+    CHECK(std::memcmp(sample.bytes.data(), pixels.data() + i * 12, 12) == 0);
+    CHECK(sample.label == kLabels[static_cast<size_t>(i)]);
+  }
+}
+
+TEST_CASE("HDF5 data that overflow, or declare more than they hold, are named errors of the data") {
+  const std::string path = LOCKSTEP_SOURCE_DIR "/test/hostile/hdf5_images_overflow_segv.h5";
+  const auto error = error_of([&] { open({path}); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::data);
+  CHECK_THAT(error->what(), ContainsSubstring(path + ": /images: its shape, [2,1,72057594037927936,256]"));
+
+  const ScratchFolder folder;
+  const hid_t file = H5Fcreate((folder / "large.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  for (const auto& [name, dims] :
+       {std::pair{"images", std::vector<hsize_t>{2, 3, 1 << 20, 1 << 10}}, {"labels", std::vector<hsize_t>{2}}}) {
+    const hid_t space = H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr);
+    H5Dclose(H5Dcreate2(file, name, H5T_NATIVE_UINT8, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5Sclose(space);
+  }
+  H5Fclose(file);
+  CHECK_THAT(error_of([&] { open({folder / "large.h5"}); }).value().what(),
+             ContainsSubstring("/images is [2,3,1048576,1024] uint8, so that one image takes more than"));
+}
