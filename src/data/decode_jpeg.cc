@@ -3,22 +3,49 @@
 #include <jerror.h>  // NOLINT: must follow jpeglib.h
 
 #include <algorithm>
-#include <string_view>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "data/image_decoders.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/data_source.h"
 
 namespace lockstep {
 namespace {
 
-// Warnings are silent. Of them only a file that ends too soon makes the picture useless; stray bytes between markers
-// stand in many published ImageNet files.
+constexpr int kMaxScans = 100;                           // encoders make about ten
+constexpr int64_t kMaxBlocksPerByte = 8;                 // a block takes at least one bit of Huffman code
+constexpr int64_t kMaxArithmeticBlocksPerByte = 8 * 64;  // arithmetic coding takes less for a flat block
+
+bool is_restart(int marker) { return marker >= JPEG_RST0 && marker <= JPEG_RST0 + 7; }
+
+// Warnings are silent. Of them only missing data make the picture useless; stray bytes between markers stand in many
+// published ImageNet files. Where a restart marker comes too early, the decoder goes on behind it.
 void on_message(j_common_ptr info, int level) {
-  if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) errors_of(info).truncated = true;
+  if (level >= 0) return;
+  JpegErrors& errors = errors_of(info);
+  const int code = info->err->msg_code;
+  if (code == JWRN_JPEG_EOF) errors.file_ended = true;
+  if (code == JWRN_HIT_MARKER && !is_restart(reinterpret_cast<j_decompress_ptr>(info)->unread_marker)) {
+    errors.data_missing = true;
+  }
 }
 
 void ignore_output(j_common_ptr) {}
+
+// Called by the library at every row of blocks. It decodes every scan over the whole picture, however little the scan
+// holds.
+void on_progress(j_common_ptr info) {
+  JpegErrors& errors = errors_of(info);
+  const auto* decoder = reinterpret_cast<j_decompress_ptr>(info);
+  for (int i = 0; i < decoder->comps_in_scan; ++i) {
+    errors.components_seen |= 1u << decoder->cur_comp_info[i]->component_index;
+  }
+  if (decoder->input_scan_number <= kMaxScans) return;
+  std::snprintf(errors.message.data(), errors.message.size(), "it has more than %d scans", kMaxScans);
+  std::longjmp(errors.escape, 1);
+}
 
 class JpegReader {
  public:
@@ -37,8 +64,8 @@ class JpegReader {
     if (setjmp(errors_.escape) != 0) return false;
     jpeg_create_decompress(&info_);
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(encoded_.data()), encoded_.size());
+    info_.progress = &progress_;
     jpeg_read_header(&info_, TRUE);
-    data_begin_ = encoded_.size() - info_.src->bytes_in_buffer;
     const bool four_inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = four_inks ? JCS_CMYK : JCS_RGB;
     jpeg_calc_output_dimensions(&info_);
@@ -68,7 +95,7 @@ class JpegReader {
     return true;
   }
 
-  // Decodes the next `rows` rows of `stride` bytes; none is needed after them.
+  // Decodes the next `rows` rows of `stride` bytes.
   bool read(uint8_t* pixels, size_t stride, int64_t rows) {
     if (setjmp(errors_.escape) != 0) return false;
     for (int64_t y = 0; y < rows;) {
@@ -78,11 +105,32 @@ class JpegReader {
     return true;
   }
 
-  // Whether the file ends behind its picture's data: their end marker occurs in no other place after their beginning.
-  bool complete() const {
-    const std::string_view text(reinterpret_cast<const char*>(encoded_.data()), encoded_.size());
-    const size_t end = text.rfind("\xff\xd9");
-    return !errors_.truncated && end != std::string_view::npos && end >= data_begin_;
+  // Decodes the rows that are left, as far as it takes to know that their data are there. `row` has room for one.
+  bool finish(uint8_t* row) {
+    if (setjmp(errors_.escape) != 0) return false;
+    if (jpeg_has_multiple_scans(&info_)) return true;  // all of them were read before the first row
+    const JDIMENSION rows = info_.output_height - info_.output_scanline;
+    if (rows > 1) jpeg_skip_scanlines(&info_, rows - 1);  // a skip to the very end would read nothing
+    if (rows > 0) jpeg_read_scanlines(&info_, &row, 1);
+    return true;
+  }
+
+  // Whether there were data for every block, whatever stands behind them.
+  bool complete() {
+    if (errors_.data_missing) return false;
+    if (info_.arith_code && (errors_.file_ended || info_.unread_marker == kStartOfImage)) return false;  // no warning
+    return !errors_.file_ended || !jpeg_has_multiple_scans(&info_) || all_scans_seen();
+  }
+
+  // Whether so few bytes can hold the picture's blocks.
+  bool plausible() const {
+    int64_t blocks = 0;
+    for (int i = 0; i < info_.num_components; ++i) {
+      const jpeg_component_info& component = info_.comp_info[i];
+      blocks += static_cast<int64_t>(component.width_in_blocks) * component.height_in_blocks;
+    }
+    const int64_t per_byte = info_.arith_code ? kMaxArithmeticBlocksPerByte : kMaxBlocksPerByte;
+    return blocks / per_byte <= std::ssize(encoded_);
   }
 
   int64_t height() const { return info_.output_height; }
@@ -97,9 +145,23 @@ class JpegReader {
   }
 
  private:
+  static constexpr int kStartOfImage = 0xd8;
+
+  // In a file without an end marker, the scans that came may not be all. Those of a progressive picture have brought
+  // every bit of every coefficient, those of others every component.
+  bool all_scans_seen() const {
+    if (info_.progressive_mode) {
+      const int* bits = info_.coef_bits[0];
+      return std::all_of(bits, bits + static_cast<ptrdiff_t>(info_.num_components) * DCTSIZE2,
+                         [](int missing) { return missing == 0; });
+    }
+    return errors_.components_seen == (1u << info_.num_components) - 1;
+  }
+
   const std::span<const std::byte> encoded_;
-  size_t data_begin_ = 0;  // of the first scan
   JpegErrors errors_ = {};
+  jpeg_progress_mgr progress_ = {
+      .progress_monitor = on_progress, .pass_counter = 0, .pass_limit = 0, .completed_passes = 0, .total_passes = 0};
   jpeg_decompress_struct info_ = {};
 };
 
@@ -128,16 +190,22 @@ ImageWindow with_margin(const ImageWindow& wanted, int64_t height, int64_t width
 
 }  // namespace
 
-void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose) {
+void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose,
+                 const DecodeLimits& limits) {
   JpegReader reader(encoded);
   const auto check = [&](bool fine) {
     if (fine) return;
-    if (!reader.unsupported()) throw BadRecord(fmt::format("damaged JPEG: {}", reader.error()));
-    throw BadRecord(fmt::format("a JPEG of a kind that cannot be read ({}); 8-bit baseline and progressive ones can",
-                                reader.error()));
+    const std::string reason = printable(reader.error());
+    if (!reader.unsupported()) throw BadRecord(fmt::format("damaged JPEG: {}", reason));
+    throw BadRecord(
+        fmt::format("a JPEG of a kind that cannot be read ({}); 8-bit baseline and progressive ones can", reason));
   };
   check(reader.start());
-  check_size(reader.height(), reader.width());
+  check_size(reader.height(), reader.width(), limits);
+  if (!reader.plausible()) {
+    throw BadRecord(fmt::format("the JPEG is cut off, or damaged: {} bytes cannot hold {} x {} pixels", encoded.size(),
+                                reader.width(), reader.height()));
+  }
   image.height = reader.height();
   image.width = reader.width();
   ImageWindow& window = image.window = {.height = image.height, .width = image.width};
@@ -147,14 +215,17 @@ void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseW
     window = with_margin(wanted, reader.height(), reader.width());
   }
   check(reader.begin(window));
+  const size_t stride = static_cast<size_t>(window.width) * (reader.four_inks() ? 4 : 3);
+  std::vector<uint8_t> last_row(stride);
   image.pixels.resize(static_cast<size_t>(window.height * window.width * 3));
   if (reader.four_inks()) {
     std::vector<uint8_t> inks(image.pixels.size() / 3 * 4);
-    check(reader.read(inks.data(), static_cast<size_t>(window.width) * 4, window.height));
+    check(reader.read(inks.data(), stride, window.height));
     convert_inks(inks, reader.inverted(), image.pixels);
   } else {
-    check(reader.read(image.pixels.data(), static_cast<size_t>(window.width) * 3, window.height));
+    check(reader.read(image.pixels.data(), stride, window.height));
   }
+  check(reader.finish(last_row.data()));
   if (!reader.complete()) throw BadRecord("the JPEG is cut off");
 }
 

@@ -14,7 +14,9 @@ struct JpegErrors {
   jpeg_error_mgr base;  // first, so that the library's pointer to it is one to the whole
   std::jmp_buf escape;
   std::array<char, JMSG_LENGTH_MAX> message;
-  bool truncated;  // set by whoever reads
+  bool data_missing;         // set by the reader: a scan's data ended before its last block
+  bool file_ended;           // set by the reader: the library looked for more bytes than there are
+  unsigned components_seen;  // set by the reader: a bit for each component that a scan had
 };
 
 inline JpegErrors& errors_of(j_common_ptr info) { return *reinterpret_cast<JpegErrors*>(info->err); }

@@ -6,6 +6,7 @@
 #include "lockstep/data/data_source.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
@@ -21,7 +22,7 @@ Image decode(const std::string& encoded) {
   return image;
 }
 
-std::string error_of(const std::string& encoded) {
+std::string image_error(const std::string& encoded) {
   try {
     decode(encoded);
   } catch (const BadRecord& bad) {
@@ -85,10 +86,10 @@ TEST_CASE("CMYK and YCCK JPEGs become RGB, Adobe's inverted values and plain one
 TEST_CASE("a truncated JPEG is a bad record wherever it was cut") {
   const std::string whole = encode_jpeg(gradient(64, 64, 3), 64, 64, {});
   for (const size_t percent : {size_t{10}, size_t{50}, size_t{90}, size_t{99}}) {
-    CHECK_THAT(error_of(whole.substr(0, whole.size() * percent / 100)), ContainsSubstring("JPEG"));
+    CHECK_THAT(image_error(whole.substr(0, whole.size() * percent / 100)), ContainsSubstring("JPEG"));
   }
-  CHECK_THAT(error_of(whole.substr(0, whole.size() / 2)), ContainsSubstring("cut off"));
-  CHECK_THAT(error_of(""), ContainsSubstring("empty"));
+  CHECK_THAT(image_error(whole.substr(0, whole.size() / 2)), ContainsSubstring("cut off"));
+  CHECK_THAT(image_error(""), ContainsSubstring("empty"));
 }
 
 TEST_CASE("a window of a JPEG has the values of the whole picture") {
@@ -187,7 +188,7 @@ TEST_CASE("a JPEG of a kind that is not read says so: 12 bits a sample, lossless
   std::string lossless = whole;
   lossless[frame + 1] = '\xc3';
   for (const std::string& encoded : {twelve, lossless}) {
-    CHECK_THAT(error_of(encoded), ContainsSubstring("of a kind that cannot be read") && ContainsSubstring("8-bit"));
+    CHECK_THAT(image_error(encoded), ContainsSubstring("of a kind that cannot be read") && ContainsSubstring("8-bit"));
   }
 }
 
@@ -251,20 +252,138 @@ TEST_CASE("PNGs of every kind become 8-bit RGB") {
 TEST_CASE("a truncated or damaged PNG is a bad record") {
   const std::string whole = encode_png(gradient(32, 32, 3), 32, 32, {});
   for (const size_t length : {size_t{9}, size_t{40}, whole.size() / 2, whole.size() - 3}) {
-    CHECK_THAT(error_of(whole.substr(0, length)), ContainsSubstring("damaged PNG: the file is cut off"));
+    CHECK_THAT(image_error(whole.substr(0, length)), ContainsSubstring("damaged PNG: the file is cut off"));
   }
   std::string flipped = whole;
   flipped[60] ^= 1;
-  CHECK_THAT(error_of(flipped), ContainsSubstring("damaged PNG"));
+  CHECK_THAT(image_error(flipped), ContainsSubstring("damaged PNG"));
+}
+
+// A PNG chunk with its length and checksum.
+std::string chunk(const std::string& type, const std::string& content) {
+  const auto big_endian = [](uint32_t value) {
+    return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+                       static_cast<char>(value)};
+  };
+  uint32_t crc = ~0u;
+  for (const char c : type + content) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0xedb88320u : 0u);
+  }
+  return big_endian(static_cast<uint32_t>(content.size())) + type + content + big_endian(~crc);
+}
+
+constexpr size_t kAfterHeader = 33;  // where the second chunk of a PNG begins
+
+std::string hostile_file(const std::string& name) {
+  return read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/test/data/hostile/" + name);
+}
+
+TEST_CASE("a PNG chunk that declares more bytes than there are is refused by name before memory is asked for") {
+  for (const char* name : {"png_text_length.png", "png_text_length_2GB.png"}) {
+    CHECK_THAT(image_error(hostile_file(name)),
+               ContainsSubstring("damaged PNG: the file is cut off: its chunk tEXt declares "));
+  }
+  std::string escaped = flat_png(1, 1, 1, 2, 3).substr(0, kAfterHeader) + std::string("\x7f\xff\xff\xff\x1b[2J", 8);
+  CHECK_THAT(image_error(escaped), ContainsSubstring("its chunk \\x1b[2J declares 2147483647 bytes, but 0 are left"));
+}
+
+TEST_CASE("a PNG's texts, profiles and unknown chunks are not read, however long or damaged") {
+  const Rgb rgb = gradient(5, 7, 3);
+  const std::string plain = encode_png(rgb, 5, 7, {});
+  const std::string bomb = std::string("k\0\0", 3) + "no zlib stream at all";
+  for (const std::string& extra :
+       {chunk("tEXt", "key" + std::string(100'000, 'x')), chunk("zTXt", bomb), chunk("iCCP", bomb), chunk("iTXt", bomb),
+        chunk("eXIf", std::string(70'000, 'x')), chunk("lkSt", std::string(200'000, 'x')), chunk("gAMA", "xx")}) {
+    std::string encoded = plain;
+    for (int i = 0; i < 3; ++i) encoded.insert(kAfterHeader, extra);
+    CHECK(decode(encoded).pixels == rgb);
+  }
+}
+
+TEST_CASE("a PNG whose data cannot hold its pixels is refused before memory is asked for") {
+  std::string encoded = encode_png(gradient(8, 8, 3), 8, 8, {});
+  const std::string header("\0\0\x2a\xf8\0\0\x2a\xf8\x08\2\0\0\0", 13);  // 11,000 x 11,000
+  encoded = encoded.substr(0, 8) + chunk("IHDR", header) + encoded.substr(kAfterHeader);
+  CHECK_THAT(image_error(encoded), ContainsSubstring("bytes of data cannot hold 11000 x 11000 pixels"));
+}
+
+TEST_CASE("a JPEG whose bytes cannot hold its pixels is refused before memory is asked for") {
+  CHECK_THAT(image_error(hostile_file("jpeg_228B_890MB.jpg")), ContainsSubstring("228 bytes cannot hold "));
+  CHECK(decode(encode_jpeg(Rgb(3 * 1000 * 1000, 128), 1000, 1000, {})).height == 1000);  // as small as a JPEG gets
+  CHECK(decode(encode_jpeg(Rgb(1000 * 1000, 128), 1000, 1000, {.components = 1, .progressive = true})).height == 1000);
+}
+
+TEST_CASE("a JPEG of too many scans is a bad record") {
+  std::string encoded = hostile_file("jpeg_1000_scans.jpg");
+  CHECK_THAT(image_error(encoded), ContainsSubstring("14214 bytes cannot hold 8192 x 8192 pixels"));
+  const size_t frame = encoded.find("\xff\xc2");
+  REQUIRE(frame != std::string::npos);
+  encoded.replace(frame + 5, 4, std::string("\0\x40\0\x40", 4));  // 64 x 64: as many as its bytes can hold
+  CHECK_THAT(image_error(encoded), ContainsSubstring("damaged JPEG: it has more than 100 scans"));
+}
+
+TEST_CASE("more pixels than data.max_pixels are refused, with the key") {
+  Image image;
+  const auto error = [&](const std::string& encoded, int64_t max_pixels) {
+    const auto thrown = error_of([&] { decode_image(as_bytes(encoded), image, {}, {max_pixels}); });
+    return thrown ? std::string(thrown->what()) : "no error";
+  };
+  for (const std::string& encoded : {encode_jpeg(gradient(16, 24, 3), 16, 24, {}), flat_png(16, 24, 1, 2, 3)}) {
+    CHECK(error(encoded, 16 * 24) == "no error");
+    CHECK_THAT(error(encoded, 16 * 24 - 1),
+               ContainsSubstring("an image of 24 x 16 pixels, but data.max_pixels allows 383: raise it"));
+  }
+}
+
+TEST_CASE("a JPEG is whole when there are data for all its blocks, whatever stands behind them") {
+  for (const JpegOptions& options : {JpegOptions{}, JpegOptions{.components = 1}, JpegOptions{.progressive = true}}) {
+    const Rgb pixels = gradient(96, 120, options.components);
+    const std::string whole = encode_jpeg(pixels, 96, 120, options);
+    REQUIRE(whole.ends_with("\xff\xd9"));
+    const std::string no_end = whole.substr(0, whole.size() - 2);
+    const Rgb expected = decode(whole).pixels;
+    CHECK(decode(no_end + "a maker's trailer" + std::string(500, '\0')).pixels == expected);
+    CHECK(decode(whole + whole.substr(0, whole.size() / 2)).pixels == expected);
+  }
+}
+
+TEST_CASE("a part of a JPEG with another JPEG behind it is cut off, wherever the window lies") {
+  const auto top = [](int64_t, int64_t) { return ImageWindow{.height = 8, .width = 8}; };
+  for (const JpegOptions& options : {JpegOptions{}, JpegOptions{.components = 1}, JpegOptions{.progressive = true}}) {
+    const std::string whole = encode_jpeg(gradient(160, 160, options.components), 160, 160, options);
+    for (const double share : {0.6, 0.9}) {
+      const auto length = static_cast<size_t>(share * static_cast<double>(whole.size()));
+      for (const std::string& behind : {whole, std::string("\xff\xd9")}) {
+        Image image;
+        CHECK_THROWS_WITH(decode_image(as_bytes(whole.substr(0, length) + behind), image), ContainsSubstring("JPEG"));
+        CHECK_THROWS_WITH(decode_image(as_bytes(whole.substr(0, length) + behind), image, top),
+                          ContainsSubstring("JPEG"));
+      }
+    }
+  }
 }
 
 TEST_CASE("other kinds of file are bad records with the kind named") {
-  CHECK_THAT(error_of("GIF89a......"), ContainsSubstring("a GIF image"));
-  CHECK_THAT(error_of("BM......"), ContainsSubstring("a BMP image"));
-  CHECK_THAT(error_of("RIFF....WEBPVP8 "), ContainsSubstring("a WebP image"));
-  CHECK_THAT(error_of("II*\1...."), ContainsSubstring("a TIFF image"));
-  CHECK_THAT(error_of("\n <!DOCTYPE html><html>"), ContainsSubstring("an HTML or XML page"));
-  CHECK_THAT(error_of("whatever"), ContainsSubstring("unknown type"));
+  CHECK_THAT(image_error("GIF89a......"), ContainsSubstring("a GIF image"));
+  CHECK_THAT(image_error("BM......"), ContainsSubstring("a BMP image"));
+  CHECK_THAT(image_error("RIFF....WEBPVP8 "), ContainsSubstring("a WebP image"));
+  CHECK_THAT(image_error("II*\1...."), ContainsSubstring("a TIFF image"));
+  CHECK_THAT(image_error("\n <!DOCTYPE html><html>"), ContainsSubstring("an HTML or XML page"));
+  CHECK_THAT(image_error("whatever"), ContainsSubstring("unknown type"));
+  CHECK_THAT(image_error("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+             ContainsSubstring("a Git LFS pointer (the file itself was not fetched: run 'git lfs pull')"));
+  CHECK_THAT(image_error(std::string("\0\0\0\x20"
+                                     "ftypavif",
+                                     12)),
+             ContainsSubstring("an AVIF image"));
+  CHECK_THAT(image_error(std::string("\0\0\0\x18"
+                                     "ftypheic",
+                                     12)),
+             ContainsSubstring("a HEIC image"));
+  CHECK_THAT(image_error("\xff\x0a...."), ContainsSubstring("a JPEG XL image"));
+  CHECK_THAT(image_error(std::string("\0\0\0\x0cJXL \r\n\x87\n", 12)), ContainsSubstring("a JPEG XL image"));
+  CHECK_THAT(image_error(std::string("PK\x03\x04....")), ContainsSubstring("a zip archive"));
 }
 
 TEST_CASE("a header that announces an absurd size is refused before memory is asked for") {
@@ -272,5 +391,5 @@ TEST_CASE("a header that announces an absurd size is refused before memory is as
   const size_t frame = jpeg.find("\xff\xc0");
   REQUIRE(frame != std::string::npos);
   for (size_t i = 5; i < 9; ++i) jpeg[frame + i] = '\xf0';  // height and width
-  CHECK_THAT(error_of(jpeg), ContainsSubstring("61680 x 61680 pixels"));
+  CHECK_THAT(image_error(jpeg), ContainsSubstring("61680 x 61680 pixels"));
 }
