@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lockstep/base/activity.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep {
@@ -257,6 +258,10 @@ std::string ProgressBoard::report() const {
   }
   text += "\nphases and events of this rank, seconds ago:\n";
   for (const Event& event : events_) text += fmt::format("{:>10.3f}  {}\n", now - event.at, event.text);
+  if (const auto activities = describe_activities(); !activities.empty()) {
+    text += "\nwhat the threads of this rank are busy with:\n";
+    for (const std::string& line : activities) text += fmt::format("  {}\n", line);
+  }
   text += "\nlast steps of this phase, seconds ago:\n";
   for (const Step& step : steps_) text += fmt::format("{:>10.3f}  step {}\n", now - step.at, step.step);
   return text;

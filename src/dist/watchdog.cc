@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "dist/local_ranks.h"
+#include "lockstep/base/activity.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/thread_name.h"
 
@@ -67,6 +68,9 @@ void Watchdog::look() {
   const std::string wait = board_.describe_wait();
   std::string text = fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(here.phase),
                                  here.step, wait.empty() ? "" : "; waits for " + wait);
+  // A read or a decode that does not end holds up everybody, and the one who waits for it has no name for it.
+  const auto busy = describe_activities(quiet / 2);
+  if (!busy.empty()) text += "; " + busy.front();
   if (here.phase == RunPhase::mpi) text += "; " + describe_local_ranks(process_environment());
   if (abort) {
     options_.abort(text);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "lockstep/base/activity.h"
 #include "test/catch.h"
 
 using namespace lockstep;
@@ -129,6 +130,14 @@ TEST_CASE("the report has a line a rank and the last events in order") {
   const size_t first = report.find("training, step 120"), second = report.find("a warning"),
                third = report.rfind("evaluation, step 3");
   CHECK((first < second && second < third && third != std::string::npos));
+}
+
+TEST_CASE("the report says what the threads of this rank are busy with, as long as they are") {
+  Board board;
+  Activity activity("loader thread");
+  CHECK_THAT(board.report(), !ContainsSubstring("busy with"));
+  activity.begin([] { return std::string("a.tfrecord record 7"); });
+  CHECK_THAT(board.report(), ContainsSubstring("busy with:\n  loader thread: a.tfrecord record 7, for "));
 }
 
 TEST_CASE("time in which the process stood still does not count") {

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "lockstep/base/activity.h"
 #include "test/catch.h"
 
 using namespace lockstep;
@@ -24,11 +25,13 @@ TEST_CASE("a rank without progress is warned about once, then ended, with phase 
     if (!done) ended.set_value(text);
     done = true;
   };
+  Activity activity("loader thread");
+  activity.begin([] { return std::string("a.tfrecord record 7"); });
   Watchdog watchdog(options);
   watchdog.progress(RunPhase::train, 7);
   auto text = ended.get_future();
   REQUIRE(text.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
-  CHECK_THAT(text.get(), ContainsSubstring("phase training, step 7"));
+  CHECK_THAT(text.get(), ContainsSubstring("phase training, step 7; loader thread: a.tfrecord record 7, for "));
   CHECK(warnings == 1);
 }
 
