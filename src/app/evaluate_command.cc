@@ -44,7 +44,9 @@ int evaluate_command(const CommandParts& parts) {
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});
   reporter.evaluation(loaded.step, loaded.epoch, run_or_end_job([&] { return evaluator.run(weights); }));
-  if (config.data.bad_records == "skip") reporter.bad_records(loaded.step, "data.validation", evaluator.bad_records());
+  if (config.data.bad_records == "skip") {
+    reporter.bad_records(loaded.step, {"data.validation", evaluator.left_out()}, evaluator.bad_records());
+  }
   run_or_end_job([&] { group.barrier({"the end", wait.seconds}); });
   return static_cast<int>(ExitCode::ok);
 }

@@ -21,7 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kConfigSeconds = 60;  // the configuration's own limits are not known yet
-constexpr int64_t kProbedLabels = 1000;
+constexpr int64_t kProbedRecords = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
   const auto digest = static_cast<int64_t>(cores.mask_digest);
@@ -52,6 +52,23 @@ std::vector<std::string> split_paths(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   return paths;
+}
+
+// What trains without an error, and to no purpose.
+void warn_of_odd_data(const Config& config, bool training, const DataProbe& probe) {
+  if (training && config.model.classes > 1 && probe.records > 1 && probe.labels.smallest == probe.labels.largest) {
+    log_warning("data.train: all of the {} records looked at have the label {}; there is nothing to tell apart",
+                probe.records, probe.labels.smallest);
+  }
+  constexpr float kSlack = 1e-3F;
+  if (config.data.normalize != "none" && probe.pixels &&
+      (probe.pixels->smallest < -kSlack || probe.pixels->largest > 1 + kSlack)) {
+    log_warning(
+        "{}: floating-point images hold {} to {}; data.normalize = \"{}\" takes 0 to 1 for the full range: "
+        "scale them, or use data.normalize = \"none\" to train on what is stored",
+        training ? "data.train" : "data.validation", probe.pixels->smallest, probe.pixels->largest,
+        config.data.normalize);
+  }
 }
 
 // Ranks that see different files would make different numbers of steps.
@@ -178,9 +195,10 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   });
   require_one_size(source->size(), group, from_train ? "data.train" : "data.validation", wait);
   on_root(group, wait, [&] {
-    const LabelRange labels = probe_labels(*source, kProbedLabels);
+    const DataProbe probe = probe_data(*source, kProbedRecords);
     log_info("{}: {}, labels {} to {}", training ? "training data" : "validation data", source->description(),
-             labels.smallest, labels.largest);
+             probe.labels.smallest, probe.labels.largest);
+    warn_of_odd_data(config, training, probe);
     return std::string();
   });
   return source;
@@ -199,11 +217,13 @@ LoaderOptions loader_options(const Config& config, const ThreadBudget& threads) 
           .transform_input = config.model.transform_input,
           .jpeg_scaling = config.data.jpeg_scaling,
           .apply_orientation = config.data.exif_orientation,
+          .max_pixels = config.data.max_pixels,
           .seed = static_cast<uint64_t>(config.train.seed),
           .shuffle = config.data.shuffle,
           .shuffle_block = config.data.shuffle_block,
           .bad_records = bad_record_rule(config),
-          .workers = threads.workers};
+          .workers = threads.workers,
+          .queue_depth = static_cast<int>(config.data.prefetch) + 1};
 }
 
 }  // namespace lockstep

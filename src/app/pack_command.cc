@@ -54,6 +54,7 @@ int pack_command(const CommandLine& command) {
       .shuffle = config.data.shuffle,
       .seed = static_cast<uint64_t>(config.train.seed),
       .apply_orientation = config.data.exif_orientation,
+      .max_pixels = config.data.max_pixels,
       .bad_records = config.data.bad_records == "skip" ? BadRecords::skip : BadRecords::fail,
       .threads = config.data.workers > 0 ? static_cast<int>(config.data.workers) : usable_cores(cpu_cores())};
   pack_split(config, command, config.data.train, options);

@@ -149,9 +149,14 @@ void RunStart::open_validation_data() {
 void RunStart::compare_classes() {
   classes = name_outputs(data->class_names(), config_.data.label_offset);
   if (!validation) return;
+  on_every_rank(parts_.group, wait("the start"), [&] { validation->follow_classes(data->class_names()); });
   const std::vector<std::string> validated = name_outputs(validation->class_names(), config_.data.label_offset);
   on_root(parts_.group, wait("the start"), [&] {
     require_same_classes({"data.train", classes}, {"data.validation", validated});
+    if (const std::string shared = shared_input(*data, *validation); !shared.empty()) {
+      log_warning("data.train and data.validation read the same data ({}): the evaluation counts what was trained on",
+                  shared);
+    }
     return std::string();
   });
 }

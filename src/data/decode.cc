@@ -1,6 +1,7 @@
 #include "lockstep/data/decode.h"
 
 #include <algorithm>
+#include <new>
 #include <string_view>
 
 #include "data/file_kind.h"
@@ -29,8 +30,12 @@ void decode_image(std::span<const std::byte> encoded, Image& image, const Choose
                   const DecodeLimits& limits) {
   using namespace std::string_view_literals;
   const std::string_view text(reinterpret_cast<const char*>(encoded.data()), std::min<size_t>(encoded.size(), 8));
-  if (text.starts_with("\xff\xd8\xff"sv)) return decode_jpeg(encoded, image, choose, limits);
-  if (text.starts_with("\x89PNG\r\n\x1a\n"sv)) return decode_png(encoded, image, limits);
+  try {
+    if (text.starts_with("\xff\xd8\xff"sv)) return decode_jpeg(encoded, image, choose, limits);
+    if (text.starts_with("\x89PNG\r\n\x1a\n"sv)) return decode_png(encoded, image, limits);
+  } catch (const std::bad_alloc&) {
+    throw BadRecord("there is not enough memory to decode it");
+  }
   const std::string_view kind = name_file_kind(encoded);
   throw BadRecord(
       fmt::format("the image is {}, where JPEG or PNG is needed", kind.empty() ? "of unknown type"sv : kind));

@@ -113,6 +113,12 @@ std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options) {
     fail(ExitCode::data, "there is no sample in the {} input{} (format {}, first {})", options.files.size(),
          options.files.size() == 1 ? "" : "s", options.format, options.files.empty() ? "none" : options.files.front());
   }
+  // Of an image directory the images are listed too; its classes stand for them.
+  const auto is_class = [](const std::string& path) { return path.ends_with('/'); };
+  const bool classes = std::ranges::any_of(options.files, is_class);
+  for (const std::string& path : options.files) {
+    if (!classes || is_class(path)) source->inputs_.push_back(path);
+  }
   return source;
 }
 

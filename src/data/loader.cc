@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "data/sample_pipeline.h"
@@ -61,11 +62,19 @@ Loader::Loader(const DataSource& source, LoaderOptions options)
       task_samples_(choose_task_samples(options_)) {
   make_slots();
   workers_.reserve(static_cast<size_t>(options_.workers));
-  for (int i = 0; i < options_.workers; ++i) {
+  for (int i = 0; i < options_.workers; ++i) start_worker();
+}
+
+void Loader::start_worker() {
+  try {
     workers_.emplace_back([this](const std::stop_token& stop) {
       name_thread("loader");
       work(stop);
     });
+  } catch (const std::system_error& error) {
+    fail(ExitCode::config,
+         "data.workers: only {} of {} threads can be started ({}): lower data.workers, or raise the limit (ulimit -u)",
+         workers_.size(), options_.workers, error.code().message());
   }
 }
 
@@ -80,8 +89,16 @@ void Loader::make_slots() {
   const size_t bag_bytes = side > 0 ? 0 : round_up(samples * static_cast<size_t>(options_.max_ids) * sizeof(float));
   const size_t label_bytes = round_up(samples * sizeof(int32_t));
   slots_.resize(static_cast<size_t>(options_.queue_depth));
+  const size_t slot_bytes = image_bytes + 2 * bag_bytes + 2 * label_bytes;
   for (Slot& slot : slots_) {
-    slot.memory = options_.allocate(image_bytes + 2 * bag_bytes + 2 * label_bytes);
+    try {
+      slot.memory = options_.allocate(slot_bytes);
+    } catch (const std::bad_alloc&) {
+      fail(ExitCode::config,
+           "there is not enough memory for {} batches of {} samples, {} bytes each: lower train.batch_size or "
+           "data.prefetch",
+           slots_.size(), samples, slot_bytes);
+    }
     std::byte* memory = slot.memory.get();
     require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0, "batch memory that is not 64-byte aligned");
     const auto take = [&]<class T>(T*& array, size_t bytes) {

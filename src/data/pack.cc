@@ -140,7 +140,7 @@ class Packer {
     const Sample& sample = workspace.sample;
     Image& image = workspace.image;
     try {
-      decode_image(sample.bytes, image);
+      decode_image(sample.bytes, image, {}, {.max_pixels = options_.max_pixels});
     } catch (const BadRecord& bad) {
       throw BadRecord(fmt::format("{}: {}", source_.where(index), bad.what()), bad.where());
     }

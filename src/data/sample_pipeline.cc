@@ -11,6 +11,20 @@ namespace {
 constexpr int64_t kMaxBadInARow = 100;  // then it is not the record but the data set that is bad
 constexpr size_t kMaxWarnings = 20;     // the rest is counted, and listed at the end
 
+// While a record is read and decoded, its place stands in the report of a rank that makes no progress.
+class BusyWith {
+ public:
+  BusyWith(Activity& activity, const DataSource& source, int64_t index) : activity_(activity) {
+    activity_.begin([&source, index] { return source.where(index); });
+  }
+  ~BusyWith() { activity_.end(); }
+  BusyWith(const BusyWith&) = delete;
+  BusyWith& operator=(const BusyWith&) = delete;
+
+ private:
+  Activity& activity_;
+};
+
 std::optional<Transform> image_transform(const LoaderOptions& options) {
   if (options.image_size == 0) return std::nullopt;
   return Transform({.augment = options.augment,
@@ -32,13 +46,15 @@ SamplePipeline::SamplePipeline(const DataSource& source, const LoaderOptions& op
       vocabulary_(options.vocabulary),
       policy_(options.bad_records),
       training_(options.training),
-      apply_orientation_(options.apply_orientation) {}
+      apply_orientation_(options.apply_orientation),
+      limits_{.max_pixels = options.max_pixels} {}
 
 std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Workspace& workspace,
                                                            const SamplePlace& to) {
   const int64_t attempts = std::min(kMaxBadInARow, source_.size());
   for (int64_t attempt = 0; attempt < attempts; ++attempt) {
     const int64_t index = (sample.index + attempt) % source_.size();
+    const BusyWith busy(workspace.activity, source_, index);
     try {
       const int32_t label = prepare({.epoch = sample.epoch, .index = index}, workspace, to);
       return Filled{.index = index, .label = label};
@@ -96,7 +112,7 @@ ImageView SamplePipeline::view_pixels(SampleRef ref, Workspace& workspace) const
       if (orientation == 1) {
         choose = [&](int64_t height, int64_t width) { return transform_->source_window(height, width, ref); };
       }
-      decode_image(sample.bytes, workspace.image, choose);
+      decode_image(sample.bytes, workspace.image, choose, limits_);
       make_upright(orientation, workspace.image, workspace.turned);
     } catch (const BadRecord& bad) {
       throw BadRecord(fmt::format("{}: {}", source_.where(ref.index), bad.what()), bad.where());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/activity.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/data/loader.h"
 
@@ -28,6 +29,7 @@ class SamplePipeline {
     Image image;
     std::vector<uint8_t> turned;
     TransformScratch scratch;
+    Activity activity{"loader thread"};
   };
   // Which record filled the place.
   struct Filled {
@@ -61,6 +63,7 @@ class SamplePipeline {
   const BadRecords policy_;
   const bool training_;
   const bool apply_orientation_;
+  const DecodeLimits limits_;
   mutable std::mutex mutex_;
   std::map<int64_t, BadRecordNote> notes_;
 };

@@ -1,8 +1,10 @@
 #include "lockstep/data/sampler.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
@@ -21,9 +23,7 @@ std::vector<int64_t> iota(int64_t count) {
   return values;
 }
 
-}  // namespace
-
-std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
+std::vector<int64_t> make_order(const SamplerOptions& options, int64_t epoch) {
   if (!options.shuffle) return iota(options.size);
   RandomStream random(random_key(options.seed, fnv1a64("epoch order"), epoch));
   if (options.shuffle_block <= 0) {
@@ -42,6 +42,23 @@ std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
     shuffle(std::span(order).subspan(begin), random);
   }
   return order;
+}
+
+}  // namespace
+
+std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
+  const auto too_many = [&] {
+    fail(ExitCode::data, "the data have {} samples: there is not enough memory for the order of an epoch, {} bytes",
+         options.size, 8.0 * static_cast<double>(options.size));
+  };
+  try {
+    return make_order(options, epoch);
+  } catch (const std::bad_alloc&) {
+    too_many();
+  } catch (const std::length_error&) {
+    too_many();
+  }
+  return {};
 }
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {

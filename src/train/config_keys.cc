@@ -99,6 +99,13 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(data, workers), .unit = "threads", .range = between(0, 1024),
        .meaning = "Threads a rank that read and decode. 0: from the cores this rank may use.",
        .also = {"num_workers", "threads"}},
+      {LOCKSTEP_KEY(data, prefetch), .unit = "batches", .range = between(1, 256),
+       .meaning = "Batches a rank that are prepared ahead of the one in use. More of them bridge a longer pause of the "
+                  "storage, at the cost of their memory.",
+       .also = {"prefetch_factor", "prefetch_buffer", "queue_depth"}},
+      {LOCKSTEP_KEY(data, max_pixels), .unit = "pixels", .range = between(1, 4e9),
+       .meaning = "Height times width that an encoded picture may have; a larger one is a bad record. The default is "
+                  "above any camera."},
       {LOCKSTEP_KEY(data, exif_orientation),
        .meaning =
            "Turns JPEGs upright as their EXIF block says, in training and evaluation alike. The published ImageNet "

@@ -229,7 +229,7 @@ void Reporter::event(int64_t step, const std::string& what, const std::string& t
   metrics_.write(json_line({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}}));
 }
 
-void Reporter::bad_records(int64_t step, const std::string& data, std::span<const BadRecordNote> notes) {
+void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes) {
   const auto all = group_.allgather(encode_bad_records(notes), {"the list of bad records", options_.wait_seconds});
   if (!group_.is_root()) return;
   const std::vector<BadRecordNote> records = merge_bad_records(all);
@@ -241,8 +241,12 @@ void Reporter::bad_records(int64_t step, const std::string& data, std::span<cons
       log_info("bad record, met {} times: {}", r.times, printable(r.message, kLongestMessage));
     list.push_back({{"index", r.index}, {"times", r.times}, {"message", r.message}});
   }
-  const std::string text =
-      fmt::format("bad records of {} skipped: {}, met {} times in all", data, records.size(), times);
+  std::string text =
+      fmt::format("bad records of {} skipped: {}, met {} times in all", skipped.data, records.size(), times);
+  if (const auto& [files, bytes] = skipped.left_out; files > 0) {
+    text += fmt::format("; besides, {} file{} could not be read to the end: {} bytes of records are left out", files,
+                        files == 1 ? "" : "s", bytes);
+  }
   log_info("{}", text);
   metrics_.write(json_line(
       {{"kind", "event"}, {"step", step}, {"event", "bad_records"}, {"text", text}, {"records", std::move(list)}}));

@@ -334,8 +334,10 @@ void Trainer::report_weights_if_due() {
 
 void Trainer::report_bad_records() {
   if (config_.data.bad_records != "skip") return;
-  parts_.reporter.bad_records(progress_.step, "data.train", loader_->bad_records());
-  if (parts_.evaluator) parts_.reporter.bad_records(progress_.step, "data.validation", parts_.evaluator->bad_records());
+  parts_.reporter.bad_records(progress_.step, {"data.train", parts_.data.left_out()}, loader_->bad_records());
+  if (!parts_.evaluator) return;
+  parts_.reporter.bad_records(progress_.step, {"data.validation", parts_.evaluator->left_out()},
+                              parts_.evaluator->bad_records());
 }
 
 std::vector<double> Trainer::bucket_ready_seconds() const {

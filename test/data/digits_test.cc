@@ -30,7 +30,7 @@ TEST_CASE("the shipped digits load: 1437 and 360 records of 8 x 8 pixels in ten 
     }
     CHECK(labels.size() == 10);
     for (const auto& [label, count] : labels) CHECK(count > records / 20);
-    const LabelRange range = probe_labels(*source, 100);
+    const LabelRange range = probe_data(*source, 100).labels;
     CHECK(range.smallest == 0);
     CHECK(range.largest == 9);
   }

@@ -1,9 +1,18 @@
 #include "lockstep/data/loader.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <future>
 #include <map>
+#include <new>
+#include <optional>
 #include <set>
 
+#include "lockstep/base/activity.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/data/probe_samples.h"
 #include "test/catch.h"
@@ -374,4 +383,80 @@ TEST_CASE("probing gives up with the loader's words where every record is bad") 
   }
   CHECK(words.find("gives up here") != std::string::npos);
   CHECK_THROWS_WITH(probe_samples(*source, options, 2), words);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need all of the address space
+TEST_CASE("threads that the system does not grant are an error that names the key") {
+  const auto source = synthetic(50);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  std::optional<Error> error;
+  {
+    std::ifstream usage("/proc/self/statm");
+    rlim_t pages = 0;
+    REQUIRE(usage >> pages);
+    const rlim_t room = rlim_t{200} << 20;  // stacks of 8 MiB
+    const rlimit tight{pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + room, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_AS, &tight) == 0);
+    error = error_of([&] { Loader(*source, {.batch_size = 1, .image_size = 4, .workers = 1024}); });
+    REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+  }
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(), ContainsSubstring("data.workers: only ") && ContainsSubstring(" of 1024 threads can be"));
+}
+#endif
+
+TEST_CASE("batches for which there is no memory are an error that names the keys") {
+  const auto source = synthetic(50);
+  LoaderOptions options = {.batch_size = 3, .image_size = 4, .queue_depth = 7};
+  options.allocate = [](size_t) -> HostMemory { throw std::bad_alloc(); };
+  const auto error = error_of([&] { Loader(*source, options); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK_THAT(error->what(),
+             ContainsSubstring("not enough memory for 7 batches of 3 samples") && ContainsSubstring("data.prefetch"));
+}
+
+namespace {
+
+// Does not hand out its sample before it is told to.
+class Held final : public DataSource {
+ public:
+  Held() : DataSource({}) {}
+  int64_t size() const override { return 1; }
+  std::string where(int64_t) const override { return "a.tfrecord record 0"; }
+  std::string description() const override { return "held"; }
+  void wait_until_held() const { held_.get_future().wait(); }
+  void let_go() { go_.set_value(); }
+
+ private:
+  void fetch(int64_t, Sample& sample) const override {
+    if (!first_.test_and_set()) {
+      held_.set_value();
+      gone_.wait();
+    }
+    sample.kind = Sample::Kind::u8;
+    sample.buffer.assign(3, std::byte{1});
+    sample.bytes = sample.buffer;
+    sample.channels = 3;
+    sample.height = sample.width = 1;
+  }
+  mutable std::atomic_flag first_ = ATOMIC_FLAG_INIT;
+  mutable std::promise<void> held_;
+  std::promise<void> go_;
+  std::shared_future<void> gone_ = go_.get_future().share();
+};
+
+}  // namespace
+
+TEST_CASE("the record that a thread reads is known while the read lasts") {
+  Held source;
+  Loader loader(source, {.batch_size = 1, .image_size = 1, .workers = 1});
+  source.wait_until_held();
+  const auto busy = describe_activities();
+  source.let_go();
+  REQUIRE(busy.size() == 1);
+  CHECK_THAT(busy.front(), Catch::Matchers::StartsWith("loader thread: a.tfrecord record 0, for "));
+  CHECK(loader.next().size == 1);
 }

@@ -96,3 +96,10 @@ TEST_CASE("threads in different epochs see the same stream") {
     }
   }
 }
+
+TEST_CASE("an order for which there is no memory is an error that names the number of samples") {
+  for (const bool shuffle : {false, true}) {
+    CHECK_THROWS_WITH(epoch_order({.size = int64_t{1} << 61, .seed = 1, .shuffle = shuffle}, 0),
+                      ContainsSubstring("the data have 2305843009213693952 samples: there is not enough memory"));
+  }
+}

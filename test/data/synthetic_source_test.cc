@@ -60,7 +60,7 @@ TEST_CASE("images of one class are nearer to each other than to other classes, o
 }
 
 TEST_CASE("the labels of synthetic samples are known without making one") {
-  const LabelRange range = probe_labels(*open({.samples = 1, .image_size = 8}), 100);
+  const LabelRange range = probe_data(*open({.samples = 1, .image_size = 8}), 100).labels;
   CHECK(range.smallest == 0);
   CHECK(range.largest == 4);
 }

@@ -159,7 +159,7 @@ TEST_CASE("bad records of all ranks are listed together, with a total") {
   const std::vector<BadRecordNote> mine = {
       {.index = 4, .message = "record 4: torn", .times = 1},
       {.index = 10 + world().rank(), .message = "record x: torn \xFF", .times = 2}};
-  r.reporter.bad_records(9, "data.train", mine);
+  r.reporter.bad_records(9, {"data.train", {.files = 1, .bytes = 37}}, mine);
   const nlohmann::json row = r.row();
   if (!world().is_root()) return;
   const int ranks = world().size();

@@ -13,6 +13,9 @@
 
 namespace lockstep {
 
+// The most bytes of one record or encoded picture; a protocol buffer cannot be longer either.
+inline constexpr int64_t kMaxRecordBytes = (int64_t{1} << 31) - 1;
+
 // What becomes of a record that cannot be used: `fail` ends the run, `skip` counts it and goes on without it.
 enum class BadRecords : uint8_t { fail, skip };
 
@@ -60,6 +63,8 @@ struct LabelRange {
   int64_t largest = -1;  // below `smallest`: no label
 };
 
+struct DataSourceOptions;
+
 // A data set of a fixed number of samples. Owned by main; outlives every Loader that reads it. All const functions
 // may be called by any number of threads at once.
 class DataSource {
@@ -70,8 +75,9 @@ class DataSource {
 
   virtual int64_t size() const = 0;
 
-  // Fills `sample` with record `index` in [0, size()). Throws BadRecord for a damaged record and Error(data) for a
-  // file that cannot be read or a label outside the allowed range; both name the record as where() does.
+  // Fills `sample` with record `index` in [0, size()). Throws BadRecord for a damaged record, one with numbers that are
+  // not finite and one for which there is not enough memory, and Error(data) for a file that cannot be read or a label
+  // outside the allowed range; all name the record as where() does.
   void read(int64_t index, Sample& sample) const;
 
   // The sample's place for messages, such as "train-00001-of-00004 record 17 (offset 123)".
@@ -83,6 +89,20 @@ class DataSource {
   // Class names in label order, where the format knows them; else empty.
   virtual std::vector<std::string> class_names() const { return {}; }
 
+  // Classes that another source of the same kind names, in label order: this one's labels become theirs, where the
+  // format takes labels from names. Throws Error(data) for a class that is not among them. Before any read.
+  virtual void follow_classes(const std::vector<std::string>& /*names*/) {}
+
+  // What of the files could not be read when they were opened, under BadRecords::skip.
+  struct LeftOut {
+    int64_t files = 0;
+    int64_t bytes = 0;  // at their ends; a file that cannot be opened counts none
+  };
+  virtual LeftOut left_out() const { return {}; }
+
+  // Files, or class directories: what an evaluation must not share with training.
+  const std::vector<std::string>& inputs() const { return inputs_; }
+
   // The labels there can be, where that is known without reading.
   virtual std::optional<LabelRange> known_labels() const { return {}; }
 
@@ -93,13 +113,30 @@ class DataSource {
   virtual void fetch(int64_t index, Sample& sample) const = 0;
 
  private:
-  friend class SplitSource;  // hands fetch() on
+  friend class SplitSource;                                                               // hands fetch() on
+  friend std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options);  // knows the inputs
   const LabelRule labels_;
+  std::vector<std::string> inputs_;
 };
 
-// The smallest and largest label of `samples` records spread evenly over the source, for the start of the log; a
-// label out of range throws, as in read(). Bad records are passed over, and nothing is read where the labels are known.
-LabelRange probe_labels(const DataSource& source, int64_t samples);
+// What some records hold, for the start of the log.
+struct PixelRange {
+  float smallest = 0;
+  float largest = 0;
+};
+struct DataProbe {
+  int64_t records = 0;  // that were read and are good
+  LabelRange labels;
+  std::optional<PixelRange> pixels;  // of floating-point images
+};
+
+// Reads `samples` records spread evenly over the source; a label out of range throws, as in read(). Bad records are
+// passed over, and nothing is read where the labels are known.
+DataProbe probe_data(const DataSource& source, int64_t samples);
+
+// An input that both sources read, "data/train-00001 and data/validation-00001", by the file system's own numbers, so
+// that a link does not hide it; empty: none.
+std::string shared_input(const DataSource& a, const DataSource& b);
 
 // The synthetic data set: noise over a pattern that belongs to the class, so that a model can learn it.
 struct SyntheticOptions {

@@ -14,6 +14,7 @@
 
 #include "lockstep/data/augment.h"
 #include "lockstep/data/data_source.h"
+#include "lockstep/data/decode.h"
 #include "lockstep/data/sampler.h"
 
 namespace lockstep {
@@ -37,6 +38,7 @@ struct LoaderOptions {
   bool transform_input = false;
   bool jpeg_scaling = false;       // training: decode JPEGs at a smaller size where the crop is several times the input
   bool apply_orientation = false;  // turn JPEGs as their EXIF block says
+  int64_t max_pixels = kUsualMaxPixels;  // of a picture
   uint64_t seed = 1;
   bool shuffle = true;
   int64_t shuffle_block = 0;
@@ -121,6 +123,7 @@ class Loader {
   };
 
   void make_slots();
+  void start_worker();
   void work(const std::stop_token& stop);
   bool take_task(const std::stop_token& stop, Task& task);
   void finish_task(const Task& task, std::exception_ptr error, int64_t error_sample);

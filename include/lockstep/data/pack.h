@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/data/data_source.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep {
 
@@ -16,9 +17,10 @@ struct PackOptions {
   bool lossless = false;       // PNG instead of JPEG
   int quality = 95;            // of a JPEG, as libjpeg counts: 1 to 100
   int64_t records_per_file = 1024;
-  bool shuffle = false;            // records in a random order, so that blocks of neighbors are of all classes
-  uint64_t seed = 1;               // of that order
-  bool apply_orientation = false;  // turn JPEGs as their EXIF block says before they are shrunk
+  bool shuffle = false;                  // records in a random order, so that blocks of neighbors are of all classes
+  uint64_t seed = 1;                     // of that order
+  bool apply_orientation = false;        // turn JPEGs as their EXIF block says before they are shrunk
+  int64_t max_pixels = kUsualMaxPixels;  // of a picture
   BadRecords bad_records = BadRecords::fail;  // skip: leave them out
   int threads = 1;
 };

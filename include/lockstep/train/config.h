@@ -43,6 +43,8 @@ struct Config {
     bool shuffle = true;
     int64_t shuffle_block = 0;
     int64_t workers = 0;
+    int64_t prefetch = 2;
+    int64_t max_pixels = int64_t{1} << 27;
     std::string bad_records = "fail";
     bool exif_orientation = false;
     bool jpeg_scaling = true;

@@ -50,6 +50,8 @@ class Evaluator {
 
   // What this rank has skipped so far, by record.
   std::vector<BadRecordNote> bad_records() const { return loader_.bad_records(); }
+  // What could not be read of the data's files when they were opened.
+  DataSource::LeftOut left_out() const { return parts_.data.left_out(); }
 
  private:
   bool all_go_on(int64_t step, const std::function<bool()>& stop);

@@ -33,6 +33,12 @@ struct ReporterOptions {
   double wait_seconds = 600;
 };
 
+// A data set of which bad records were skipped.
+struct SkippedData {
+  std::string data;  // "data.train"
+  DataSource::LeftOut left_out;
+};
+
 // Every rank has one; only rank 0's writes. Calls marked collective are made by all ranks.
 class Reporter {
  public:
@@ -54,9 +60,9 @@ class Reporter {
   void checkpoint(const SaveResult& result);
   // Something a reader of metrics.jsonl should know ("resumed", "skipped").
   void event(int64_t step, const std::string& what, const std::string& text);
-  // Collective. What data.bad_records = "skip" has skipped of `data` ("data.train"): each record by name, of all ranks
-  // together, with a total. Batches prepared ahead count, whether or not the run got to them.
-  void bad_records(int64_t step, const std::string& data, std::span<const BadRecordNote> notes);
+  // Collective. What data.bad_records = "skip" has skipped: each record by name, of all ranks together, with a total,
+  // and what could not be read of the files. Batches prepared ahead count, whether or not the run got to them.
+  void bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes);
   // The run goes back to `step`, for a reason.
   void back_to(int64_t step, const std::string& text);
   // Removes the bar and says where the time of the whole run went.
