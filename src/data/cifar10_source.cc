@@ -1,10 +1,16 @@
 #include "data/cifar10_source.h"
 
 #include <algorithm>
+#include <array>
+#include <climits>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "data/file_kind.h"
 #include "data/input_file.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -15,24 +21,52 @@ constexpr int64_t kPixelBytes = 3 * kSide * kSide;
 // CIFAR-10 has one label byte; CIFAR-100 that of the superclass, then that of the class.
 struct Layout {
   int64_t label_bytes;
+  int64_t classes;
   const char* name;
+  const char* format;  // data.format
   int64_t record_bytes() const { return label_bytes + kPixelBytes; }
 };
-constexpr Layout kCifar10 = {1, "CIFAR-10"};
-constexpr Layout kCifar100 = {2, "CIFAR-100"};
+constexpr Layout kCifar10 = {1, 10, "CIFAR-10", "cifar10"};
+constexpr Layout kCifar100 = {2, 100, "CIFAR-100", "cifar100"};
+
+// What a file is that does not consist of whole records: "; it is a Python pickle: ...", or nothing.
+std::string other_kind(const InputFile& file, const Layout& layout) {
+  std::array<std::byte, kFileKindBytes> bytes = {};
+  const auto beginning =
+      std::span(bytes).first(static_cast<size_t>(std::min<int64_t>(file.size_bytes(), std::ssize(bytes))));
+  file.read(0, beginning);
+  const std::string_view kind = name_file_kind(beginning);
+  if (kind == "a Python pickle") return "; it is a Python pickle: take the binary version of the data set";
+  if (is_packed(beginning)) return fmt::format("; it is {}: unpack it first", kind);
+  const Layout& other = layout.label_bytes == 1 ? kCifar100 : kCifar10;
+  if (file.size_bytes() > 0 && file.size_bytes() % other.record_bytes() == 0) {
+    return fmt::format("; its size is that of {} data: data.format = \"{}\"", other.name, other.format);
+  }
+  return kind.empty() ? std::string() : fmt::format("; it is {}", kind);
+}
 
 class CifarSource final : public DataSource {
  public:
   CifarSource(const DataSourceOptions& options, const Layout& layout)
       : DataSource(options.labels), layout_(layout), record_bytes_(layout.record_bytes()) {
     for (const std::string& path : options.files) {
-      const InputFile& file = files_.emplace_back(path);
-      const int64_t rest = file.size_bytes() % record_bytes_;
-      if (rest != 0 && options.bad_records == BadRecords::fail) {
-        fail(ExitCode::data, "{}: ends {} bytes after its last whole record of {} bytes: cut off, or no {} file", path,
-             rest, record_bytes_, layout_.name);
+      std::optional<InputFile> opened = open_or_leave_out(path, options.bad_records);
+      if (!opened) {
+        ++left_out_.files;
+        continue;
       }
-      if (rest != 0 && log_rank() == 0) log_warning("{}: the last {} bytes are no whole record; left out", path, rest);
+      const InputFile& file = files_.emplace_back(*std::move(opened));
+      const int64_t rest = file.size_bytes() % record_bytes_;
+      const std::string name = printable(path, PATH_MAX);
+      if (rest != 0 && options.bad_records == BadRecords::fail) {
+        fail(ExitCode::data, "{}: ends {} bytes after its last whole record of {} bytes: cut off, or no {} file{}",
+             name, rest, record_bytes_, layout_.name, other_kind(file, layout_));
+      }
+      if (rest != 0 && log_rank() == 0) {
+        log_warning("{}: the last {} bytes are no whole record{}; left out", name, rest, other_kind(file, layout_));
+      }
+      left_out_.bytes += rest;
+      left_out_.files += rest > 0 ? 1 : 0;
       ends_.push_back(size() + file.size_bytes() / record_bytes_);
     }
   }
@@ -41,13 +75,16 @@ class CifarSource final : public DataSource {
 
   std::string where(int64_t index) const override {
     const Place place = find(index);
-    return fmt::format("{} record {} (offset {})", place.file->name(), place.record, place.record * record_bytes_);
+    return fmt::format("{} record {} (offset {})", printable(place.file->name()), place.record,
+                       place.record * record_bytes_);
   }
 
   std::string description() const override {
     return fmt::format("{}: {} images in {} file{}", layout_.name, size(), files_.size(),
                        files_.size() == 1 ? "" : "s");
   }
+
+  LeftOut left_out() const override { return left_out_; }
 
   std::vector<std::string> class_names() const override {
     if (layout_.label_bytes != 1) return {};
@@ -76,10 +113,15 @@ class CifarSource final : public DataSource {
     sample.height = kSide;
     sample.width = kSide;
     sample.label = std::to_integer<int64_t>(sample.buffer[static_cast<size_t>(layout_.label_bytes - 1)]);
+    if (sample.label >= layout_.classes) {
+      throw BadRecord(
+          fmt::format("its label is {}, but {} has 0 to {}", sample.label, layout_.name, layout_.classes - 1));
+    }
   }
 
   const Layout layout_;
   const int64_t record_bytes_;
+  LeftOut left_out_;
   std::vector<InputFile> files_;
   std::vector<int64_t> ends_;  // records in this and all earlier files
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 
@@ -22,6 +23,16 @@ std::string InputFile::name() const { return path_.substr(path_.rfind('/') + 1);
 
 void InputFile::read(int64_t offset, std::span<std::byte> bytes) const {
   pread_all(descriptor_, bytes, {.path = path_, .offset = offset, .blame = ExitCode::data});
+}
+
+std::optional<InputFile> open_or_leave_out(const std::string& path, BadRecords policy) {
+  try {
+    return InputFile(path);
+  } catch (const Error& error) {
+    if (policy == BadRecords::fail) throw;
+    if (log_rank() == 0) log_warning("{}; left out with all that it holds", error.what());
+    return std::nullopt;
+  }
 }
 
 void allow_open_files(size_t files) {

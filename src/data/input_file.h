@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "lockstep/data/data_source.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -30,6 +32,9 @@ class InputFile {
   int64_t size_bytes_ = 0;
   int64_t modified_ns_ = 0;
 };
+
+// Opens `path`; nothing, with a warning of rank 0, for a file that cannot be opened under BadRecords::skip.
+std::optional<InputFile> open_or_leave_out(const std::string& path, BadRecords policy);
 
 // Lets this process have at least `files` descriptors open beside those of its libraries, as far as the system's hard
 // limit goes: ImageNet's 1,152 shards are more than the usual soft limit of 1,024.

@@ -1,17 +1,19 @@
 #include "data/record_index.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
+#include "data/file_kind.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/random.h"
 #include "lockstep/io/crc32c.h"
 
@@ -19,6 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kCacheFromBytes = 1 << 20;
+constexpr int64_t kLeastRecordBytes = kRecordHeaderBytes + kRecordFooterBytes;
 
 // The cache file: this head, the path, the bounds, then the CRC-32C of all that.
 struct CacheHead {
@@ -54,10 +57,26 @@ std::string serialize(const InputFile& file, const RecordIndex& index) {
   return text;
 }
 
+// What the cache file holds; nothing when there is none, or one that is too long to be of `file`.
+std::optional<std::string> read_cache_file(const InputFile& file, const std::string& cached) {
+  try {
+    const FileDescriptor stored = open_regular_file(cached, ExitCode::data);
+    const int64_t bytes = file_size(stored, cached, ExitCode::data);
+    const int64_t most_bounds = file.size_bytes() / kLeastRecordBytes + 1;
+    const int64_t other_bytes = static_cast<int64_t>(sizeof(CacheHead)) + PATH_MAX + 4;
+    if (bytes > most_bounds * static_cast<int64_t>(sizeof(int64_t)) + other_bytes) return std::nullopt;
+    std::string text(static_cast<size_t>(bytes), '\0');
+    pread_all(stored, std::as_writable_bytes(std::span(text)), {.path = cached, .blame = ExitCode::data});
+    return text;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::optional<RecordIndex> read_cached(const InputFile& file, const std::string& cached) {
-  std::ifstream stream(cached, std::ios::binary);
-  if (!stream) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const std::optional<std::string> stored = read_cache_file(file, cached);
+  if (!stored) return std::nullopt;
+  const std::string& text = *stored;
   CacheHead head;
   if (text.size() < sizeof head + sizeof(uint32_t)) return std::nullopt;
   const std::string_view body(text.data(), text.size() - sizeof(uint32_t));
@@ -69,13 +88,15 @@ std::optional<RecordIndex> read_cached(const InputFile& file, const std::string&
   const size_t bounds_at = sizeof head + path.size();
   if (head.magic != CacheHead().magic || head.file_bytes != file.size_bytes() ||
       head.modified_ns != file.modified_ns() || head.path_bytes != static_cast<int64_t>(path.size()) ||
-      body.size() != bounds_at + static_cast<size_t>(head.bounds) * sizeof(int64_t) ||
+      body.size() < bounds_at || (body.size() - bounds_at) % sizeof(int64_t) != 0 ||
+      static_cast<size_t>(head.bounds) != (body.size() - bounds_at) / sizeof(int64_t) ||
       body.substr(sizeof head, path.size()) != path) {
     return std::nullopt;
   }
   RecordIndex index;
-  index.bounds.resize(static_cast<size_t>(head.bounds));
+  index.bounds.resize((body.size() - bounds_at) / sizeof(int64_t));
   std::memcpy(index.bounds.data(), body.data() + bounds_at, index.bounds.size() * sizeof(int64_t));
+  if (!fits(index, file.size_bytes())) return std::nullopt;
   return index;
 }
 
@@ -109,6 +130,18 @@ std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHe
 
 namespace {
 
+// What a file is whose very first record is wrong.
+std::string name_other_file(const InputFile& file) {
+  std::array<std::byte, kFileKindBytes> bytes = {};
+  const auto beginning =
+      std::span(bytes).first(static_cast<size_t>(std::min<int64_t>(file.size_bytes(), std::ssize(bytes))));
+  file.read(0, beginning);
+  const std::string_view kind = name_file_kind(beginning);
+  if (is_packed(beginning)) return fmt::format("the file is {}; unpack it first", kind);
+  if (!kind.empty()) return fmt::format("the file is {}, where a TFRecord file is needed", kind);
+  return "the checksum of its length is wrong: the file is damaged, or no TFRecord file";
+}
+
 // What is wrong with the record that starts at `offset`; empty when it is whole, and then `end` is where it ends.
 std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) {
   const int64_t left = file.size_bytes() - offset;
@@ -117,10 +150,7 @@ std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) 
   file.read(offset, header);
   const std::optional<uint64_t> length = parse_record_header(header);
   if (!length) {
-    if (offset == 0 && header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b}) {
-      return "the file is compressed with gzip; unpack it first";
-    }
-    return "the checksum of its length is wrong";
+    return offset == 0 ? name_other_file(file) : "the checksum of its length is wrong";
   }
   const auto room = static_cast<uint64_t>(left - kRecordHeaderBytes);
   if (room < kRecordFooterBytes || *length > room - kRecordFooterBytes) {
@@ -131,6 +161,14 @@ std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) 
 }
 
 }  // namespace
+
+bool fits(const RecordIndex& index, int64_t file_bytes) {
+  const std::vector<int64_t>& bounds = index.bounds;
+  if (bounds.empty() || bounds.front() != 0 || bounds.back() != file_bytes) return false;
+  return std::ranges::adjacent_find(bounds, [](int64_t begin, int64_t end) {
+           return end < begin || end - begin < kLeastRecordBytes;  // no overflow: the first is 0, and they ascend
+         }) == bounds.end();
+}
 
 RecordIndex scan_records(const InputFile& file, BadRecords policy) {
   RecordIndex index;
@@ -145,7 +183,8 @@ RecordIndex scan_records(const InputFile& file, BadRecords policy) {
       continue;
     }
     if (policy == BadRecords::fail) {
-      fail(ExitCode::data, "{}: record {} (offset {}): {}", file.path(), index.records(), offset, wrong);
+      fail(ExitCode::data, "{}: record {} (offset {}): {}", printable(file.path(), PATH_MAX), index.records(), offset,
+           wrong);
     }
     if (speaks) {
       log_warning("{}: record {} (offset {}): {}; the rest of the file is left out", file.path(), index.records(),

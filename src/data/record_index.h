@@ -22,6 +22,10 @@ struct RecordIndex {
   int64_t records() const { return static_cast<int64_t>(bounds.size()) - 1; }
 };
 
+// Whether `index` can be that of a file of `file_bytes`: records that lie one behind another from its first byte to its
+// last, each with room for its header and footer.
+bool fits(const RecordIndex& index, int64_t file_bytes);
+
 // Length of the record whose header stands in `header`; nullopt when the header's checksum is wrong.
 std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHeaderBytes> header);
 
@@ -30,8 +34,8 @@ std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHe
 RecordIndex scan_records(const InputFile& file, BadRecords policy);
 
 // scan_records() through the cache: an index of the same path, size and modification time is taken from `cache_folder`
-// (empty: no cache); a missing, stale or damaged one is made anew and written. Files small enough to scan at once are
-// not cached. A folder that cannot be written costs a warning.
+// (empty: no cache); a missing, stale or damaged one, or one that cannot be of this file, is made again and written.
+// Files small enough to scan at once are not cached. A folder that cannot be written costs a warning.
 RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_folder);
 
 }  // namespace lockstep

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/example.h"
 #include "data/input_file.h"
 #include "data/record_index.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/io/crc32c.h"
 
@@ -22,10 +24,17 @@ class RecordSource : public DataSource {
     const std::string cache = options.cache_folder.empty() ? default_cache_folder() : options.cache_folder;
     shards_.reserve(options.files.size());
     for (const std::string& path : options.files) {
-      InputFile file(path);
-      RecordIndex index = load_record_index(file, options.bad_records, cache);
+      std::optional<InputFile> file = open_or_leave_out(path, options.bad_records);
+      if (!file) {
+        ++left_out_.files;
+        continue;
+      }
+      RecordIndex index = load_record_index(*file, options.bad_records, cache);
+      const int64_t rest = file->size_bytes() - index.bounds.back();
+      left_out_.bytes += rest;
+      left_out_.files += rest > 0 ? 1 : 0;
       size_ += index.records();
-      shards_.push_back({.file = std::move(file), .index = std::move(index), .end = size_});
+      shards_.push_back({.file = *std::move(file), .index = std::move(index), .end = size_});
     }
   }
 
@@ -33,8 +42,10 @@ class RecordSource : public DataSource {
 
   std::string where(int64_t index) const override {
     const Place place = find(index);
-    return fmt::format("{} record {} (offset {})", place.shard->file.name(), place.record, place.begin);
+    return fmt::format("{} record {} (offset {})", printable(place.shard->file.name()), place.record, place.begin);
   }
+
+  LeftOut left_out() const override { return left_out_; }
 
   std::string description() const override {
     return fmt::format("{}: {} records in {} file{}", format_, size_, shards_.size(), shards_.size() == 1 ? "" : "s");
@@ -64,6 +75,10 @@ class RecordSource : public DataSource {
 
   void fetch(int64_t index, Sample& sample) const override {
     const Place place = find(index);
+    if (place.end - place.begin > kMaxRecordBytes) {
+      throw BadRecord(
+          fmt::format("it has {} bytes; a tf.train.Example has at most {}", place.end - place.begin, kMaxRecordBytes));
+    }
     sample.buffer.resize(static_cast<size_t>(place.end - place.begin));
     place.shard->file.read(place.begin, sample.buffer);
     const std::span<const std::byte> record(sample.buffer);
@@ -82,6 +97,7 @@ class RecordSource : public DataSource {
   virtual void parse(std::span<const std::byte> record, Sample& sample) const = 0;
 
   const std::string format_;
+  LeftOut left_out_;
   std::vector<Shard> shards_;
   int64_t size_ = 0;
 };

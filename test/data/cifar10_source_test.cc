@@ -71,3 +71,31 @@ TEST_CASE("a CIFAR-10 file with a torn record is an error, or loses its tail whe
   CHECK_THROWS_WITH(open(folder), ContainsSubstring("data_batch_1.bin: ends 3063 bytes after its last whole record"));
   CHECK(open(folder, BadRecords::skip)->size() == 2);
 }
+
+TEST_CASE("a label that the data set does not have is refused, whatever the model's classes") {
+  const ScratchFolder folder;
+  std::string file = records(2);
+  file[3073] = 77;
+  write_file(folder / "data_batch_1.bin", file);
+  const auto source =
+      open_data_source({.format = "cifar10", .files = {folder / "data_batch_1.bin"}, .labels = {.classes = 1000}});
+  Sample sample;
+  CHECK_NOTHROW(source->read(0, sample));
+  CHECK_THROWS_WITH(source->read(1, sample),
+                    ContainsSubstring("record 1 (offset 3073): its label is 77, but CIFAR-10 has 0 to 9"));
+}
+
+TEST_CASE("files that are no CIFAR-10 in the binary version are named: CIFAR-100, pickles, archives") {
+  const ScratchFolder folder;
+  const auto error = [&](const std::string& content) {
+    write_file(folder / "data_batch_1.bin", content);
+    const auto thrown = error_of([&] { open(folder); });
+    return thrown ? std::string(thrown->what()) : "no error";
+  };
+  CHECK_THAT(error(std::string(3074 * 2, '\1')),
+             ContainsSubstring("its size is that of CIFAR-100 data: data.format = \"cifar100\""));
+  CHECK_THAT(error("\x80\x02}q\x01(" + std::string(5000, 'x')),
+             ContainsSubstring("Python pickle: take the binary version"));
+  CHECK_THAT(error("\x1f\x8b\x08" + std::string(5000, 'x')),
+             ContainsSubstring("compressed with gzip: unpack it first"));
+}

@@ -1,6 +1,7 @@
 #include "data/record_index.h"
 
 #include <filesystem>
+#include <limits>
 
 #include "test/catch.h"
 #include "test/data/record_writer.h"
@@ -125,4 +126,48 @@ TEST_CASE("a cache folder that cannot be made costs nothing but a warning") {
   write_file(folder / "shard", frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
   write_file(folder / "file", "not a folder");
   CHECK(load_record_index(InputFile(folder / "shard"), BadRecords::fail, folder / "file/cache").records() == 30);
+}
+
+TEST_CASE("an index fits a file whose records lie one behind another, each with room for its header") {
+  const auto index = [](std::vector<int64_t> bounds) { return RecordIndex{.bounds = std::move(bounds)}; };
+  CHECK(fits(index({0, 16, 40}), 40));
+  CHECK(fits(index({0}), 0));
+  CHECK_FALSE(fits(index({}), 0));
+  CHECK_FALSE(fits(index({0, 16, 40}), 41));
+  CHECK_FALSE(fits(index({16, 40}), 40));
+  CHECK_FALSE(fits(index({0, 15, 40}), 40));
+  CHECK_FALSE(fits(index({0, 30, 20, 40}), 40));
+  CHECK_FALSE(fits(index({0, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(), 40}), 40));
+}
+
+TEST_CASE("a cached index with a right checksum and wrong entries is not used") {
+  const ScratchFolder folder;
+  const std::string shard = folder / "shard", cache = folder / "cache";
+  write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
+  load_record_index(InputFile(shard), BadRecords::fail, cache);
+  const std::string cached = only_entry(cache), intact = read_file(cached);
+  const size_t bounds = intact.size() - 4 - 31 * sizeof(int64_t);
+  for (const int64_t wrong : {int64_t{0}, int64_t{8}, int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
+    std::string changed = intact;
+    changed.replace(bounds + sizeof(int64_t), sizeof(int64_t), little_endian(static_cast<uint64_t>(wrong), 8));
+    changed.resize(changed.size() - 4);
+    changed += little_endian(crc32c(std::as_bytes(std::span(changed))), 4);
+    write_file(cached, changed);
+    CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).bounds[1] == 40'016);
+    CHECK(read_file(cached) == intact);
+  }
+}
+
+TEST_CASE("a file that is no TFRecord file is named for what it is") {
+  const ScratchFolder folder;
+  const std::string shard = folder / "shard";
+  const auto error = [&](const std::string& content) {
+    write_file(shard, content);
+    return data_error(shard);
+  };
+  CHECK_THAT(error("\x78\x9c some compressed data"), ContainsSubstring("compressed with zlib; unpack it first"));
+  CHECK_THAT(error("PK\x03\x04 some compressed data"), ContainsSubstring("a zip archive; unpack it first"));
+  CHECK_THAT(error("<!DOCTYPE html><html></html>"), ContainsSubstring("an HTML or XML page, where a TFRecord file is"));
+  CHECK_THAT(error("version https://git-lfs.github.com/spec/v1\noid"), ContainsSubstring("a Git LFS pointer"));
+  CHECK_THAT(error("nothing in particular"), ContainsSubstring("damaged, or no TFRecord file"));
 }

@@ -1,5 +1,8 @@
 #include "data/tfrecord_source.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <functional>
 
 #include "lockstep/data/formats.h"
@@ -94,4 +97,45 @@ TEST_CASE("a file that changes after it was indexed is noticed") {
 TEST_CASE("a missing file is an error that names it") {
   CHECK_THAT(data_error([] { open_data_source({.format = "tfrecord", .files = {"/nonexistent/train-1"}}); }),
              ContainsSubstring("/nonexistent/train-1"));
+}
+
+TEST_CASE("what is left out of files that end early or cannot be opened is counted") {
+  Shards shards;
+  CHECK(shards.open()->left_out().files == 0);
+  shards.contents[2].resize(shards.contents[2].size() - 3);
+  const auto source = shards.open(BadRecords::skip);
+  CHECK(source->size() == 4);
+  CHECK(source->left_out().files == 1);
+  CHECK(source->left_out().bytes == std::ssize(frame_record(image_example("eeeee", 5))) - 3);
+
+  const ScratchFolder folder;
+  write_file(folder / "whole", frame_record(image_example("a", 1)));
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const auto open = [&](BadRecords policy) {
+    return open_data_source(
+        {.format = "tfrecord", .files = {folder / "pipe", folder / "whole"}, .bad_records = policy});
+  };
+  CHECK_THAT(data_error([&] { open(BadRecords::fail); }),
+             ContainsSubstring("/pipe: is a pipe, where a file is needed"));
+  CHECK(open(BadRecords::skip)->size() == 1);
+  CHECK(open(BadRecords::skip)->left_out().files == 1);
+}
+
+TEST_CASE("a record of more bytes than a message can have is a bad record, and no memory is asked for") {
+  const ScratchFolder folder;
+  constexpr uint64_t kBytes = uint64_t{8} << 30;
+  const std::string length = little_endian(kBytes, 8);
+  write_file(folder / "big", length + masked_checksum(length));
+  std::filesystem::resize_file(folder / "big", kBytes + 16);  // holes, no blocks
+  const auto source = open_data_source({.format = "tfrecord", .files = {folder / "big"}});
+  CHECK_THROWS_AS(image_of(*source, 0), BadRecord);
+  CHECK_THAT(data_error([&] { image_of(*source, 0); }),
+             ContainsSubstring("big record 0 (offset 0): it has 8589934608 bytes; a tf.train.Example has at most"));
+}
+
+TEST_CASE("the name of a file is printed without what a terminal acts on") {
+  const ScratchFolder folder;
+  write_file(folder / "a\x1b[2Jb", frame_record(image_example("a", 1)));
+  CHECK(open_data_source({.format = "tfrecord", .files = {folder / "a\x1b[2Jb"}})->where(0) ==
+        "a\\x1b[2Jb record 0 (offset 0)");
 }
