@@ -2,10 +2,13 @@
 
 import os
 import subprocess
+import sys
 
 import numpy
 
 import kit
+
+SCRIPT = os.path.join(os.path.dirname(__file__), "../../scripts/make_a8a.py")
 
 
 class Data(kit.TestCase):
@@ -78,6 +81,94 @@ exec "$@"
             run(data, classes, offset)
         # The same numbers of classes and samples: an offset renames classes and changes nothing else.
         self.assertEqual(kit.per_step(self.path("one3-1"), "loss"), kit.per_step(self.path("zero30"), "loss"))
+
+    def test_data_with_one_label_and_data_that_are_evaluated_too_are_warned_of(self):
+        kit.write(self.path("train.tfrecord"), kit.tfrecord([(encoded, 3) for encoded, _ in kit.images(24)]))
+        os.symlink("train.tfrecord", self.path("validation.tfrecord"))
+        result = self.train(2, self.config({"data.validation": "validation.tfrecord", "train.steps": 2}))
+        self.assert_once(result, "all of the 24 records looked at have the label 3")
+        self.assert_once(result, "data.train and data.validation read the same data (")
+        self.records(24)
+        self.records(24, "other.tfrecord", seed=1)
+        result = self.train(1, self.config({"data.validation": "other.tfrecord", "train.steps": 2,
+                                            "checkpoint.directory": "other"}))
+        self.assertNotIn("the same data", result.output)
+        self.assertNotIn("records looked at", result.output)
+
+    def test_what_a_cut_off_file_lost_is_in_the_report(self):
+        whole = kit.tfrecord(kit.images(40))
+        kit.write(self.path("train.tfrecord"), whole[:-30])
+        self.assert_one_error(self.train(2, self.config({"train.steps": 2}), code=kit.DATA), kit.DATA, "train.tfrecord",
+                              "record 39", "cut off")
+        self.train(2, self.config({"data.bad_records": "skip", "train.steps": 2}))
+        listed = [row for row in kit.metrics(self.path("run"), "event") if row["event"] == "bad_records"][-1]
+        self.assertRegex(listed["text"], r"skipped: 0, .*besides, 1 file could not be read to the end: \d+ bytes of records")
+
+    def test_a_picture_above_the_limit_of_pixels_is_refused_with_the_key(self):
+        self.records(24)
+        config = self.config({"data.max_pixels": 200, "train.steps": 2})
+        self.assert_one_error(self.train(2, config, code=kit.DATA), kit.DATA, "train.tfrecord record ",
+                              "16 x 16 pixels, but data.max_pixels allows 200")
+
+    def test_validation_with_fewer_classes_takes_the_labels_of_training(self):
+        encoded = [image for image, _ in kit.images(12)]
+        for number, image in enumerate(encoded):
+            for data, classes in (("train", "abc"), ("part", "c"), ("other", "bd")):
+                kit.write(self.path(data, classes[number % len(classes)], f"{number}.png"), image)
+        config = {"data.format": "folder", "data.train": "train", "model.classes": 3, "train.steps": 2}
+        result = self.train(2, self.config({**config, "data.validation": "part"}))
+        self.assert_once(result, "images of 1 of the 3 classes only")
+        refused = self.train(2, self.config({**config, "data.validation": "other", "checkpoint.directory": "second"}),
+                             code=kit.DATA)
+        self.assert_one_error(refused, kit.DATA, "class directory 'd' is not among the 3 classes")
+
+    def test_a_read_that_does_not_end_is_named_with_its_record(self):
+        self.records(60)
+        config = self.config({"train.steps": 1_000_000, "watchdog.warn_seconds": 1, "watchdog.abort_seconds": 3})
+        result = self.run_job(1, "--config", config, env=self.faulty(0, "read:train.tfrecord", "hold"))
+        self.assert_one_error(result, kit.STALLED, "loader thread: train.tfrecord record ")
+        with open(self.path("run", "stall-report.rank0.txt"), encoding="utf-8") as report:
+            self.assertRegex(report.read(), r"busy with:\n  loader thread: train.tfrecord record \d+ \(offset \d+\), for ")
+
+    def test_images_that_cannot_be_opened_are_skipped(self):
+        for number, (image, label) in enumerate(kit.images(24)):
+            kit.write(self.path("train", f"class{label}", f"{number}.png"), image)
+        os.symlink("absent", self.path("train", "class1", "dangling.png"))
+        os.mkfifo(self.path("train", "class1", "pipe.png"))
+        config = {"data.format": "folder", "data.train": "train", "train.steps": 6}
+        refused = self.train(2, self.config(config), code=kit.DATA)
+        self.assert_one_error(refused, kit.DATA, "class1/", ".png")
+        self.train(2, self.config({**config, "data.bad_records": "skip"}))
+        listed = [row for row in kit.metrics(self.path("run"), "event") if row["event"] == "bad_records"][-1]
+        self.assertEqual(sorted(record["message"].split("class1/")[1].split(":")[0] for record in listed["records"]),
+                         ["dangling.png", "pipe.png"])
+
+
+class LibsvmText(kit.TestCase):
+    """scripts/make_a8a.py."""
+
+    def convert(self, text, code=0):
+        kit.write(self.path("in.svm"), text.encode())
+        result = subprocess.run([sys.executable, SCRIPT, self.path("in.svm"), self.path("out.tfrecords")],
+                                capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
+        return result.stderr
+
+    def test_comments_and_query_ids_are_left_out(self):
+        self.convert("# a comment\n+1 qid:3 1:0.5 7:2 # the rest\n\n-1 2:1e1\n1.0 5:1\n")
+        with open(self.path("out.tfrecords"), "rb") as made:
+            self.assertEqual(made.read(), kit.frame([kit.sparse_example(1, [1, 7], [0.5, 2.0]),
+                                                     kit.sparse_example(0, [2], [10.0]),
+                                                     kit.sparse_example(1, [5], [1.0])]))
+
+    def test_what_is_no_sample_ends_with_file_and_line_and_without_an_output(self):
+        for text, reason in (("1 1:1\n2.7 1:1\n", "in.svm:2: the label 2.7 is no whole number"),
+                             ("1 1:nan\n", "in.svm:1: the value nan is not finite"),
+                             ("1 x:1\n", "in.svm:1: the id 'x' is no number"),
+                             ("1 word\n", "in.svm:1: 'word' is no id:value"), ("-3 1:1\n", "the label -3 is negative")):
+            self.assertIn(reason, self.convert(text, code=1))
+            self.assertEqual([name for name in os.listdir(self.path()) if name.startswith("out")], [])
 
 
 if __name__ == "__main__":

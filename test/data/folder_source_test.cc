@@ -1,11 +1,16 @@
 #include "data/folder_source.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <map>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/data/formats.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
+#include "test/redirected.h"
 #include "test/scratch.h"
 
 using namespace lockstep;
@@ -64,7 +69,7 @@ TEST_CASE("names keep their bytes: any case of extension, spaces, UTF-8 and byte
   for (const std::string& name : names) write_file(folder / "root/A b/" + name, png);
   const auto labels = labels_of(*open(folder / "root"));
   CHECK(labels.size() == names.size());
-  for (const std::string& name : names) CHECK(labels.contains(name));
+  for (const std::string& name : names) CHECK(labels.contains(printable(name)));
 }
 
 TEST_CASE("images are read whole and decoded by content, not by name") {
@@ -91,17 +96,100 @@ TEST_CASE("several roots make one data set, classes joined by name") {
 TEST_CASE("an empty root, a flat one and one of empty classes are errors that say what is wrong") {
   const ScratchFolder folder;
   std::filesystem::create_directories(folder / "empty");
-  CHECK_THAT(listing_error(folder / "empty"), ContainsSubstring("/empty: holds no class folder"));
+  CHECK_THAT(listing_error(folder / "empty"), ContainsSubstring("/empty: holds no class directory"));
   write_file(folder / "flat/1.JPEG", "x");
   write_file(folder / "flat/2.png", "x");
-  CHECK_THAT(listing_error(folder / "flat"), ContainsSubstring("/flat: holds 2 images but no class folders"));
+  CHECK_THAT(listing_error(folder / "flat"), ContainsSubstring("/flat: holds 2 images but no class directories"));
   write_file(folder / "bare/a/readme.txt", "x");
-  CHECK_THAT(listing_error(folder / "bare"), ContainsSubstring("1 class folders but no image"));
+  CHECK_THAT(listing_error(folder / "bare"), ContainsSubstring("1 class directories but no image"));
   CHECK_THAT(listing_error(folder / "absent"), ContainsSubstring("absent' matches no folder (0 files seen)"));
 }
 
 TEST_CASE("more class folders than the model has classes are an error at the start") {
   const ScratchFolder folder;
   for (const char* name : {"root/a/1.png", "root/b/1.png", "root/c/1.png"}) write_file(folder / name, "x");
-  CHECK_THROWS_WITH(open(folder / "root", 2), ContainsSubstring("3 class folders") && ContainsSubstring("is 2"));
+  CHECK_THROWS_WITH(open(folder / "root", 2), ContainsSubstring("3 class directories") && ContainsSubstring("is 2"));
+}
+
+TEST_CASE("images that lie one directory deeper are one error that says so") {
+  const ScratchFolder folder;
+  for (const char* name : {"root/a/images/1.JPEG", "root/b/images/2.JPEG", "root/c/images/3.JPEG"}) {
+    write_file(folder / name, "x");
+  }
+  CHECK_THAT(listing_error(folder / "root"),
+             ContainsSubstring("no image lies in its 3 class directories, but one directory deeper, as in ") &&
+                 ContainsSubstring("/root/a/images: move or link them"));
+}
+
+TEST_CASE("archives of classes are mentioned where there is no class directory") {
+  const ScratchFolder folder;
+  for (const char* name : {"root/n01.tar", "root/n02.tar"}) write_file(folder / name, "x");
+  CHECK_THAT(listing_error(folder / "root"), ContainsSubstring("holds 2 .tar files but no class directories: unpack"));
+}
+
+TEST_CASE("all classes without an image are one warning, with where images lie deeper") {
+  const ScratchFolder folder;
+  write_file(folder / "root/a/1.png", flat_png(1, 1, 1, 2, 3));
+  for (int i = 0; i < 9; ++i) write_file(folder / fmt::format("root/empty{}/notes.txt", i), "text");
+  write_file(folder / "root/empty3/more/1.png", "x");
+  {
+    const Redirected out(STDOUT_FILENO, folder / "log"), errors(STDERR_FILENO, folder / "log");
+    CHECK(open(folder / "root")->size() == 1);
+  }
+  const std::string log = read_file(folder / "log");
+  CHECK(log.find("warning") == log.rfind("warning"));
+  CHECK_THAT(log, ContainsSubstring("9 of 10 class directories have no image; they keep their numbers: empty0, empty1, "
+                                    "empty2, empty3, empty4 and 4 more; images lie one directory deeper in ") &&
+                      ContainsSubstring("/root/empty3/more, where they are not read"));
+}
+
+TEST_CASE("a link among the classes that cannot be followed is refused: later labels would shift") {
+  const ScratchFolder folder;
+  for (const char* name : {"root/a/1.png", "root/c/2.png"}) write_file(folder / name, flat_png(1, 1, 1, 2, 3));
+  std::filesystem::create_directory_symlink(folder / "absent", folder / "root/b");
+  CHECK_THAT(listing_error(folder / "root"),
+             ContainsSubstring("/root/b: is a link that cannot be followed (No such file"));
+  std::filesystem::create_directories(folder / "absent");
+  CHECK(labels_of(*open(folder / "root")) == std::map<std::string, int64_t>{{"1.png", 0}, {"2.png", 2}});
+}
+
+TEST_CASE("an image that cannot be opened is a bad record: a dangling link, a pipe, a directory") {
+  const ScratchFolder folder;
+  write_file(folder / "root/a/1.png", flat_png(1, 1, 1, 2, 3));
+  std::filesystem::create_symlink(folder / "absent", folder / "root/a/2.png");
+  REQUIRE(::mkfifo((folder / "root/a/3.png").c_str(), 0600) == 0);
+  std::filesystem::create_directories(folder / "root/a/4.png");
+  const auto source = open(folder / "root");
+  REQUIRE(source->size() == 4);
+  Sample sample;
+  CHECK_NOTHROW(source->read(0, sample));
+  const char* reasons[] = {"/root/a/2.png: cannot open: No such file", "/root/a/3.png: is a pipe",
+                           "/root/a/4.png: is a directory"};
+  for (int64_t i = 1; i < 4; ++i) {
+    CHECK_THROWS_AS(source->read(i, sample), BadRecord);
+    CHECK_THROWS_WITH(source->read(i, sample), ContainsSubstring(reasons[i - 1]) && !ContainsSubstring(".png: /"));
+  }
+}
+
+TEST_CASE("fewer classes take the labels of those that another source names; others are refused") {
+  const ScratchFolder folder;
+  for (const char* name :
+       {"train/a/1.png", "train/b/2.png", "train/c/3.png", "part/c/4.png", "other/b/5.png", "other/d/6.png"}) {
+    write_file(folder / name, flat_png(1, 1, 1, 2, 3));
+  }
+  const auto train = open(folder / "train");
+  const auto part = open(folder / "part");
+  CHECK(labels_of(*part) == std::map<std::string, int64_t>{{"4.png", 0}});
+  part->follow_classes(train->class_names());
+  CHECK(labels_of(*part) == std::map<std::string, int64_t>{{"4.png", 2}});
+  CHECK(part->class_names() == train->class_names());
+  CHECK_THROWS_WITH(open(folder / "other")->follow_classes(train->class_names()),
+                    ContainsSubstring("class directory 'd' is not among the 3 classes"));
+}
+
+TEST_CASE("names of classes and images are printed without what a terminal acts on") {
+  const ScratchFolder folder;
+  write_file(folder / "root/a\x1b[2J/b\n.png", flat_png(1, 1, 1, 2, 3));
+  const auto source = open(folder / "root");
+  CHECK_THAT(source->where(0), ContainsSubstring("/root/a\\x1b[2J/b\\x0a.png"));
 }
