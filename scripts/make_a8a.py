@@ -4,9 +4,12 @@
     scripts/make_a8a.py a8a a8a/train.tfrecords
     scripts/make_a8a.py a8a.t a8a/test.tfrecords
 
-A label of -1 becomes 0. The input is what https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html offers.
+A label of -1 becomes 0. What follows a "#" is a comment, and "qid:" (the query of a ranking data set) is left out. Labels
+and ids that are no whole numbers, and values that are not finite, end the program with file and line; then there is no
+output file. The input is what https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html offers.
 """
 
+import math
 import os
 import struct
 import sys
@@ -48,12 +51,67 @@ def feature(key, kind, packed):
     return field(1, field(1, key) + field(2, field(kind, field(1, packed))))
 
 
-def example(line):
-    label, *pairs = line.split()
-    ids, values = zip(*(pair.split(":") for pair in pairs)) if pairs else ((), ())
-    return field(1, feature(b"label", 3, varint(max(0, int(float(label))))) +
-                 feature(b"ids", 3, b"".join(varint(int(i)) for i in ids)) +
-                 feature(b"values", 2, struct.pack(f"<{len(values)}f", *map(float, values))))
+def whole_number(text, what):
+    """The integer that `text` is; LIBSVM's files write labels as 1, +1, -1 and 1.0."""
+    number = float(text)
+    if not math.isfinite(number) or number != int(number) or abs(number) >= 2 ** 31:
+        raise ValueError(f"the {what} {text} is no whole number of 32 bits")
+    return int(number)
+
+
+def finite(text):
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the value {text} is not finite")
+    return number
+
+
+def parse(line):
+    """Label, ids and values of a line; nothing for an empty one."""
+    words = line.split("#", 1)[0].split()
+    if not words:
+        return None
+    label = whole_number(words[0], "label")
+    if label < -1:
+        raise ValueError(f"the label {label} is negative")
+    ids, values = [], []
+    for word in words[1:]:
+        number, colon, value = word.partition(":")
+        if number == "qid":
+            continue
+        if not colon:
+            raise ValueError(f"{word!r} is no id:value")
+        if not number.isdigit():
+            raise ValueError(f"the id {number!r} is no number")
+        ids.append(int(number))
+        values.append(finite(value))
+    return max(0, label), ids, values
+
+
+def example(label, ids, values):
+    return field(1, feature(b"label", 3, varint(label)) +
+                 feature(b"ids", 3, b"".join(varint(i) for i in ids)) +
+                 feature(b"values", 2, struct.pack(f"<{len(values)}f", *values)))
+
+
+def record(body):
+    head = struct.pack("<Q", len(body))
+    return head + struct.pack("<I", masked_crc32c(head)) + body + struct.pack("<I", masked_crc32c(body))
+
+
+def convert(source, out):
+    """Writes a record for each sample and returns how many there are."""
+    count = 0
+    with open(source, encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                sample = parse(line)
+                if sample:
+                    out.write(record(example(*sample)))
+                    count += 1
+            except (ValueError, OverflowError, struct.error) as error:
+                raise ValueError(f"{source}:{number}: {error}") from error
+    return count
 
 
 def main():
@@ -61,13 +119,15 @@ def main():
         sys.exit(__doc__)
     source, target = sys.argv[1:]
     os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-    count = 0
-    with open(source, encoding="ascii") as lines, open(target, "wb") as out:
-        for line in filter(str.strip, lines):
-            body = example(line)
-            head = struct.pack("<Q", len(body))
-            out.write(head + struct.pack("<I", masked_crc32c(head)) + body + struct.pack("<I", masked_crc32c(body)))
-            count += 1
+    partial = target + ".tmp"
+    try:
+        with open(partial, "wb") as out:
+            count = convert(source, out)
+        os.replace(partial, target)
+    except (OSError, ValueError) as error:
+        if os.path.exists(partial):
+            os.remove(partial)
+        sys.exit(f"{sys.argv[0]}: {error}")
     print(f"{target}: {count} records")
 
 
