@@ -50,6 +50,8 @@ constexpr Row kRows[] = {
     {"data.shuffle", ChangeEffect::training},
     {"data.shuffle_block", ChangeEffect::training},
     {"data.workers", ChangeEffect::none},
+    {"data.prefetch", ChangeEffect::none},
+    {"data.max_pixels", ChangeEffect::none},
     {"data.bad_records", ChangeEffect::none},
     {"data.exif_orientation", ChangeEffect::input},
     {"data.jpeg_scaling", ChangeEffect::training},
