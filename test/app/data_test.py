@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import h5py
 import numpy
 
 import kit
@@ -94,6 +95,30 @@ exec "$@"
                                             "checkpoint.directory": "other"}))
         self.assertNotIn("the same data", result.output)
         self.assertNotIn("records looked at", result.output)
+
+    def test_floating_point_images_outside_0_to_1_are_warned_of_and_those_that_are_not_finite_refused(self):
+        images = numpy.random.default_rng(1).random((24, 3, 16, 16), dtype=numpy.float32)
+
+        def write(name, pixels):
+            with h5py.File(self.path(name), "w") as file:
+                file["images"] = pixels
+                file["labels"] = numpy.arange(24) % 10
+
+        write("unit.h5", images)
+        write("bytes.h5", images * 255)
+        broken = images.copy()
+        broken[7, 1, 2, 3] = numpy.nan
+        write("broken.h5", broken)
+        config = {"data.format": "hdf5", "train.steps": 2}
+        for name, warnings in (("unit.h5", 0), ("bytes.h5", 1)):
+            result = self.train(2, self.config({**config, "data.train": name, "checkpoint.directory": name + "-run"}))
+            self.assertEqual(result.count("takes 0 to 1 for the full range"), warnings, str(result))
+        config = {**config, "data.train": "broken.h5"}
+        place = f"broken.h5 image 7: pixel value {16 * 16 + 2 * 16 + 3} is nan"
+        self.assert_one_error(self.train(2, self.config(config), code=kit.DATA), kit.DATA, place)
+        self.train(2, self.config({**config, "data.bad_records": "skip"}))
+        listed = [row for row in kit.metrics(self.path("run"), "event") if row["event"] == "bad_records"][-1]
+        self.assertEqual([record["message"] for record in listed["records"]], [place])
 
     def test_what_a_cut_off_file_lost_is_in_the_report(self):
         whole = kit.tfrecord(kit.images(40))
