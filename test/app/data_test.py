@@ -127,7 +127,8 @@ exec "$@"
                               "record 39", "cut off")
         self.train(2, self.config({"data.bad_records": "skip", "train.steps": 2}))
         listed = [row for row in kit.metrics(self.path("run"), "event") if row["event"] == "bad_records"][-1]
-        self.assertRegex(listed["text"], r"skipped: 0, .*besides, 1 file could not be read to the end: \d+ bytes of records")
+        self.assertRegex(listed["text"],
+                         r"skipped: 0, .*besides, 1 file could not be read to the end: \d+ bytes of records")
 
     def test_a_picture_above_the_limit_of_pixels_is_refused_with_the_key(self):
         self.records(24)
@@ -153,7 +154,8 @@ exec "$@"
         result = self.run_job(1, "--config", config, env=self.faulty(0, "read:train.tfrecord", "hold"))
         self.assert_one_error(result, kit.STALLED, "loader thread: train.tfrecord record ")
         with open(self.path("run", "stall-report.rank0.txt"), encoding="utf-8") as report:
-            self.assertRegex(report.read(), r"busy with:\n  loader thread: train.tfrecord record \d+ \(offset \d+\), for ")
+            self.assertRegex(report.read(),
+                             r"busy with:\n  loader thread: train.tfrecord record \d+ \(offset \d+\), for ")
 
     def test_images_that_cannot_be_opened_are_skipped(self):
         for number, (image, label) in enumerate(kit.images(24)):
