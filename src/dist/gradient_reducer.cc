@@ -55,6 +55,8 @@ void GradientReducer::begin_step(int64_t step) {
   open_ = true;
 }
 
+void GradientReducer::abandon_step() { open_ = false; }
+
 void GradientReducer::bucket_ready(Stream& stream, size_t bucket) {
   require(open_ && bucket == started_ && bucket < buckets_.size(), "step {}: bucket {} is ready, but {} is next", step_,
           bucket, started_);

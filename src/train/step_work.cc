@@ -1,6 +1,7 @@
 #include "lockstep/train/step_work.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "train/reduction_plan.h"
 
@@ -45,13 +46,27 @@ void StepWork::enqueue(int64_t step, int64_t micro, const PlacedBatch& batch) {
   const bool first = micro == 0, last = micro + 1 == parts_.config.train.accumulate;
   std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
   if (may_capture_ && !captured && computed_ >= kWarmUpSteps * parts_.config.train.accumulate) {
-    captured = parts_.backend.capture(parts_.stream, [&] { compute(micro); });
+    captured = capture(micro);
     may_capture_ = captured != nullptr;
   }
   ++computed_;
   if (!captured) return compute(micro);
   const TraceScope span("captured step");
   parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
+}
+
+// Null: the backend does not capture, or could not, which is said once; nothing has been enqueued then.
+std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
+  try {
+    return parts_.backend.capture(parts_.stream, [&] { compute(micro); });
+  } catch (const Error& error) {
+    parts_.communicator.check();  // a failure of its own is none of the capture
+    log_warning("the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: {}",
+                error.what());
+    reducer_.abandon_step();
+    enter(StepPart::compute);
+    return nullptr;
+  }
 }
 
 // All that a step does with one micro-batch; with the last one, the reduction and the update.

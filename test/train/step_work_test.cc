@@ -7,6 +7,7 @@
 
 #include "test/catch.h"
 #include "test/train/job.h"
+#include "test/train/log_capture.h"
 #include "test/train/plain_source.h"
 
 using namespace lockstep;
@@ -133,4 +134,37 @@ TEST_CASE("a host that is two steps ahead, with the step captured or not, gets t
     CHECK(late.evaluations == plain.evaluations);
     if (world().is_root()) CHECK(late.saved.back() == 11);
   }
+}
+
+TEST_CASE("a step that cannot be captured is enqueued as before, with one warning and the same bits") {
+  const PlainSource data(37);
+  const int64_t accumulate = GENERATE(1, 3);
+  std::string text;
+  const auto values = [&](bool refuses) {
+    const SharedFolder folder;
+    Config config = config_in(folder);
+    config.device.deferred = true;
+    config.train.epochs = 0;
+    config.train.steps = 7;
+    config.train.accumulate = accumulate;
+    config.comm.bucket_mb = 0.01;
+    Job job(config, data);
+    if (refuses) {
+      // Where work is captured, which is so from the third step on, the host must not wait.
+      job.communicator.before_sum = [&](std::string_view, std::span<float>) { job.run.stream->wait(); };
+    }
+    const LogCapture log;
+    CHECK(job.trainer->run() == RunEnd::finished);
+    text = log.text();
+    return job.run.values();
+  };
+  const auto captured = values(false);
+  CHECK_THAT(text, !ContainsSubstring("cannot be captured"));
+  CHECK(values(true) == captured);
+  if (world().size() > 1) return;  // with MPI between ranks nothing is captured
+  if (accumulate > 1) return;      // a warning is printed once a process
+  const size_t first = text.find("the step cannot be captured");
+  REQUIRE(first != std::string::npos);
+  CHECK_THAT(text.substr(first), ContainsSubstring("the host waits for a stream while work is captured"));
+  CHECK(text.find("cannot be captured", first + 20) == std::string::npos);
 }

@@ -44,6 +44,8 @@ class GradientReducer {
 
   // `step` is for messages. The step before must have been joined.
   void begin_step(int64_t step);
+  // Takes begin_step() back, where nothing of the step has been enqueued: its capture has failed.
+  void abandon_step();
   // Starts one bucket; all buckets must be started once a step, in order, so that ranks agree on it.
   void bucket_ready(Stream& stream, size_t bucket);
   // Starts all buckets that are final after this schedule position and not started yet.

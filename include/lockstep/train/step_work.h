@@ -52,6 +52,7 @@ class StepWork {
 
  private:
   void enter(StepPart part);
+  std::unique_ptr<CapturedWork> capture(int64_t micro);
   void compute(int64_t micro);
   void forward();
   void backward(int64_t micro);
