@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -188,13 +189,11 @@ void check_fit(const Config& config, const Program& program, const CheckpointRea
   }
 }
 
-constexpr double kFirstLossScale = 65536;
-
 // The one of the checkpoint where this run and the one before scale; a first guess, which soon finds its level, or
-// none.
-LossScale loss_scale_of(const Config& config, const std::map<std::string, TrainingValue>& training) {
+// none. `batch`: of a rank.
+LossScale loss_scale_of(const Config& config, int64_t batch, const std::map<std::string, TrainingValue>& training) {
   if (compute_type(config) != DType::f16) return {};
-  LossScale scale{.value = kFirstLossScale};
+  LossScale scale{.value = first_loss_scale(batch)};
   if (const auto found = training.find("loss_scale"); found != training.end()) {
     if (const auto* value = std::get_if<double>(&found->second)) scale.value = *value;
   }
@@ -226,7 +225,7 @@ Progress load_all(const Config& config, const Program& program, const HostState&
   return {.step = file.meta().step,
           .position = number("position"),
           .updates = number("updates"),
-          .loss_scale = loss_scale_of(config, training),
+          .loss_scale = loss_scale_of(config, program.batches().training, training),
           .best_score = best_score_of(training)};
 }
 
@@ -259,7 +258,7 @@ Progress begin_fresh(const StartParts& parts, const HostState& host) {
   initialize_fresh(parts.config, parts.program, host);
   if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program, host);
   copy_weights_to_averages(host.arenas());
-  return {.loss_scale = loss_scale_of(parts.config, {})};
+  return {.loss_scale = loss_scale_of(parts.config, parts.program.batches().training, {})};
 }
 
 std::string start_on_root(const StartParts& parts) {
@@ -284,6 +283,11 @@ std::string start_on_root(const StartParts& parts) {
 }
 
 }  // namespace
+
+double first_loss_scale(int64_t batch) {
+  constexpr uint64_t kMostHalf = 65504;
+  return static_cast<double>(std::bit_floor(std::max<uint64_t>(kMostHalf / static_cast<uint64_t>(batch), 1)));
+}
 
 StartState prepare_start(const StartParts& parts) {
   return start_all(parts, [&] { return start_on_root(parts); });

@@ -61,6 +61,15 @@ std::string message_of(const std::optional<Error>& error) { return error ? error
 
 }  // namespace
 
+TEST_CASE("the first loss scale is the largest power of two with which a sum over the batch fits into half precision") {
+  CHECK(first_loss_scale(1) == 32768);
+  CHECK(first_loss_scale(32) == 1024);
+  CHECK(first_loss_scale(48) == 1024);
+  CHECK(first_loss_scale(256) == 128);
+  CHECK(first_loss_scale(100'000) == 1);
+  for (int64_t batch = 1; batch <= 2048; ++batch) CHECK(first_loss_scale(batch) * static_cast<double>(batch) <= 65504);
+}
+
 TEST_CASE("a fresh start is the model's start values on every rank, the averages with them") {
   const SharedFolder folder;
   Starting s(config_with(folder));

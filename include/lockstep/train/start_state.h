@@ -38,6 +38,11 @@ struct StartState {
   int64_t changes = 0;                    // settings in which this run differs from the one it continues
 };
 
+// The loss scale with which a run in half precision begins, a power of two. Losses are summed over the `batch` of a
+// rank, and a sample's gradient by its logits is at most 1: so the largest sum over a batch, that of a bias, is not
+// infinite.
+double first_loss_scale(int64_t batch);
+
 // Collective. Rank 0 alone decides what to start from and reads it; all ranks get its arenas and compare them. Throws
 // AgreedError: config (2) when a file does not fit the model or a fresh start would overwrite, data (3) when the run
 // before had other classes, checkpoint (5) when there are files but none is whole.
