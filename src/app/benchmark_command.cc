@@ -15,6 +15,7 @@
 #include "lockstep/io/file.h"
 #include "lockstep/train/benchmark_lines.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/decay_loss.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/initialize.h"
 #include "lockstep/train/start_state.h"
@@ -27,16 +28,6 @@ constexpr double kNanoseconds = 1e9;
 
 void print(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) log_info("{}", line);
-}
-
-// Half the weight decay times the squares of all weights that decay: what weight decay adds to the loss.
-double decay_loss(const Config& config, const HostState& state, const ParameterTable& table) {
-  double squares = 0;
-  for (ParameterId id = 0; id < table.size(); ++id) {
-    if (!table[id].trained() || (table[id].is_norm_or_bias() && !config.optimizer.decay_norm_and_bias)) continue;
-    for (const float w : state.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
-  }
-  return config.optimizer.weight_decay / 2 * squares;
 }
 
 struct BenchmarkRun {
@@ -156,15 +147,10 @@ void train(const BenchmarkRun& run) {
                         return start_afresh({run.config, group, *communicator, *stream, *program});
                       }).progress;
   announce_steps(run);
-  const HostState state(*program);
+  DecayLoss decay(run.config, *program, *stream);  // of the line before on a device, which three decimals do not show
   StepMeans means;
-  // On a device a later step may be under way: its part in the sum of squares does not show in three decimals.
   const auto on_step = [&](const Trainer& trainer, const ProgressRow& row) {
-    double loss = row.loss;
-    if (run.lines.shown(row.step)) {
-      state.download();
-      loss += decay_loss(run.config, state, program->parameters());
-    }
+    const double loss = row.loss + (run.lines.shown(row.step) ? decay.value() : 0);
     if (row.step > options.warm_up) means.add(trainer, row.seconds_per_step);
     print(run.lines.step(row.step, row.seconds_per_step, loss));
   };
