@@ -9,13 +9,14 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <future>
+#include <memory>
 #include <new>
 #include <thread>
 
 #include "lockstep/base/log.h"
 #include "lockstep/dist/mpi_session.h"
 #include "lockstep/io/file.h"
+#include "lockstep/io/file_thread.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to write theirs before all end
 constexpr std::chrono::milliseconds kOtherEnds{1500};  // what a rank that speaks needs to end the job
 constexpr int kMostTurns = 3;
-constexpr std::chrono::seconds kReportSeconds{2};
+constexpr double kReportSeconds = 2;
 
 constexpr std::chrono::seconds kFirstEnds{10};  // what the thread that failed first needs to end the job
 
@@ -50,18 +51,15 @@ std::string write_report(const FatalContext& context) {
   const std::string folder = context.report_folder();
   if (folder.empty()) return {};
   const std::string path = fmt::format("{}/stall-report.rank{}.txt", folder, log_rank());
-  std::promise<bool> written;
-  std::future<bool> result = written.get_future();
-  std::thread([path, text = context.board().report(), done = std::move(written)]() mutable {
+  const auto written = std::make_shared<std::atomic<bool>>(false);
+  FileThread writer("report", [path, written, text = context.board().report()] {
     try {
       write_text_atomically(path, text, ExitCode::stalled);
-      done.set_value(true);
-    } catch (const Error&) {
-      done.set_value(false);
+      *written = true;
+    } catch (const Error&) {  // the message says all the same what is wrong
     }
-  }).detach();
-  const bool there = result.wait_for(kReportSeconds) == std::future_status::ready && result.get();
-  return there ? path : std::string();
+  });
+  return writer.join_within(kReportSeconds) && *written ? path : std::string();
 }
 
 void speak(const Error& error) {

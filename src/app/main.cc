@@ -23,6 +23,7 @@
 #include "lockstep/dist/launcher.h"
 #include "lockstep/dist/mpi_session.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/io/file_thread.h"
 #include "lockstep/train/command_line.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/terminal.h"
@@ -72,6 +73,8 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       end_job();  // before the farewell to the other ranks, which one that stands still would delay
     }
     log_repeated_warnings();
+    // Leaving main would wait for the disk that holds a thread of this rank; the launcher ends the job without that.
+    if (FileThread::left_behind() > 0) abort_job(code == 0 ? static_cast<int>(ExitCode::checkpoint) : code);
     session.finish();
   } catch (...) {
     end_job();

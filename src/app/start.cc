@@ -54,6 +54,7 @@ void RunStart::make_all() {
     make(stage);
   }
   stop_if_requested();
+  const UsingFiles use = using_directory();
   delete_given_up(start_parts(), *state);
 }
 
@@ -89,7 +90,10 @@ void RunStart::compare(std::vector<Fact> facts) {
 }
 
 void RunStart::claim_directory() {
-  on_root(parts_.group, wait("the start"), [&] {
+  const UsingFiles use = using_directory();
+  WaitFor files = wait("the start");
+  files.seconds += kRootFilesSeconds;
+  on_root(parts_.group, files, [&] {
     job_end = JobEnd(process_environment());
     lock.emplace(config_.checkpoint.directory);
     return std::string();
@@ -182,7 +186,12 @@ StartParts RunStart::start_parts() const {
           .data = identity};
 }
 
+UsingFiles RunStart::using_directory() const {
+  return UsingFiles(is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
+}
+
 void RunStart::load() {
+  const UsingFiles use = using_directory();
   state = run_or_end_job([&] { return prepare_start(start_parts()); });
 }
 

@@ -83,6 +83,8 @@ class RunStart {
   void try_samples();
 
   StartParts start_parts() const;
+  // While it lives, the watchdog's message names the run's directory on rank 0, which uses its files.
+  UsingFiles using_directory() const;
   void stop_if_requested();
   void compare(std::vector<Fact> facts);
   void note(Finding finding);

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -42,13 +43,16 @@ void say_nothing_is_left(const Config& config, const StartState& start) {
 }
 
 ReporterOptions reporter_options(const Config& config, const StartState& start) {
+  const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0: never
   return {.every_steps = config.log.every_steps,
+          .directory = config.checkpoint.directory,
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
           .bar_columns = config.log.progress == "auto" && output_is_terminal(STDOUT_FILENO) ? terminal_columns() : 0,
           .bar_coloured = takes_colours(process_environment()),
-          .wait_seconds = wait_seconds(config, RunPhase::train)};
+          .wait_seconds = wait_seconds(config, RunPhase::train),
+          .slow_disk_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity()};
 }
 
 struct RunSize {
@@ -74,12 +78,16 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
 }
 
 // Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
-int leave(const CommandParts& parts, const Config& config, RunEnd end, int64_t step) {
+int leave(const CommandParts& parts, const Config& config, Reporter& reporter, RunEnd end, int64_t step) {
   const bool stopped = end == RunEnd::stopped;
+  const double limit = wait_seconds(config, RunPhase::save);
+  parts.watchdog.progress(RunPhase::save, step);
+  parts.group.barrier({"the last checkpoint", limit + kRootSpeaksSeconds});
+  parts.watchdog.progress(RunPhase::save, step);
+  reporter.close(limit);
   log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished", step,
            config.checkpoint.directory);
-  parts.watchdog.progress(RunPhase::save, step);
-  parts.group.barrier({"the last checkpoint", wait_seconds(config, RunPhase::save) + kRootSpeaksSeconds});
+  parts.group.barrier({"the last rows of metrics and events", limit + kRootSpeaksSeconds});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }
 
@@ -114,8 +122,10 @@ int train_command(const CommandParts& parts) {
                              .lock = start.lock ? &*start.lock : nullptr,
                              .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
-  on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start)},
-                [&] { checkpointer.emplace(config, *program, std::move(saving)); });
+  on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start) + kRootFilesSeconds}, [&] {
+    const UsingFiles use(group.is_root() ? &parts.watchdog.board() : nullptr, config.checkpoint.directory);
+    checkpointer.emplace(config, *program, std::move(saving));
+  });
   const Progress& from = start.state->progress;
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
   Trainer trainer({config, group, *start.communicator, *backend, *stream, *program, data,
@@ -129,8 +139,7 @@ int train_command(const CommandParts& parts) {
                                       // Nobody else need wait for this run's heartbeat to be missed.
                                       if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
                                     });
-  reporter.close();
-  return run_or_end_job([&] { return leave(parts, config, end, trainer.progress().step); });
+  return run_or_end_job([&] { return leave(parts, config, reporter, end, trainer.progress().step); });
 }
 
 }  // namespace lockstep

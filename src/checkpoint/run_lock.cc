@@ -7,16 +7,19 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/base/thread_name.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -158,34 +161,68 @@ bool remove_dead(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+// Owned by the lock and by its thread, whichever ends last.
+class RunLock::Keeper {
+ public:
+  Keeper(const std::string& directory, const RunLockOptions& options)
+      : path_(directory + "/run.lock"), options_(options), identity_(identity_of(this_process())) {
+    make_directories(directory, kBlame);
+    acquire();
+  }
+
+  // Writes heartbeats until stop() is called, then deletes the file if it is still ours.
+  void run();
+  void stop();
+  bool held() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  void acquire();
+  bool try_create();
+  bool refresh();  // one heartbeat; false: the file is another's
+  bool make_again();
+  bool refresh_or_log() noexcept;
+
+  const std::string path_;
+  const RunLockOptions options_;
+  const std::string identity_;  // all of the file but its heartbeat
+  int64_t beats_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  bool held_ = true;
+};
+
 RunLock::RunLock(const std::string& directory, const RunLockOptions& options)
-    : path_(directory + "/run.lock"), options_(options), identity_(identity_of(this_process())) {
-  make_directories(directory, kBlame);
-  acquire();
-  held_ = true;
-  thread_ = std::thread([this] {
-    name_thread("run lock");
-    beat();
-  });
+    : keeper_(make_keeper(directory, options)), thread_("run lock", [keeper = keeper_] { keeper->run(); }) {}
+
+std::shared_ptr<RunLock::Keeper> RunLock::make_keeper(const std::string& directory, const RunLockOptions& options) {
+  return std::make_shared<Keeper>(directory, options);
 }
 
 RunLock::~RunLock() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-  if (held_ && refresh_or_log()) remove_file(path_);
+  constexpr double kReleaseSeconds = 5;
+  keeper_->stop();
+  if (thread_.join_within(kReleaseSeconds)) return;
+  log_warning("{}: is not deleted, the disk does not answer; the next run takes it over", keeper_->path());
 }
 
-bool RunLock::held() const {
+bool RunLock::held() const { return keeper_->held(); }
+
+void RunLock::Keeper::stop() {
+  std::lock_guard lock(mutex_);
+  stop_ = true;
+  changed_.notify_all();
+}
+
+bool RunLock::Keeper::held() const {
   std::lock_guard lock(mutex_);
   return held_;
 }
 
-bool RunLock::try_create() {
-  const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+bool RunLock::Keeper::try_create() {
+  const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode));
   if (!file) {
     if (errno == EEXIST) return false;
     fail(kBlame, "{}: cannot create: {}", path_, errno_text(errno));
@@ -200,7 +237,7 @@ bool RunLock::try_create() {
   return true;
 }
 
-void RunLock::acquire() {
+void RunLock::Keeper::acquire() {
   const Owner self = this_process();
   while (!try_create()) {
     const std::optional<std::string> text = read_lock(path_);
@@ -223,10 +260,16 @@ void RunLock::acquire() {
   }
 }
 
-bool RunLock::refresh() {
+// Somebody deleted or moved the file, or all of the folder.
+bool RunLock::Keeper::make_again() {
+  make_directories(parent_directory(path_), kBlame);
+  return try_create();
+}
+
+bool RunLock::Keeper::refresh() {
   const FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!file) {
-    if (errno == ENOENT) return try_create();  // somebody deleted it by hand
+    if (errno == ENOENT) return make_again();
     fail(kBlame, "{}: cannot open: {}", path_, errno_text(errno));
   }
   // Checked and written through one descriptor: a file that comes to the path in between is not touched.
@@ -240,7 +283,7 @@ bool RunLock::refresh() {
   return true;
 }
 
-void RunLock::beat() {
+void RunLock::Keeper::run() {
   std::unique_lock lock(mutex_);
   const auto interval = std::chrono::duration<double>(options_.heartbeat_seconds);
   while (!changed_.wait_for(lock, interval, [&] { return stop_; })) {
@@ -252,9 +295,11 @@ void RunLock::beat() {
     log_error("{}: another run has taken over this folder", path_);
     return;
   }
+  lock.unlock();
+  if (path_exists(path_) && refresh_or_log()) remove_file(path_);
 }
 
-bool RunLock::refresh_or_log() noexcept {
+bool RunLock::Keeper::refresh_or_log() noexcept {
   try {
     return refresh();
   } catch (const Error& error) {

@@ -12,7 +12,6 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/thread_name.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/io/file.h"
@@ -69,10 +68,11 @@ class CheckpointWriter::Worker {
   void run();
 
  private:
-  enum class Phase { idle, copying, writing };
+  enum class Phase { idle, copying, writing, linking };
 
   SaveResult save();
   void copy_sources();
+  void make_directory_again() const;
   void publish(SaveResult& result);
   void tidy_up(int64_t step) const;
   void mark_best(int64_t step) const;
@@ -93,22 +93,18 @@ class CheckpointWriter::Worker {
   int64_t last_saved_step_;
 };
 
-CheckpointWriter::CheckpointWriter(WriterOptions options) {
+CheckpointWriter::CheckpointWriter(WriterOptions options)
+    : worker_(make_worker(std::move(options))), thread_("writer", [worker = worker_] { worker->run(); }) {}
+
+std::shared_ptr<CheckpointWriter::Worker> CheckpointWriter::make_worker(WriterOptions options) {
   make_directories(options.directory, ExitCode::checkpoint);
   remove_stale_temporaries(options.directory);
-  worker_ = std::make_shared<Worker>(std::move(options));
-  thread_ = std::thread([worker = worker_] {
-    name_thread("writer");
-    worker->run();
-  });
+  return std::make_shared<Worker>(std::move(options));
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  if (worker_->stop()) {
-    thread_.join();
-  } else {
-    thread_.detach();
-  }
+  constexpr double kReturnSeconds = 5;
+  thread_.join_within(worker_->stop() ? kReturnSeconds : 0);
 }
 
 CheckpointWriter::Start CheckpointWriter::start(CheckpointContents contents, bool best) {
@@ -135,27 +131,22 @@ bool CheckpointWriter::Worker::stop() {
 }
 
 CheckpointWriter::Start CheckpointWriter::Worker::start(CheckpointContents contents, bool best) {
-  {
-    std::unique_lock lock(mutex_);
-    const int64_t step = contents.meta.step;
-    if (phase_ != Phase::idle) {
-      if (step != contents_.meta.step) return Start::busy;
-      best_ |= best;
-      return Start::already_saved;
-    }
-    if (step == last_saved_step_) {
-      lock.unlock();
-      if (best) mark_best(step);
-      return Start::already_saved;
-    }
-    contents_ = std::move(contents);
-    best_ = best;
-    started_at_ = monotonic_seconds();
-    slow_reported_ = false;
-    phase_ = Phase::copying;
+  std::lock_guard lock(mutex_);
+  const int64_t step = contents.meta.step;
+  if (phase_ != Phase::idle) {
+    if (step != contents_.meta.step) return Start::busy;
+    best_ |= best;
+    return Start::already_saved;
   }
+  const bool saved = step == last_saved_step_;
+  if (saved && !best) return Start::already_saved;
+  contents_ = std::move(contents);
+  best_ = best;
+  started_at_ = monotonic_seconds();
+  slow_reported_ = false;
+  phase_ = saved ? Phase::linking : Phase::copying;
   changed_.notify_all();
-  return Start::started;
+  return saved ? Start::already_saved : Start::started;
 }
 
 double CheckpointWriter::Worker::wait_copied() {
@@ -204,18 +195,21 @@ void CheckpointWriter::Worker::warn_if_slow() {
 void CheckpointWriter::Worker::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_ || phase_ == Phase::copying; });
-    if (phase_ != Phase::copying) return;
-    lock.unlock();
-    SaveResult result = save();
-    lock.lock();
-    if (!result.error) last_saved_step_ = result.step;
-    while (std::exchange(best_, false) && !result.error) {  // it may be asked for while this goes on
+    changed_.wait(lock, [&] { return stop_ || phase_ != Phase::idle; });
+    if (phase_ == Phase::idle) return;
+    const int64_t step = contents_.meta.step;
+    if (phase_ == Phase::copying) {
       lock.unlock();
-      mark_best(result.step);
+      SaveResult result = save();
+      lock.lock();
+      if (!result.error) last_saved_step_ = step;
+      results_.push_back(std::move(result));
+    }
+    while (std::exchange(best_, false) && last_saved_step_ == step) {  // it may be asked for while this goes on
+      lock.unlock();
+      mark_best(step);
       lock.lock();
     }
-    results_.push_back(std::move(result));
     phase_ = Phase::idle;
     changed_.notify_all();
   }
@@ -264,7 +258,14 @@ void CheckpointWriter::Worker::copy_sources() {
   }
 }
 
+void CheckpointWriter::Worker::make_directory_again() const {
+  if (path_exists(options_.directory)) return;
+  log_warning("{}: was deleted or moved during the run; it is made again", options_.directory);
+  make_directories(options_.directory, ExitCode::checkpoint);
+}
+
 void CheckpointWriter::Worker::publish(SaveResult& result) {
+  make_directory_again();
   {
     const Hdf5Image image = build_checkpoint(contents_, result.path);
     result.bytes = static_cast<int64_t>(image.bytes().size());

@@ -114,6 +114,11 @@ void ProgressBoard::wait_ends() {
   ranks_[static_cast<size_t>(rank_)].waiting = false;
 }
 
+void ProgressBoard::set_files_in_use(std::string_view path) {
+  std::lock_guard lock(mutex_);
+  files_in_use_ = path;
+}
+
 void ProgressBoard::forgive(double seconds) {
   std::lock_guard lock(mutex_);
   const double now = monotonic_seconds();
@@ -187,8 +192,8 @@ void ProgressBoard::write_place(std::span<char> text) const noexcept {
 
 std::string ProgressBoard::describe_wait() const {
   std::lock_guard lock(mutex_);
-  if (!ranks_[static_cast<size_t>(rank_)].waiting) return {};
-  return fmt::format("'{}': {}", waiting_label_, late_locked());
+  if (ranks_[static_cast<size_t>(rank_)].waiting) return fmt::format("'{}': {}", waiting_label_, late_locked());
+  return files_in_use_.empty() ? std::string() : fmt::format("the files in '{}'", files_in_use_);
 }
 
 std::string ProgressBoard::describe_late() const {

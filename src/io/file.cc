@@ -146,7 +146,7 @@ class Temporary {
     for (int n = 0;; ++n) {
       name_ = path + std::string(kTemporaryMark);
       if (n > 0) name_ += fmt::format(".{}", n);
-      file_.reset(::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+      file_.reset(::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode));
       if (file_) return;
       const int error = errno;
       const std::string name = std::exchange(name_, {});
@@ -239,6 +239,20 @@ std::string read_text_file(const std::string& path, ExitCode blame, int64_t limi
 
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame) {
   if (const int error = try_write(file.get(), bytes)) fail_write(path, "write", bytes.size(), blame, error);
+}
+
+FileDescriptor open_for_appending(const std::string& path, ExitCode blame) {
+  make_directories(parent_directory(path), blame);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kNewFileMode));
+  if (!file) fail_errno(path, "open", blame, errno);
+  return file;
+}
+
+bool is_at(const FileDescriptor& file, const std::string& path) noexcept {
+  struct stat opened {
+  }, named{};
+  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
 }
 
 bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes) {

@@ -35,6 +35,7 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
       WriterOptions{.directory = config.checkpoint.directory,
                     .keep = static_cast<int>(config.checkpoint.keep),
                     .slow_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity(),
+                    .give_up_seconds = wait_seconds(config, RunPhase::save),
                     .last_saved_step = options_.resumed_step});
   saved_step_ = options_.resumed_step;
   const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state()));

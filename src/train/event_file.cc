@@ -1,6 +1,5 @@
 #include "lockstep/train/event_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,22 +101,21 @@ ProtobufWriter encode(const Spread& spread) {
 
 }  // namespace
 
-EventFile::EventFile(const std::string& directory, int64_t resumed_step) {
-  if (directory.empty()) return;
-  path_ = directory + "/" + new_file_name();
-  try {
-    make_directories(directory, ExitCode::checkpoint);
-    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file_ < 0) fail(ExitCode::checkpoint, "{}: {}", path_, errno_text(errno));
-  } catch (const Error& error) {
-    log_warning("TensorBoard events cannot be written: {}", error.what());
-  }
-  write(event(0).text(field::kFileVersion, "brain.Event:2").data());
+EventFile::EventFile(std::string directory, int64_t resumed_step) : directory_(std::move(directory)) {
+  if (directory_.empty()) return;
+  open();
   go_back(resumed_step);
 }
 
-EventFile::~EventFile() {
-  if (file_ >= 0) ::close(file_);
+void EventFile::open() {
+  path_ = directory_ + "/" + new_file_name();
+  try {
+    file_ = open_for_appending(path_, ExitCode::checkpoint);
+  } catch (const Error& error) {
+    file_.reset();
+    log_warning("TensorBoard events cannot be written: {}", error.what());
+  }
+  append_record(event(0).text(field::kFileVersion, "brain.Event:2").data());
 }
 
 // A session that starts at a step makes TensorBoard drop what it has from there on.
@@ -127,37 +125,45 @@ void EventFile::go_back(int64_t step) {
             .data());
 }
 
-void EventFile::scalars(int64_t step, const Scalars& values) {
-  if (file_ < 0) return;
+std::string encode_scalars(int64_t step, const EventScalars& values) {
   ProtobufWriter summary;
   for (const auto& [tag, value] : values) {
     summary.message(
         field::kSummaryValue,
         ProtobufWriter().text(field::kValueTag, tag).float32(field::kValueSimple, static_cast<float>(value)));
   }
-  write(event(step).message(field::kSummary, summary).data());
+  return event(step).message(field::kSummary, summary).data();
 }
 
-void EventFile::histogram(int64_t step, const std::string& tag, std::span<const float> values) {
-  if (file_ < 0) return;
+std::string encode_histogram(int64_t step, const std::string& tag, std::span<const float> values) {
   const std::optional<Spread> spread = spread_of(values);
-  if (!spread) return;
+  if (!spread) return {};
   const ProtobufWriter value =
       ProtobufWriter().text(field::kValueTag, tag).message(field::kValueHistogram, encode(*spread));
-  write(event(step).message(field::kSummary, ProtobufWriter().message(field::kSummaryValue, value)).data());
+  return event(step).message(field::kSummary, ProtobufWriter().message(field::kSummaryValue, value)).data();
 }
 
 void EventFile::write(std::string_view event) {
-  if (file_ < 0) return;
+  if (!file_) return;
+  if (!is_at(file_, path_)) {
+    log_warning("{}: was deleted or moved during the run; a new file is started", path_);
+    open();
+  }
+  append_record(event);
+}
+
+void EventFile::append_record(std::string_view event) {
+  if (!file_) return;
   std::string record;
   append(record, uint64_t{event.size()});
   append(record, masked_checksum(record));
   record += event;
   append(record, masked_checksum(event));
-  if (::write(file_, record.data(), record.size()) == static_cast<ssize_t>(record.size())) return;
+  errno = 0;
+  if (::write(file_.get(), record.data(), record.size()) == static_cast<ssize_t>(record.size())) return;
   // Readers stop at a torn record for good, so nothing may follow it.
   log_warning("{}: TensorBoard events end here ({})", path_, errno == 0 ? "disk full" : errno_text(errno));
-  ::close(std::exchange(file_, -1));
+  file_.reset();
 }
 
 }  // namespace lockstep

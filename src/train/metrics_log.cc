@@ -1,6 +1,5 @@
 #include "lockstep/train/metrics_log.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,76 +16,101 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Every row that a run writes begins with it. Whatever does not is somebody else's and stays.
+constexpr std::string_view kRowStart = "{\"kind\":\"";
+
+// A row that a crash or a full disk cut off: the start of one, or bytes that were counted but never written.
+bool is_torn_row(std::string_view line) {
+  const bool start_of_row = line.starts_with(kRowStart) || (!line.empty() && kRowStart.starts_with(line));
+  return start_of_row || (!line.empty() && line.find_first_not_of('\0') == std::string_view::npos);
+}
+
+struct Rewritten {
+  std::string text;
+  int64_t dropped = 0;  // rows
+  bool ends_in_line = true;
+};
+
+// The file without torn rows and without the rows that are not kept.
+template <class Keep>
+Rewritten rewrite(const std::string& path, const Keep& keep) {
+  Rewritten result;
+  std::ifstream in(path, std::ios::binary);
+  std::string line;
+  while (std::getline(in, line)) {
+    const bool whole = !in.eof();
+    const Json row = line.starts_with(kRowStart) ? Json::parse(line, nullptr, false) : Json();
+    const bool dropped = whole && row.is_object() ? !keep(row) : is_torn_row(line);
+    result.dropped += dropped;
+    if (dropped) continue;
+    result.text += line;
+    if (whole) result.text += '\n';
+    result.ends_in_line = whole;
+  }
+  return result;
+}
+
 // Whether `row` is of a step that the run does not repeat.
 bool is_up_to(const Json& row, int64_t last_step) {
   const auto step = row.find("step");
   return step == row.end() || !step->is_number() || step->get<double>() <= static_cast<double>(last_step);
 }
 
-// The whole lines of the file whose rows are kept, and how many are not.
-template <class Keep>
-int64_t kept_text(const std::string& path, const Keep& keep, std::string& text) {
-  std::ifstream in(path, std::ios::binary);
-  int64_t dropped = 0;
-  std::string line;
-  while (std::getline(in, line)) {
-    const Json row = Json::parse(line, nullptr, false);
-    const bool kept = !in.eof() && row.is_object() && keep(row);
-    if (kept) text += line + '\n';
-    dropped += !kept;
-  }
-  return dropped;
+}  // namespace
+
+MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move(path)) { go_back(resumed_step); }
+
+void MetricsLog::go_back(int64_t step) {
+  if (path_.empty()) return;
+  mend([&](const Json& row) { return is_up_to(row, step); });
+  open();
 }
 
-// Leaves whole rows that are kept; returns how many lines went. The file is not written anew when none has to.
+bool MetricsLog::drop(std::string_view kind, int64_t step) {
+  if (path_.empty()) return false;
+  const int64_t dropped =
+      mend([&](const Json& row) { return row.value("kind", Json()) != kind || row.value("step", Json()) != step; });
+  open();
+  return dropped > 0;
+}
+
+// Returns how many lines went. The file is not rewritten when none has to.
 template <class Keep>
-int64_t mend(const std::string& path, const Keep& keep) {
+int64_t MetricsLog::mend(const Keep& keep) {
   try {
-    std::string text;
-    const int64_t dropped = kept_text(path, keep, text);
-    if (dropped > 0) write_text_atomically(path, text, ExitCode::checkpoint);
-    return dropped;
+    const Rewritten result = rewrite(path_, keep);
+    torn_ = !result.ends_in_line;
+    if (result.dropped > 0) write_text_atomically(path_, result.text, ExitCode::checkpoint);
+    return result.dropped;
   } catch (const Error& error) {
     log_warning("rows of repeated steps stay in the metrics: {}", error.what());
     return 0;
   }
 }
 
-}  // namespace
-
-MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move(path)) { go_back(resumed_step); }
-
-MetricsLog::~MetricsLog() { close(); }
-
-void MetricsLog::go_back(int64_t step) {
-  if (path_.empty()) return;
-  close();
-  mend(path_, [&](const Json& row) { return is_up_to(row, step); });
-  open();
-}
-
-bool MetricsLog::drop(std::string_view kind, int64_t step) {
-  if (path_.empty()) return false;
-  close();
-  const int64_t dropped = mend(
-      path_, [&](const Json& row) { return row.value("kind", Json()) != kind || row.value("step", Json()) != step; });
-  open();
-  return dropped > 0;
-}
-
 void MetricsLog::open() {
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) log_warning("{}: metrics cannot be written ({})", path_, errno_text(errno));
+  try {
+    file_ = open_for_appending(path_, ExitCode::checkpoint);
+  } catch (const Error& error) {
+    file_.reset();
+    log_warning("metrics cannot be written: {}", error.what());
+  }
 }
 
-void MetricsLog::close() {
-  if (file_ >= 0) ::close(std::exchange(file_, -1));
+// Somebody may have deleted or moved the run's directory, or have put another file there.
+void MetricsLog::reopen_if_gone() {
+  if (file_ && is_at(file_, path_)) return;
+  if (file_) log_warning("{}: was deleted or moved during the run; a new file is started", path_);
+  torn_ = false;
+  open();
 }
 
 void MetricsLog::write(std::string_view row) {
-  if (file_ < 0) return;
+  if (path_.empty()) return;
+  reopen_if_gone();
+  if (!file_) return;
   const std::string line = fmt::format("{}{}\n", torn_ ? "\n" : "", row);
-  const ssize_t written = ::write(file_, line.data(), line.size());
+  const ssize_t written = ::write(file_.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) {
     torn_ = false;
     return;

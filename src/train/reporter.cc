@@ -60,8 +60,28 @@ std::string percent(int64_t part, int64_t whole) {
 Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
     : group_(group),
       options_(std::move(options)),
-      metrics_(group.is_root() ? options_.jsonl : std::string(), options_.resumed_step),
-      events_(group.is_root() ? options_.events : std::string(), options_.resumed_step) {}
+      files_({.directory = options_.directory, .slow_seconds = options_.slow_disk_seconds}),
+      logs_(std::make_shared<Logs>()) {
+  if (!group_.is_root() || (options_.jsonl.empty() && options_.events.empty())) return;
+  files_.post({.run =
+                   [logs = logs_, metrics = options_.jsonl, events = options_.events, step = options_.resumed_step] {
+                     logs->metrics.emplace(metrics, step);
+                     logs->events.emplace(events, step);
+                   },
+               .required = true});
+}
+
+void Reporter::write_row(std::string row) {
+  if (options_.jsonl.empty()) return;
+  const size_t bytes = row.size();
+  files_.post({.run = [logs = logs_, text = std::move(row)] { logs->metrics->write(text); }, .bytes = bytes});
+}
+
+void Reporter::write_event(std::string event) {
+  if (options_.events.empty()) return;
+  const size_t bytes = event.size();
+  files_.post({.run = [logs = logs_, text = std::move(event)] { logs->events->write(text); }, .bytes = bytes});
+}
 
 void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   const auto steps = static_cast<double>(timer.steps());
@@ -105,18 +125,18 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
     json["slowest_rank"] = row.slowest_rank;
     json["own_seconds"] = {{"min", own.least}, {"median", own.median}, {"max", own.most}};
   }
-  metrics_.write(json_line(json));
-  EventFile::Scalars scalars = {{"train/learning_rate", row.learning_rate},
-                                {"train/epoch", row.epoch},
-                                {"speed/examples_per_second", row.examples_per_second},
-                                {"speed/seconds_per_step", row.seconds_per_step},
-                                {"speed/data_seconds", row.data_seconds},
-                                {"speed/compute_seconds", row.compute_seconds},
-                                {"speed/reduce_seconds", row.reduce_seconds},
-                                {"speed/save_seconds", row.save_seconds},
-                                {"speed/queue_depth", row.queue_depth}};
+  write_row(json_line(json));
+  EventScalars scalars = {{"train/learning_rate", row.learning_rate},
+                          {"train/epoch", row.epoch},
+                          {"speed/examples_per_second", row.examples_per_second},
+                          {"speed/seconds_per_step", row.seconds_per_step},
+                          {"speed/data_seconds", row.data_seconds},
+                          {"speed/compute_seconds", row.compute_seconds},
+                          {"speed/reduce_seconds", row.reduce_seconds},
+                          {"speed/save_seconds", row.save_seconds},
+                          {"speed/queue_depth", row.queue_depth}};
   if (!std::isnan(row.loss)) scalars.emplace_back("train/loss", row.loss);
-  events_.scalars(row.step, scalars);
+  write_event(encode_scalars(row.step, scalars));
 }
 
 std::vector<RankTimes> Reporter::gather(const RankTimes& mine, const LoneWait& wait) {
@@ -174,8 +194,7 @@ void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<con
 
 void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
   if (!group_.is_root()) return;
-  // A run evaluates again at the step it goes on from: one that had ended, or stopped where it was to evaluate.
-  const bool again = step == options_.resumed_step && metrics_.drop("eval", step);
+  EvaluationRecords records{.step = step};
   for (const EvaluationResult& r : results) {
     const char* weights = r.weights == Weights::raw ? "raw" : "ema";
     log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}{}", step, weights,
@@ -190,23 +209,44 @@ void Reporter::evaluation(int64_t step, double epoch, std::span<const Evaluation
                  {"loss", r.loss},
                  {"examples", r.examples}};
     if (r.auc) json["auc"] = *r.auc;
-    metrics_.write(json_line(json));
-    if (again) continue;
+    records.rows.push_back(json_line(json));
     const std::string group = r.weights == Weights::raw ? "evaluation/" : "evaluation_ema/";
-    EventFile::Scalars scalars = {
+    EventScalars scalars = {
         {group + "top1", r.top1_fraction()}, {group + "top5", r.top5_fraction()}, {group + "loss", r.loss}};
     if (r.auc) scalars.emplace_back(group + "auc", *r.auc);
-    events_.scalars(step, scalars);
+    records.events.push_back(encode_scalars(step, scalars));
   }
+  write_evaluation(std::move(records));
+}
+
+void Reporter::write_evaluation(EvaluationRecords records) {
+  if (options_.jsonl.empty() && options_.events.empty()) return;
+  size_t bytes = 0;
+  for (const auto* texts : {&records.rows, &records.events}) {
+    for (const std::string& text : *texts) bytes += text.size();
+  }
+  // A run evaluates again at the step it goes on from: one that had ended, or stopped where it was to evaluate.
+  const bool may_repeat = records.step == options_.resumed_step;
+  files_.post({.run =
+                   [logs = logs_, may_repeat, records = std::move(records)] {
+                     const bool again = may_repeat && logs->metrics->drop("eval", records.step);
+                     for (const std::string& row : records.rows) logs->metrics->write(row);
+                     if (again) return;
+                     for (const std::string& event : records.events) logs->events->write(event);
+                   },
+               .bytes = bytes});
 }
 
 void Reporter::histograms(int64_t step, const Program& program) {
-  if (!events_.is_open()) return;
+  if (!group_.is_root() || options_.events.empty()) return;
   const HostState state(program);
   state.download();
   const ParameterTable& table = program.parameters();
   for (ParameterId id = 0; id < table.size(); ++id) {
-    if (table[id].trained()) events_.histogram(step, "weights/" + table[id].name, state.parameter(id));
+    if (!table[id].trained()) continue;
+    if (std::string event = encode_histogram(step, "weights/" + table[id].name, state.parameter(id)); !event.empty()) {
+      write_event(std::move(event));
+    }
   }
 }
 
@@ -215,18 +255,18 @@ void Reporter::checkpoint(const SaveResult& r) {
   if (r.error) return event(r.step, "save failed", r.error->what());
   log_info("checkpoint of step {}: {} ({:.1f} MB; snapshot {:.3f} s, write {:.3f} s)", r.step, r.path,
            static_cast<double>(r.bytes) * 1e-6, r.snapshot_seconds, r.write_seconds);
-  metrics_.write(json_line({{"kind", "checkpoint"},
-                            {"step", r.step},
-                            {"path", r.path},
-                            {"bytes", r.bytes},
-                            {"snapshot_seconds", r.snapshot_seconds},
-                            {"write_seconds", r.write_seconds},
-                            {"cpu_seconds", r.cpu_seconds}}));
+  write_row(json_line({{"kind", "checkpoint"},
+                       {"step", r.step},
+                       {"path", r.path},
+                       {"bytes", r.bytes},
+                       {"snapshot_seconds", r.snapshot_seconds},
+                       {"write_seconds", r.write_seconds},
+                       {"cpu_seconds", r.cpu_seconds}}));
 }
 
 void Reporter::event(int64_t step, const std::string& what, const std::string& text) {
   if (!group_.is_root()) return;
-  metrics_.write(json_line({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}}));
+  write_row(json_line({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}}));
 }
 
 void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes) {
@@ -248,23 +288,33 @@ void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<c
                         files == 1 ? "" : "s", bytes);
   }
   log_info("{}", text);
-  metrics_.write(json_line(
+  write_row(json_line(
       {{"kind", "event"}, {"step", step}, {"event", "bad_records"}, {"text", text}, {"records", std::move(list)}}));
 }
 
 void Reporter::back_to(int64_t step, const std::string& text) {
-  metrics_.go_back(step);
-  events_.go_back(step);
+  if (group_.is_root() && !(options_.jsonl.empty() && options_.events.empty())) {
+    files_.post({.run =
+                     [logs = logs_, step] {
+                       logs->metrics->go_back(step);
+                       logs->events->go_back(step);
+                     },
+                 .required = true});
+  }
   event(step, "rolled back", text);
 }
 
-void Reporter::close() {
+void Reporter::close(double seconds) {
   log_status({});
   if (!group_.is_root()) return;
   for (const std::string& line : summary_.lines()) {
     if (!options_.on_interval) log_info("{}", line);
     event(last_step_, "summary", line);
   }
+  if (files_.finish(seconds)) return;
+  fail(ExitCode::checkpoint,
+       "{}: metrics and events are not written after {} s: the disk does not answer; the last checkpoint is whole",
+       options_.directory, seconds);
 }
 
 }  // namespace lockstep

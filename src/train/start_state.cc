@@ -247,7 +247,8 @@ std::string encode(const StartState& start) {
 // The state of rank 0, loaded by `work`, on all ranks.
 StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
   const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
-  const auto text = nlohmann::json::parse(on_root(parts.group, wait, work));
+  const WaitFor files{wait.what, wait.seconds + kRootFilesSeconds};
+  const auto text = nlohmann::json::parse(on_root(parts.group, files, work));
   const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4], text[8], text[9]};
   broadcast_state(parts);
   audit_parameters(parts.group, parts.program, wait.seconds);
@@ -296,7 +297,7 @@ StartState prepare_start(const StartParts& parts) {
 void delete_given_up(const StartParts& parts, const StartState& start) {
   const Config::Checkpoint& config = parts.config.checkpoint;
   if (!config.overwrite) return;
-  on_root(parts.group, {"the start state", wait_seconds(parts.config, RunPhase::start)}, [&] {
+  on_root(parts.group, {"the start state", wait_seconds(parts.config, RunPhase::start) + kRootFilesSeconds}, [&] {
     if (config.resume == "never") {
       remove_all_checkpoints(config.directory);
     } else if (config.resume == start.resumed_from && start.in_run_folder) {

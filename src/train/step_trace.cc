@@ -98,12 +98,16 @@ void StepTrace::write() {
   std::string file = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (size_t rank = 0; rank < texts.size(); ++rank) file += (rank > 0 ? ",\n" : "") + texts[rank];
   file += "\n]}\n";
-  try {
-    write_text_atomically(options_.path, file, ExitCode::checkpoint);
-    log_info("trace of {} steps: {}", traced_, options_.path);
-  } catch (const Error& error) {
-    log_warning("the trace is not written: {}", error.what());
-  }
+  files_.post({.run =
+                   [path = options_.path, steps = traced_, text = std::move(file)] {
+                     try {
+                       write_text_atomically(path, text, ExitCode::checkpoint);
+                       log_info("trace of {} steps: {}", steps, path);
+                     } catch (const Error& error) {
+                       log_warning("the trace is not written: {}", error.what());
+                     }
+                   },
+               .required = true});
 }
 
 }  // namespace lockstep

@@ -41,9 +41,10 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
       schedule_(make_learning_rate_schedule(
           config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
       frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
-      trace_(parts.group, {.path = config_.checkpoint.directory + "/trace.json",
-                           .steps = config_.log.trace_steps,
-                           .wait_seconds = wait_seconds(config_, RunPhase::train)}),
+      trace_(parts.group, parts.reporter.files(),
+             {.path = config_.checkpoint.directory + "/trace.json",
+              .steps = config_.log.trace_steps,
+              .wait_seconds = wait_seconds(config_, RunPhase::train)}),
       work_({config_, parts.communicator, parts.backend, parts.stream, parts.program, parts.checkpointer, frame_,
              timer_, trace_}),
       loader_options_(std::move(loader)),
@@ -221,8 +222,10 @@ void Trainer::roll_back() {
   const int64_t from = progress_.step;
   wait_for_save_in_flight();  // it may be the one to go back to
   parts_.watchdog.progress(RunPhase::start, from);
-  const StartState state =
-      return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
+  const StartState state = [&] {
+    const UsingFiles use(parts_.group.is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
+    return return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
+  }();
   progress_ = state.progress;
   parts_.checkpointer.returned_to(progress_.step);
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);

@@ -56,7 +56,7 @@ class Metrics(kit.TestCase):
         job.wait_for(lambda: "step-00000010.h5" in kit.checkpoints(self.path("run")), "a checkpoint")
         job.kill()
         with open(self.path("run/metrics.jsonl"), "a", encoding="utf-8") as file:
-            file.write('{"kind": "train", "step": 1')
+            file.write('{"kind":"train","step":1')
         last = int(kit.checkpoints(self.path("run"))[-1][5:13])
         self.train(2, config, {"train.steps": last + 10})
         expected = list(range(1, last + 11))

@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "lockstep/checkpoint/folder.h"
 #include "test/catch.h"
 #include "test/checkpoint/fixtures.h"
 #include "test/scratch.h"
+#include "test/train/log_capture.h"
 
 using namespace lockstep;
 using Start = CheckpointWriter::Start;
@@ -96,6 +98,7 @@ TEST_CASE("the newest are kept, and the best beside them") {
   CHECK(steps == std::vector<int64_t>{5, 4, 2});
   CHECK(link_of(folder, "best") == checkpoint_name(2));
   CHECK(writer.start(model.contents(5), true) == Start::already_saved);
+  REQUIRE(writer.wait_idle(60));
   CHECK(link_of(folder, "best") == checkpoint_name(5));
 }
 
@@ -133,12 +136,26 @@ TEST_CASE("a save that fails keeps its error for the caller, and the next one wo
   const SmallModel model;
   CheckpointWriter writer({.directory = folder / "run"});
   std::filesystem::remove(folder / "run");
+  std::ofstream(folder / "run").put(' ');  // a file in the way
   const SaveResult lost = save(writer, model.contents(1));
   REQUIRE(lost.error);
   CHECK(lost.error->code() == ExitCode::checkpoint);
   CHECK_THAT(lost.error->what(), ContainsSubstring(folder / "run/step-00000001.h5"));
-  std::filesystem::create_directory(folder / "run");
+  std::filesystem::remove(folder / "run");
   CHECK_FALSE(save(writer, model.contents(1)).error);
+}
+
+TEST_CASE("a directory that is deleted or moved during the run is made again, with a warning") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  const LogCapture log;
+  CheckpointWriter writer({.directory = folder / "runs/a"});
+  CHECK_FALSE(save(writer, model.contents(1)).error);
+  std::filesystem::rename(folder / "runs", folder / "moved");
+  CHECK_FALSE(save(writer, model.contents(2)).error);
+  CHECK_THAT(log.text(), ContainsSubstring("runs/a: was deleted or moved during the run; it is made again"));
+  CHECK(read_checkpoint_header(folder / "runs/a/step-00000002.h5").step == 2);
+  CHECK(read_checkpoint_header(folder / "moved/a/step-00000001.h5").step == 1);
 }
 
 TEST_CASE("a file in the way of latest does not lose the checkpoint") {

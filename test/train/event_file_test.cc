@@ -63,7 +63,7 @@ TEST_CASE("scalars of a step are one event") {
   const ScratchFolder folder;
   {
     EventFile events(folder.path(), 0);
-    events.scalars(7, {{"a", 1.0}, {"b", -2.0}});
+    events.write(encode_scalars(7, {{"a", 1.0}, {"b", -2.0}}));
   }
   const auto records = records_in(folder.path());
   REQUIRE(records.size() == 3);
@@ -76,9 +76,9 @@ TEST_CASE("a histogram counts the finite values between the least and the most")
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   {
     EventFile events(folder.path(), 0);
-    events.histogram(7, "a", std::vector<float>{0.0F, 1.0F, 64.0F, 64.0F, kInfinity, -kInfinity, NAN});
-    events.histogram(8, "constant", std::vector<float>{2.0F, 2.0F});
-    events.histogram(9, "nothing", std::vector<float>{NAN});
+    events.write(encode_histogram(7, "a", std::vector<float>{0.0F, 1.0F, 64.0F, 64.0F, kInfinity, -kInfinity, NAN}));
+    events.write(encode_histogram(8, "constant", std::vector<float>{2.0F, 2.0F}));
+    CHECK(encode_histogram(9, "nothing", std::vector<float>{NAN}).empty());
   }
   const auto records = records_in(folder.path());
   REQUIRE(records.size() == 4);
@@ -115,7 +115,7 @@ TEST_CASE("going back is a session that starts after the step") {
 
 TEST_CASE("without a folder, or without the right to write there, events are left out") {
   EventFile none("", 0);
-  none.scalars(1, {{"a", 1.0}});
+  none.write(encode_scalars(1, {{"a", 1.0}}));
   EventFile impossible("/proc/nowhere", 0);
-  impossible.scalars(1, {{"a", 1.0}});
+  impossible.write(encode_scalars(1, {{"a", 1.0}}));
 }

@@ -86,6 +86,7 @@ struct Job {
                      .jsonl = run.config.checkpoint.directory + "/metrics.jsonl",
                      .resumed_step = start.progress.step,
                      .wait_seconds = 30}};
+  ReporterUnderTest under_test{reporter};
   std::atomic<bool> stop{false};
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;

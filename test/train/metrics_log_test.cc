@@ -24,29 +24,32 @@ class MetricsFile {
   }
 };
 
-constexpr const char* kThree = "{\"kind\":\"train\",\"step\":10}\n{\"kind\":\"eval\",\"step\":20}\n{\"step\":30}\n";
+constexpr const char* kThree =
+    "{\"kind\":\"train\",\"step\":10}\n{\"kind\":\"eval\",\"step\":20}\n{\"kind\":\"train\",\"step\":30}\n";
 
 }  // namespace
 
 TEST_CASE("rows are whole lines, appended to those of the run before") {
   const MetricsFile file;
-  MetricsLog(file.path, 0).write(R"({"step":1})");
+  MetricsLog(file.path, 0).write(R"({"kind":"train","step":1})");
   {
     MetricsLog log(file.path, 1);
-    log.write(R"({"step":2})");
-    log.write(R"({"step":3})");
+    log.write(R"({"kind":"train","step":2})");
+    log.write(R"({"kind":"train","step":3})");
   }
-  CHECK(file.text() == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+  CHECK(file.text() ==
+        "{\"kind\":\"train\",\"step\":1}\n{\"kind\":\"train\",\"step\":2}\n{\"kind\":\"train\",\"step\":3}\n");
 }
 
 TEST_CASE("a line that a crash tore is cut off") {
   const MetricsFile file;
-  file.put("{\"step\":1}\n{\"step\":2}\n{\"step\":3,\"lo");
-  CHECK(file.after_resume(3) == "{\"step\":1}\n{\"step\":2}\n");
-  file.put("{\"step\":1}\n{\"step\":2}");  // only the line break is missing: it may be a longer number that was torn
-  CHECK(file.after_resume(3) == "{\"step\":1}\n");
-  file.put(std::string("{\"step\":1}\n\0\0\0", 15));  // the length was written, the bytes were not
-  CHECK(file.after_resume(3) == "{\"step\":1}\n");
+  file.put("{\"kind\":\"train\",\"step\":1}\n{\"kind\":\"train\",\"step\":2}\n{\"kind\":\"train\",\"step\":3,\"lo");
+  CHECK(file.after_resume(3) == "{\"kind\":\"train\",\"step\":1}\n{\"kind\":\"train\",\"step\":2}\n");
+  file.put("{\"kind\":\"train\",\"step\":1}\n{\"kind\":\"train\",\"step\":2}");  // only the line break is missing: it
+                                                                                 // may be a longer number that was torn
+  CHECK(file.after_resume(3) == "{\"kind\":\"train\",\"step\":1}\n");
+  file.put("{\"kind\":\"train\",\"step\":1}\n" + std::string(3, '\0'));  // the length was written, the bytes were not
+  CHECK(file.after_resume(3) == "{\"kind\":\"train\",\"step\":1}\n");
 }
 
 TEST_CASE("rows of steps after the one resumed from are dropped, whatever their kind") {
@@ -74,22 +77,45 @@ TEST_CASE("rows that are written anew are dropped first") {
   CHECK(file.text() == kThree);
   CHECK(log.drop("eval", 20));
   log.write(R"({"kind":"eval","step":20,"top1":1})");
-  CHECK(file.text() == "{\"kind\":\"train\",\"step\":10}\n{\"step\":30}\n{\"kind\":\"eval\",\"step\":20,\"top1\":1}\n");
+  CHECK(file.text() ==
+        "{\"kind\":\"train\",\"step\":10}\n{\"kind\":\"train\",\"step\":30}\n{\"kind\":\"eval\",\"step\":20,\"top1\":1}"
+        "\n");
 }
 
-TEST_CASE("rows of other programs do not disturb") {
+TEST_CASE("lines that are no rows of a run are never touched") {
   const MetricsFile file;
-  file.put("{\"step\":\"ten\"}\n{\"note\":1}\n[1,2]\nplain text\n{\"step\":2.5}\n");
-  CHECK(file.after_resume(2) == "{\"step\":\"ten\"}\n{\"note\":1}\n");
+  const std::string foreign =
+      "notes on the run\n\n{\"step\":\"ten\"}\n{\"step\":30}\n[1,2]\n{\"kind\": \"train\",\"step\":30}\n\xFF\n  ";
+  file.put(foreign);
+  CHECK(file.after_resume(0) == foreign);
+  MetricsLog(file.path, 0).write(R"({"kind":"train","step":1})");
+  CHECK(file.text() == foreign + "\n{\"kind\":\"train\",\"step\":1}\n");
+  CHECK(file.after_resume(0) == foreign + "\n");
+}
+
+TEST_CASE("a log that is deleted, moved or replaced during the run is started again, with its directory") {
+  const ScratchFolder folder;
+  const LogCapture log;
+  const std::string path = folder / "run/metrics.jsonl";
+  const std::string first = "{\"kind\":\"train\",\"step\":1}\n", second = "{\"kind\":\"train\",\"step\":2}\n";
+  const auto row = [](const std::string& line) { return line.substr(0, line.size() - 1); };
+  MetricsLog metrics(path, 0);
+  metrics.write(row(first));
+  std::filesystem::rename(folder / "run", folder / "moved");
+  metrics.write(row(second));
+  CHECK(read_text_file(folder / "moved/metrics.jsonl", ExitCode::internal) == first);
+  CHECK(read_text_file(path, ExitCode::internal) == second);
+  CHECK_THAT(log.text(), ContainsSubstring(path + ": was deleted or moved during the run; a new file is started"));
+  std::filesystem::remove_all(folder / "run");
+  std::filesystem::create_directory(folder / "run");
+  metrics.write(row(first));
+  CHECK(read_text_file(path, ExitCode::internal) == first);
 }
 
 TEST_CASE("a file that cannot be opened is a warning and nothing else") {
-  const ScratchFolder folder;
   const LogCapture log;
-  MetricsLog(folder / "missing/metrics.jsonl", 0).write("{}");
-  CHECK_THAT(log.text(), ContainsSubstring("warning: " + folder.path() +
-                                           "/missing/metrics.jsonl: metrics cannot be "
-                                           "written (No such file or directory)"));
+  MetricsLog("/proc/nowhere/metrics.jsonl", 0).write("{}");
+  CHECK_THAT(log.text(), ContainsSubstring("warning: metrics cannot be written: /proc/nowhere: cannot create the"));
 }
 
 TEST_CASE("without a path nothing is written") { CHECK_NOTHROW(MetricsLog("", 0).write("{}")); }

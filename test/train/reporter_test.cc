@@ -18,6 +18,7 @@ struct Reporting {
   SharedFolder folder;
   LogCapture log;
   Reporter reporter{world(), {.every_steps = 5, .jsonl = folder / "metrics.jsonl", .wait_seconds = 30}};
+  ReporterUnderTest under_test{reporter};
 
   // Rank 0's only row; null elsewhere.
   nlohmann::json row() const {
@@ -104,7 +105,7 @@ TEST_CASE("at the end a summary says where the time of the run went") {
     timer.finish_step(8);
   }
   r.reporter.interval({.step = 5}, timer);
-  r.reporter.close();
+  r.reporter.close(30);
   if (!world().is_root()) return;
   const auto rows = json_rows(r.folder / "metrics.jsonl");
   REQUIRE(rows.size() == 3);

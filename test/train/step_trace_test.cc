@@ -64,7 +64,8 @@ class Spans final : public SpanObserver {
 TEST_CASE("a trace has the steps that were asked for, after the first two, of every rank") {
   const SharedFolder folder;
   const LogCapture log;
-  StepTrace trace(world(), {.path = folder / "trace.json", .steps = 2, .wait_seconds = 30});
+  FileWorker files({.directory = "run"});
+  StepTrace trace(world(), files, {.path = folder / "trace.json", .steps = 2, .wait_seconds = 30});
   int64_t step = 0;
   while (!trace.complete()) make_step(trace, ++step);
   CHECK(step == kWarmUp + 2);
@@ -72,6 +73,7 @@ TEST_CASE("a trace has the steps that were asked for, after the first two, of ev
   CHECK_FALSE(trace.complete());
   make_step(trace, ++step);
   trace.write();  // once only
+  REQUIRE(files.finish(30));
   if (!world().is_root()) return;
   std::set<std::pair<int, std::string>> steps;
   for (const auto& span : spans_of(folder / "trace.json")) {
@@ -87,13 +89,15 @@ TEST_CASE("a trace has the steps that were asked for, after the first two, of ev
 TEST_CASE("the times of a trace count from the first beginning on any rank") {
   const SharedFolder folder;
   const LogCapture log;
-  StepTrace trace(world(), {.path = folder / "trace.json", .steps = 1, .wait_seconds = 30});
+  FileWorker files({.directory = "run"});
+  StepTrace trace(world(), files, {.path = folder / "trace.json", .steps = 1, .wait_seconds = 30});
   int64_t step = 0;
   while (step < kWarmUp) make_step(trace, ++step);
   const double before = monotonic_seconds();  // a reduction that is still under way when tracing begins
   make_step(trace, ++step);
   if (world().rank() == world().size() - 1) trace_operation("reduction", "early", before - 0.05, monotonic_seconds());
   trace.write();
+  REQUIRE(files.finish(30));
   if (!world().is_root()) return;
   double least = 1e9;
   for (const auto& span : spans_of(folder / "trace.json")) {
@@ -107,8 +111,9 @@ TEST_CASE("the times of a trace count from the first beginning on any rank") {
 TEST_CASE("a run without a trace, or with too few steps for one, writes none") {
   const SharedFolder folder;
   const LogCapture log;
+  FileWorker files({.directory = "run"});
   for (const int64_t steps : {0, 5}) {
-    StepTrace trace(world(), {.path = folder / "trace.json", .steps = steps, .wait_seconds = 30});
+    StepTrace trace(world(), files, {.path = folder / "trace.json", .steps = steps, .wait_seconds = 30});
     for (int64_t step = 1; step <= kWarmUp; ++step) make_step(trace, step);
     trace.write();
     if (world().is_root()) CHECK_FALSE(std::filesystem::exists(folder / "trace.json"));

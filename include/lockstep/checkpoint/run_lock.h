@@ -2,11 +2,10 @@
 // trusted on network file systems, so ownership is the file itself, made by exclusive creation.
 #pragma once
 
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
+
+#include "lockstep/io/file_thread.h"
 
 namespace lockstep {
 
@@ -15,37 +14,29 @@ struct RunLockOptions {
   double stale_seconds = 60;  // without a heartbeat for so long, the owner is taken for dead
 };
 
-// Holds the folder from construction to destruction, on rank 0. Thread-safe; its own thread writes the heartbeat.
+// Holds the folder from construction to destruction, on rank 0. Thread-safe; its own thread writes the heartbeat, and
+// makes folder and file again when somebody has deleted them.
 class RunLock {
  public:
   // Makes the folder if need be. A lock whose owner is a dead process of this machine, or whose heartbeat is stale, is
   // taken over with a warning; where that takes watching the heartbeat, this waits up to stale_seconds. Throws
   // Error(config) naming host and process of a living owner, Error(checkpoint) when the folder cannot be written.
   explicit RunLock(const std::string& directory, const RunLockOptions& options = {});
-  ~RunLock();  // deletes the file if it is still ours
+  // Deletes the file if it is still ours; a disk that does not answer is given up after a few seconds, with a warning.
+  ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // False once another run has taken the folder over (this process was suspended for long, say): stop saving.
+  // False once another run has taken the folder over (this process was suspended for long, say): stop saving. Waits for
+  // no disk.
   bool held() const;
 
  private:
-  void acquire();
-  bool try_create();
-  bool refresh();  // one heartbeat; false: the file is another's
-  bool refresh_or_log() noexcept;
-  void beat();
+  class Keeper;
+  static std::shared_ptr<Keeper> make_keeper(const std::string& directory, const RunLockOptions& options);
 
-  const std::string path_;
-  const RunLockOptions options_;
-  std::string identity_;  // all of the file but its heartbeat
-  int64_t beats_ = 0;
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;
-  bool held_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::shared_ptr<Keeper> keeper_;
+  FileThread thread_;
 };
 
 }  // namespace lockstep

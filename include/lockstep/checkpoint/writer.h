@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/io/file_thread.h"
 
 namespace lockstep {
 
@@ -31,7 +31,8 @@ struct SaveResult {
   std::optional<Error> error;   // nothing was published: checkpoint, or numerics when an array is not finite
 };
 
-// All member functions are called from one thread (the training thread); the writer's own thread never calls back.
+// All member functions are called from one thread (the training thread), and after the constructor none of them touches
+// a file; the writer's own thread never calls back. A directory that is deleted or moved meanwhile is made again.
 class CheckpointWriter {
  public:
   // Makes the folder and deletes temporaries that a killed run left. Throws Error(checkpoint) when it cannot.
@@ -66,8 +67,10 @@ class CheckpointWriter {
 
  private:
   class Worker;  // the state both threads share, and what the writer's thread does
+  static std::shared_ptr<Worker> make_worker(WriterOptions options);
+
   std::shared_ptr<Worker> worker_;
-  std::thread thread_;
+  FileThread thread_;
 };
 
 // Logs a warning when fewer than two checkpoints of this size fit the folder's file system.

@@ -56,6 +56,8 @@ class ProgressBoard {
   // This rank waits until number `number` of them is done, or has stopped waiting.
   void wait_begins(Together what, int64_t number, std::string_view label);
   void wait_ends();
+  // This rank calls into the file system of `path`, which may not answer; empty: it has returned.
+  void set_files_in_use(std::string_view path);
   // Time that does not count: the whole process stood still.
   void forgive(double seconds);
 
@@ -67,7 +69,7 @@ class ProgressBoard {
   // "training, step 119"; the second is for a signal handler.
   std::string place() const;
   void write_place(std::span<char> text) const noexcept;
-  // While this rank waits: what for, and describe_late(). Empty otherwise.
+  // While this rank waits: what for, and describe_late(); while it uses files: which. Empty otherwise.
   std::string describe_wait() const;
   // Which ranks have not arrived where this one waits, with where they were last; or what else may be wrong.
   std::string describe_late() const;
@@ -104,6 +106,7 @@ class ProgressBoard {
   Together waiting_for_ = Together::reduction;
   int64_t waiting_number_ = 0;
   std::string waiting_label_;
+  std::string files_in_use_;
   std::deque<Event> events_;                        // phases and notes
   std::deque<Step> steps_;                          // of the phase
   std::atomic<RunPhase> phase_now_{RunPhase::mpi};  // the own position once more, readable without the lock
@@ -126,6 +129,22 @@ class WaitingHere {
   }
   WaitingHere(const WaitingHere&) = delete;
   WaitingHere& operator=(const WaitingHere&) = delete;
+
+ private:
+  ProgressBoard* board_;
+};
+
+// Says on the board that this rank uses the files of `path`, while it lives. Without a board it does nothing.
+class UsingFiles {
+ public:
+  UsingFiles(ProgressBoard* board, std::string_view path) : board_(board) {
+    if (board_) board_->set_files_in_use(path);
+  }
+  ~UsingFiles() {
+    if (board_) board_->set_files_in_use({});
+  }
+  UsingFiles(const UsingFiles&) = delete;
+  UsingFiles& operator=(const UsingFiles&) = delete;
 
  private:
   ProgressBoard* board_;

@@ -22,6 +22,9 @@ struct FileDescriptorTraits {
 };
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
+// Of every file that the program makes: who may read and write it is the umask's to say.
+inline constexpr unsigned kNewFileMode = 0666;
+
 FileDescriptor open_for_reading(const std::string& path, ExitCode blame);
 
 // The same for what can be read at any offset. A folder, a named pipe, a socket or a device is refused by name; nothing
@@ -50,6 +53,12 @@ std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame
 
 // Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);
+
+// Opens a log, which is made if need be; so is its directory. Each write(2) goes to the end of the file.
+FileDescriptor open_for_appending(const std::string& path, ExitCode blame);
+
+// Whether `path` still names the open file: not after somebody has deleted, moved or replaced it.
+bool is_at(const FileDescriptor& file, const std::string& path) noexcept;
 
 // Whether the file holds exactly `bytes`, as the disk gives them back and not the page cache.
 bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes);

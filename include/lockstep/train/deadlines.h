@@ -23,6 +23,9 @@ WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides
 // What a wait for something that rank 0 does alone, under the same limit, is longer, so that rank 0 is the one to fail.
 inline constexpr double kRootSpeaksSeconds = 2;
 
+// The same where rank 0 uses files meanwhile: its watchdog, which names them, ends the job before the others do.
+inline constexpr double kRootFilesSeconds = 7;
+
 // For waits between ranks: the phase's abort limit, or a year where that is 0 (never).
 double wait_seconds(const Config& config, RunPhase phase);
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/io/file_worker.h"
 #include "lockstep/train/evaluator.h"
 #include "lockstep/train/event_file.h"
 #include "lockstep/train/metrics_log.h"
@@ -23,6 +26,7 @@ namespace lockstep {
 
 struct ReporterOptions {
   int64_t every_steps = 10;
+  std::string directory;     // of the run, for messages
   std::string jsonl;         // path; empty: none
   std::string events;        // folder of TensorBoard's event files; empty: none
   int64_t resumed_step = 0;  // rows of later steps in an existing file are dropped
@@ -31,6 +35,7 @@ struct ReporterOptions {
   int bar_columns = 0;  // of a progress bar instead of log lines; 0: lines
   bool bar_coloured = false;
   double wait_seconds = 600;
+  double slow_disk_seconds = 60;  // a file operation that takes longer is reported
 };
 
 // A data set of which bad records were skipped.
@@ -65,10 +70,26 @@ class Reporter {
   void bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes);
   // The run goes back to `step`, for a reason.
   void back_to(int64_t step, const std::string& text);
-  // Removes the bar and says where the time of the whole run went.
-  void close();
+  // Removes the bar, says where the time of the whole run went, and waits until everything is written. Throws
+  // Error(checkpoint), on rank 0, when that takes longer than `seconds`.
+  void close(double seconds);
+
+  // Where rank 0's small files are written, so that no step waits for a disk.
+  FileWorker& files() { return files_; }
 
  private:
+  // What the thread for files alone uses.
+  struct Logs {
+    std::optional<MetricsLog> metrics;
+    std::optional<EventFile> events;
+  };
+  struct EvaluationRecords {
+    int64_t step = 0;
+    std::vector<std::string> rows, events;
+  };
+  void write_row(std::string row);
+  void write_event(std::string event);
+  void write_evaluation(EvaluationRecords records);
   // Every rank's.
   std::vector<RankTimes> gather(const RankTimes& mine, const LoneWait& wait = {});
   // Since the last call, over so many steps.
@@ -82,8 +103,8 @@ class Reporter {
   int64_t watch_at_ = steps_between_looks(1);
   RunSummary summary_;
   int64_t last_step_ = 0;
-  MetricsLog metrics_;
-  EventFile events_;
+  FileWorker files_;
+  std::shared_ptr<Logs> logs_;
 };
 
 }  // namespace lockstep

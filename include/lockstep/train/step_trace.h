@@ -8,6 +8,7 @@
 
 #include "lockstep/base/trace.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/io/file_worker.h"
 #include "lockstep/train/step_timer.h"
 
 namespace lockstep {
@@ -22,7 +23,9 @@ struct StepTraceOptions {
 // up, are left out of the file. On a backend that only enqueues, the spans of kernels are those of the host.
 class StepTrace {
  public:
-  StepTrace(ProcessGroup& group, StepTraceOptions options) : group_(group), options_(std::move(options)) {}
+  // Rank 0's file is written by `files`.
+  StepTrace(ProcessGroup& group, FileWorker& files, StepTraceOptions options)
+      : group_(group), files_(files), options_(std::move(options)) {}
 
   // A step begins with reading its data. Spans that begin in a part end in it.
   void begin_step(int64_t step);
@@ -38,6 +41,7 @@ class StepTrace {
   void start_if_due();
 
   ProcessGroup& group_;
+  FileWorker& files_;
   StepTraceOptions options_;
   int64_t seen_ = 0, traced_ = 0;  // steps
   double begun_ = 0;               // when tracing began; 0: not now

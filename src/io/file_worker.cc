@@ -1,0 +1,174 @@
+#include "lockstep/io/file_worker.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kLastSeconds = 5;
+
+void run_or_log(const FileJob& job) {
+  try {
+    job.run();
+  } catch (const std::exception& error) {
+    log_warning("{}", error.what());
+  }
+}
+
+}  // namespace
+
+// Owned by the worker and by its thread, whichever ends last.
+class FileWorker::Queue {
+ public:
+  explicit Queue(FileWorkerOptions options) : options_(std::move(options)) {}
+
+  bool post(FileJob job);
+  bool wait_idle(double seconds);
+  void stop();
+  void run();
+  int64_t dropped() const;
+  void report_total() const;
+  std::string describe_rest() const;
+
+ private:
+  bool has_room(const FileJob& job) const {
+    return job.required || (jobs_.size() < options_.max_jobs && bytes_ + job.bytes <= options_.max_bytes);
+  }
+  std::string describe_delay();
+  std::string describe_recovery();
+
+  const FileWorkerOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<FileJob> jobs_;
+  size_t bytes_ = 0;          // of jobs that wait or run
+  double running_since_ = 0;  // 0: no job runs
+  bool slow_reported_ = false;
+  bool drops_reported_ = false;  // since the disk answered last
+  int64_t dropped_ = 0, dropped_before_ = 0;
+  bool stop_ = false;
+};
+
+bool FileWorker::Queue::post(FileJob job) {
+  std::string text;
+  bool taken = false;
+  {
+    std::lock_guard lock(mutex_);
+    taken = has_room(job);
+    if (taken) {
+      bytes_ += job.bytes;
+      jobs_.push_back(std::move(job));
+      text = describe_delay();
+    } else if (++dropped_; !std::exchange(drops_reported_, true)) {
+      text = fmt::format("{}: {} writes wait for the disk; further rows and events are dropped until it answers",
+                         options_.directory, jobs_.size());
+    }
+  }
+  changed_.notify_all();
+  if (!text.empty()) log_warning("{}", text);
+  return taken;
+}
+
+// Once a job.
+std::string FileWorker::Queue::describe_delay() {
+  const double seconds = running_since_ > 0 ? monotonic_seconds() - running_since_ : 0;
+  if (seconds < options_.slow_seconds || std::exchange(slow_reported_, true)) return {};
+  return fmt::format("{}: no answer from the disk for {:.0f} s; metrics and events are kept in memory until it answers",
+                     options_.directory, seconds);
+}
+
+// After a job that was reported as slow, or during which others were dropped.
+std::string FileWorker::Queue::describe_recovery() {
+  if (!slow_reported_ && !drops_reported_) return {};
+  std::string text = fmt::format("{}: the disk answers again after {:.0f} s", options_.directory,
+                                 monotonic_seconds() - running_since_);
+  if (const int64_t dropped = dropped_ - std::exchange(dropped_before_, dropped_)) {
+    text += fmt::format("; {} rows and events were dropped", dropped);
+  }
+  slow_reported_ = drops_reported_ = false;
+  return text;
+}
+
+void FileWorker::Queue::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    FileJob job = std::move(jobs_.front());
+    jobs_.pop_front();
+    running_since_ = monotonic_seconds();
+    lock.unlock();
+    run_or_log(job);
+    job.run = nullptr;
+    lock.lock();
+    bytes_ -= job.bytes;
+    const std::string text = describe_recovery();
+    running_since_ = 0;
+    if (!text.empty()) {
+      lock.unlock();
+      log_warning("{}", text);
+      lock.lock();
+    }
+    changed_.notify_all();
+  }
+}
+
+bool FileWorker::Queue::wait_idle(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                           [&] { return jobs_.empty() && running_since_ == 0; });
+}
+
+void FileWorker::Queue::stop() {
+  std::lock_guard lock(mutex_);
+  stop_ = true;
+  changed_.notify_all();
+}
+
+int64_t FileWorker::Queue::dropped() const {
+  std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+void FileWorker::Queue::report_total() const {
+  const int64_t count = dropped();
+  if (count > 0) log_warning("{}: {} rows and events were dropped in all", options_.directory, count);
+}
+
+std::string FileWorker::Queue::describe_rest() const {
+  std::lock_guard lock(mutex_);
+  return fmt::format("{}: the disk does not answer; {} rows and events are not written", options_.directory,
+                     jobs_.size() + 1 + static_cast<size_t>(dropped_));
+}
+
+FileWorker::FileWorker(FileWorkerOptions options) : queue_(std::make_shared<Queue>(std::move(options))) {}
+
+FileWorker::~FileWorker() {
+  const bool idle = queue_->wait_idle(kLastSeconds);
+  queue_->stop();
+  if (!thread_ || (idle && thread_->join_within(kLastSeconds))) return;
+  log_error("{}", queue_->describe_rest());
+}
+
+bool FileWorker::post(FileJob job) {
+  const bool taken = queue_->post(std::move(job));
+  if (!thread_) thread_.emplace("files", [queue = queue_] { queue->run(); });
+  return taken;
+}
+
+bool FileWorker::finish(double seconds) {
+  const bool idle = queue_->wait_idle(seconds);
+  if (idle) queue_->report_total();
+  return idle;
+}
+
+int64_t FileWorker::dropped() const { return queue_->dropped(); }
+
+}  // namespace lockstep
