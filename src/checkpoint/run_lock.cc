@@ -222,11 +222,8 @@ bool RunLock::Keeper::held() const {
 }
 
 bool RunLock::Keeper::try_create() {
-  const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode));
-  if (!file) {
-    if (errno == EEXIST) return false;
-    fail(kBlame, "{}: cannot create: {}", path_, errno_text(errno));
-  }
+  const FileDescriptor file = create_file(path_, kBlame);
+  if (!file) return false;
   const std::string text = identity_ + heartbeat_line(beats_);
   try {
     write_all(file, std::as_bytes(std::span(text)), path_, kBlame);

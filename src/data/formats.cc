@@ -25,7 +25,8 @@ bool is_folder(const std::string& path) {
 }
 
 // What to try where a pattern matches nothing though such a name may exist.
-std::string_view escape_hint(const std::string& pattern) {
+std::string no_match_hint(const std::string& pattern) {
+  if (const std::string hidden = unreadable_directory(pattern); !hidden.empty()) return "; " + hidden;
   return pattern.find_first_of("[{") == std::string::npos
              ? ""
              : "; brackets and braces that belong to a name are written with a backslash before them";
@@ -42,8 +43,8 @@ Paths list_files(const Paths& patterns) {
       ++taken;
     }
     if (taken == 0) {
-      const std::string_view hint =
-          found.empty() ? escape_hint(pattern) : "; it names a folder: add a file pattern, such as /train-*";
+      const std::string hint =
+          found.empty() ? no_match_hint(pattern) : "; it names a folder: add a file pattern, such as /train-*";
       fail(ExitCode::data, "data pattern '{}' matches no file (0 files seen){}", pattern, hint);
     }
   }
@@ -62,7 +63,7 @@ Paths list_folders(const Paths& patterns) {
     }
     if (taken == 0)
       fail(ExitCode::data, "data pattern '{}' matches no folder ({} files seen){}", pattern, found.size(),
-           found.empty() ? escape_hint(pattern) : "");
+           found.empty() ? no_match_hint(pattern) : "");
   }
   return list_image_folders(roots);
 }

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <climits>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -100,19 +97,14 @@ std::optional<RecordIndex> read_cached(const InputFile& file, const std::string&
   return index;
 }
 
-// Writes beside, then renames: readers on other ranks see an old index or a whole new one. No fsync, unlike
-// write_file_atomically(): a cache lost in a crash is made anew, and a data set may have a thousand files.
+// Readers on other ranks see an old index or a whole new one. One that is lost in a crash is made again, and a data set
+// may have a thousand files: none waits for the disk.
 void write_cached(const std::string& cached, const std::string& text) {
   const std::string folder = parent_directory(cached);
-  std::string temporary = cached + ".XXXXXX";
   try {
     make_directories(folder, ExitCode::data);
-    const FileDescriptor descriptor(::mkstemp(temporary.data()));
-    if (!descriptor) fail(ExitCode::data, "{}", errno_text(errno));
-    write_all(descriptor, std::as_bytes(std::span(text)), temporary, ExitCode::data);
-    if (std::rename(temporary.c_str(), cached.c_str()) != 0) fail(ExitCode::data, "{}", errno_text(errno));
+    write_file_atomically(cached, std::as_bytes(std::span(text)), {.blame = ExitCode::data, .flush = false});
   } catch (const Error& error) {
-    remove_file(temporary);
     log_warning("record indexes cannot be kept in {} (every start scans the data anew): {}", folder, error.what());
   }
 }

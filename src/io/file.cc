@@ -25,18 +25,51 @@ constexpr size_t kPieceBytes = size_t{8} << 20;
 
 constexpr std::string_view kTemporaryMark = ".tmp";
 
-[[noreturn]] void fail_errno(const std::string& path, std::string_view action, ExitCode blame, int error) {
-  fail(blame, "{}: cannot {}: {}", path, action, errno_text(error));
+// Of every file that is made here.
+constexpr mode_t kNewFileMode = 0666;
+
+// The nearest directory above `path` that exists.
+std::string existing_parent(std::string path) {
+  do {
+    path = parent_directory(path);
+  } while (!path_exists(path) && path != "." && path != "/");
+  return path;
 }
 
-// What went wrong while writing `needed` bytes. Called after the temporary is gone, so `free` is what a retry has.
-[[noreturn]] void fail_write(const std::string& path, std::string_view action, size_t needed, ExitCode blame,
-                             int error) {
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    fail(blame, "{}: cannot {}: {}; {} bytes needed, {} bytes free on this file system", path, action,
-         errno_text(error), needed, free_bytes(parent_directory(path)));
+// What a write of `needed` bytes lacks; empty where the error has another cause.
+std::string describe_shortage(const std::string& path, size_t needed, int error) {
+  if (error == EDQUOT) {
+    return fmt::format(
+        "; {} bytes needed, and a quota of this user, group or project is used up, however much the file "
+        "system has left (see quota -s)",
+        needed);
   }
-  fail_errno(path, action, blame, error);
+  if (error != ENOSPC && error != EFBIG) return {};
+  struct statvfs status {};
+  const std::string directory = existing_parent(path);
+  if (error == ENOSPC && ::statvfs(directory.c_str(), &status) == 0 && status.f_files > 0 && status.f_favail == 0) {
+    return fmt::format("; all {} inodes of this file system are used up: delete files, however small", status.f_files);
+  }
+  return fmt::format("; {} bytes needed, {} bytes free on this file system", needed, free_bytes(directory));
+}
+
+// `needed`: the bytes to be written. Called after a temporary is gone, so that what is free is what a retry has.
+[[noreturn]] void fail_errno(const std::string& path, std::string_view action, ExitCode blame, int error,
+                             size_t needed = 0) {
+  fail(blame, "{}: cannot {}: {}{}", path, action, errno_text(error), describe_shortage(path, needed, error));
+}
+
+// Why a directory cannot be made where a symbolic link on the way to it leads nowhere; else the system's reason.
+std::string describe_no_directory(const std::string& path, int error) {
+  std::filesystem::path way;
+  for (const std::filesystem::path& part : std::filesystem::path(path)) {
+    way /= part;
+    std::error_code none;
+    if (!std::filesystem::is_symlink(way, none) || std::filesystem::exists(way, none)) continue;
+    return fmt::format("{} is a symbolic link to {}, which does not exist", way.string(),
+                       std::filesystem::read_symlink(way, none).string());
+  }
+  return errno_text(error) + describe_shortage(path, 0, error);
 }
 
 std::string_view kind_of_file(mode_t mode) {
@@ -150,7 +183,7 @@ class Temporary {
       if (file_) return;
       const int error = errno;
       const std::string name = std::exchange(name_, {});
-      if (error != EEXIST || n == 1000) fail_write(name, "create", 0, blame, error);
+      if (error != EEXIST || n == 1000) fail_errno(name, "create", blame, error);
     }
   }
   Temporary(const Temporary&) = delete;
@@ -238,7 +271,13 @@ std::string read_text_file(const std::string& path, ExitCode blame, int64_t limi
 }
 
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame) {
-  if (const int error = try_write(file.get(), bytes)) fail_write(path, "write", bytes.size(), blame, error);
+  if (const int error = try_write(file.get(), bytes)) fail_errno(path, "write", blame, error, bytes.size());
+}
+
+FileDescriptor create_file(const std::string& path, ExitCode blame) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode));
+  if (!file && errno != EEXIST) fail_errno(path, "create", blame, errno);
+  return file;
 }
 
 FileDescriptor open_for_appending(const std::string& path, ExitCode blame) {
@@ -289,17 +328,17 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
   const auto check = [&](int error, std::string_view action) {
     if (error == 0) return;
     temporary.discard();
-    fail_write(path, action, bytes.size(), options.blame, error);
+    fail_errno(path, action, options.blame, error, bytes.size());
   };
   check(try_write_file(temporary.file().get(), bytes), "write");
-  check(::fsync(temporary.file().get()) == 0 ? 0 : errno, "flush to disk");
+  if (options.flush) check(::fsync(temporary.file().get()) == 0 ? 0 : errno, "flush to disk");
   if (options.verify && !reads_back(temporary.file(), bytes)) {
     temporary.discard();
     fail(options.blame, "{}: what was written reads back differently; the disk or its driver is faulty", path);
   }
   check(temporary.try_close(), "close");  // NFS reports a full disk here
   check(temporary.try_publish(path), "rename the finished file into place");
-  fsync_directory(parent_directory(path), options.blame);
+  if (options.flush) fsync_directory(parent_directory(path), options.blame);
 }
 
 void write_text_atomically(const std::string& path, std::string_view text, ExitCode blame) {
@@ -344,7 +383,7 @@ void make_directories(const std::string& path, ExitCode blame) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
-  if (error) fail_errno(path, "create the folder", blame, error.value());
+  if (error) fail(blame, "{}: cannot create the folder: {}", path, describe_no_directory(path, error.value()));
 }
 
 std::vector<std::string> list_directory(const std::string& path, ExitCode blame) {

@@ -3,6 +3,10 @@
 #include <glob.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -19,6 +23,15 @@ std::string without_escapes(std::string_view pattern) {
     path += pattern[i];
   }
   return path;
+}
+
+bool hides_matches(int error) { return error != ENOENT && error != ENOTDIR; }
+
+thread_local std::string unreadable;  // glob() hands nothing through to its callback
+
+int note_unreadable(const char* path, int error) {
+  if (unreadable.empty() && hides_matches(error)) unreadable = fmt::format("{}: {}", path, errno_text(error));
+  return 0;
 }
 
 }  // namespace
@@ -43,6 +56,19 @@ std::vector<std::string> matching_paths(const std::string& pattern) {
   }
   ::globfree(&matches);
   return found;
+}
+
+std::string unreadable_directory(const std::string& pattern) {
+  struct stat status = {};
+  for (const std::string& path : {pattern, without_escapes(pattern)}) {
+    if (::stat(path.c_str(), &status) != 0 && hides_matches(errno))
+      return fmt::format("{}: {}", path, errno_text(errno));
+  }
+  unreadable.clear();
+  glob_t matches = {};
+  ::glob(pattern.c_str(), GLOB_BRACE, note_unreadable, &matches);
+  ::globfree(&matches);
+  return unreadable;
 }
 
 }  // namespace lockstep

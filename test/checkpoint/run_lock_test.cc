@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <thread>
 
 #include "lockstep/io/file.h"
 #include "test/catch.h"
@@ -40,6 +43,21 @@ TEST_CASE("a second run on a folder is refused and told who owns it; afterwards 
   }
   CHECK(list_directory(folder / "run", ExitCode::internal).empty());
   CHECK_NOTHROW(RunLock(folder / "run"));
+}
+
+TEST_CASE("a folder that is deleted or moved during the run is made again, with its lock") {
+  const ScratchFolder folder;
+  {
+    const RunLock lock(folder / "run", kFast);
+    std::filesystem::rename(folder / "run", folder / "moved");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!path_exists(folder / "run/run.lock") && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    REQUIRE(path_exists(folder / "run/run.lock"));
+    CHECK(lock.held());
+  }
+  CHECK_FALSE(path_exists(folder / "run/run.lock"));
 }
 
 TEST_CASE("the lock of a dead process of this machine is taken over at once") {

@@ -1,5 +1,7 @@
 #include "data/record_index.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <limits>
 
@@ -119,6 +121,17 @@ TEST_CASE("a cached index is used while it fits the file, and made anew when sta
     CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).records() == 30);
     CHECK(read_file(only_entry(cache)) == intact);
   }
+}
+
+TEST_CASE("the cached index of a shared folder is for all whom the umask lets") {
+  const ScratchFolder folder;
+  const std::string shard = folder / "shard";
+  write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
+  const mode_t before = ::umask(0002);
+  load_record_index(InputFile(shard), BadRecords::fail, folder / "cache");
+  ::umask(before);
+  CHECK((std::filesystem::status(only_entry(folder / "cache")).permissions() & std::filesystem::perms(0777)) ==
+        std::filesystem::perms(0664));
 }
 
 TEST_CASE("a cache folder that cannot be made costs nothing but a warning") {

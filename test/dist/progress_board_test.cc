@@ -52,6 +52,18 @@ TEST_CASE("a rank that waits names those that have not come to the same reductio
   CHECK_THAT(board.describe_wait(), !ContainsSubstring("rank 1"));
 }
 
+TEST_CASE("a rank that uses files names them, unless it waits for other ranks") {
+  Board board;
+  {
+    const UsingFiles files(&board, "runs/a");
+    CHECK(board.describe_wait() == "the files in 'runs/a'");
+    const WaitingHere waiting(&board, {Together::reduction, board.begin(Together::reduction, "a"), "a"});
+    CHECK_THAT(board.describe_wait(), Catch::Matchers::StartsWith("'a': "));
+  }
+  CHECK(board.describe_wait().empty());
+  const UsingFiles nowhere(nullptr, "runs/a");
+}
+
 TEST_CASE("a rank that was never heard of is late, and one that waits elsewhere says for what") {
   Board board;
   RankPosition elsewhere = at(RunPhase::evaluate, 7, 0);

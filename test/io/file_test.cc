@@ -131,6 +131,52 @@ TEST_CASE("a file written atomically reads back, replaces the old one and leaves
   CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
 }
 
+TEST_CASE("who may read and write a file is the umask's to say") {
+  const ScratchFolder folder;
+  const mode_t before = ::umask(0);
+  const auto mode = [](const std::string& path) {
+    struct stat status {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    return status.st_mode & 0777;
+  };
+  for (const mode_t mask : {0002, 0027}) {
+    ::umask(mask);
+    const std::string base = folder / fmt::format("{:o}", mask);
+    write_text_atomically(folder / "atomic" + std::to_string(mask), "", ExitCode::internal);
+    CHECK(mode(folder / "atomic" + std::to_string(mask)) == (0666 & ~mask));
+    CHECK(create_file(folder / "new" + std::to_string(mask), ExitCode::internal));
+    CHECK(mode(folder / "new" + std::to_string(mask)) == (0666 & ~mask));
+    CHECK(open_for_appending(base + "/log", ExitCode::internal));
+    CHECK(mode(base + "/log") == (0666 & ~mask));
+    CHECK(mode(base) == (0777 & ~mask));
+  }
+  ::umask(before);
+}
+
+TEST_CASE("a file is created once only, and a log follows whoever removes or replaces it") {
+  const ScratchFolder folder;
+  CHECK(create_file(folder / "a", ExitCode::internal));
+  CHECK_FALSE(create_file(folder / "a", ExitCode::internal));
+  const FileDescriptor log = open_for_appending(folder / "b/log", ExitCode::internal);
+  CHECK(is_at(log, folder / "b/log"));
+  std::filesystem::rename(folder / "b/log", folder / "b/old");
+  CHECK_FALSE(is_at(log, folder / "b/log"));
+  CHECK(is_at(log, folder / "b/old"));
+  write_text_atomically(folder / "b/log", "", ExitCode::internal);
+  CHECK_FALSE(is_at(log, folder / "b/log"));
+}
+
+TEST_CASE("a directory behind a link that leads nowhere is refused with the link and its target") {
+  const ScratchFolder folder;
+  std::filesystem::create_symlink("/nowhere/runs", folder / "link");
+  for (const std::string path : {"link", "link/a/b"}) {
+    const auto error = error_of([&] { make_directories(folder / path, ExitCode::checkpoint); });
+    REQUIRE(error);
+    CHECK(error->what() == folder / path + ": cannot create the folder: " + folder.path() +
+                               "/link is a symbolic link to /nowhere/runs, which does not exist");
+  }
+}
+
 TEST_CASE("bytes on a page boundary are written and read back past the page cache, whatever their number") {
   const ScratchFolder folder;
   const std::string path = folder / "a.bin";

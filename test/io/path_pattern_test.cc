@@ -1,6 +1,9 @@
 #include "lockstep/io/path_pattern.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "test/catch.h"
 #include "test/scratch.h"
@@ -13,6 +16,26 @@ const char* const kOddNames[] = {"exp[lr=0.1]", "d[1]",        "a{b,c}", "~",  "
                                  "what?",       "back\\slash", "]",      "}{", "[!a]",  "\\",        "ümlaut"};
 
 }  // namespace
+
+TEST_CASE("a directory that may not be looked into is named") {
+  const ScratchFolder scratch;
+  const std::string closed = scratch / "closed";
+  write_file(closed + "/train-0", "");
+  CHECK(unreadable_directory(scratch / "absent/train-*").empty());
+  CHECK(unreadable_directory(closed + "/test-*").empty());
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(closed, std::filesystem::perms::none);
+  const uid_t user = ::geteuid();
+  if (user == 0) REQUIRE(::seteuid(65534) == 0);  // root may look anywhere
+  const std::vector<std::string> found = matching_paths(closed + "/train-*");
+  const std::string by_pattern = unreadable_directory(closed + "/train-*");
+  const std::string by_name = unreadable_directory(closed + "/train-0");
+  if (user == 0) REQUIRE(::seteuid(0) == 0);
+  std::filesystem::permissions(closed, std::filesystem::perms(0755));
+  CHECK(found.empty());
+  CHECK_THAT(by_pattern, ContainsSubstring("closed") && ContainsSubstring(": Permission denied"));
+  CHECK(by_name == closed + "/train-0: Permission denied");
+}
 
 TEST_CASE("a folder of any name in front of a pattern stands for itself") {
   const ScratchFolder scratch;

@@ -1,6 +1,6 @@
 // Files with plain POSIX calls: whole reads, positioned reads, and writes that either happen entirely or not at all.
 // Every function throws Error with the exit code the caller passes as `blame`; messages name the path and the
-// system's reason.
+// system's reason. Who may read and write a file that is made here is the umask's to say.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,6 @@ struct FileDescriptorTraits {
   static void destroy(type descriptor) noexcept;  // ignores errors: whoever wrote has called close_checked
 };
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
-
-// Of every file that the program makes: who may read and write it is the umask's to say.
-inline constexpr unsigned kNewFileMode = 0666;
 
 FileDescriptor open_for_reading(const std::string& path, ExitCode blame);
 
@@ -54,6 +51,9 @@ std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame
 // Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);
 
+// Makes a file that must not exist yet; invalid where it does.
+FileDescriptor create_file(const std::string& path, ExitCode blame);
+
 // Opens a log, which is made if need be; so is its directory. Each write(2) goes to the end of the file.
 FileDescriptor open_for_appending(const std::string& path, ExitCode blame);
 
@@ -66,11 +66,12 @@ bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes);
 struct AtomicWrite {
   ExitCode blame = ExitCode::internal;
   bool verify = false;  // read the temporary back and compare it before it gets its name
+  bool flush = true;    // false for what may be lost in a crash of the machine
 };
 
 // Publishes `bytes` under `path`: a fresh temporary beside it (path + ".tmp", or ".tmp.N" when that is taken), write,
 // fsync, rename over `path`, fsync of the folder. Readers see the old file or the whole new one. On failure the
-// temporary is removed, what was at `path` is untouched, and a full disk is reported with needed and free bytes. Bytes
+// temporary is removed, what was at `path` is untouched, and the message says what a full disk lacks. Bytes
 // that start on a page boundary go past the page cache where the file system allows it.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options);
 void write_text_atomically(const std::string& path, std::string_view text, ExitCode blame);

@@ -15,4 +15,7 @@ std::string literal_pattern(std::string_view path);
 // as they stand or as what they escape; else its matches, in no promised order. None where nothing matches.
 std::vector<std::string> matching_paths(const std::string& pattern);
 
+// What kept matching_paths() from looking: "/data/private: Permission denied". Empty: nothing did.
+std::string unreadable_directory(const std::string& pattern);
+
 }  // namespace lockstep
