@@ -87,7 +87,8 @@ std::vector<std::string> apply_retention(const std::string& directory, const Ret
   int kept = 0;
   for (const FoundCheckpoint& file : find_checkpoints(directory)) {
     if (!file.problem.empty() || file.step > retention.step) continue;
-    if (++kept <= retention.keep || file.path == directory + "/" + best) continue;
+    const bool is_best = file.step == retention.best_step || file.path == directory + "/" + best;
+    if (++kept <= retention.keep || is_best) continue;
     remove_or_log(file.path);
     deleted.push_back(file.path);
   }

@@ -42,21 +42,13 @@ bool copy_finite(std::span<const float> from, float* to) {
        step, array.path, *bad, bad - values.begin());
 }
 
-// The links are a convenience that some file systems lack; the checkpoint itself is published by now.
-void point(const std::string& directory, const std::string& link, int64_t step) {
-  try {
-    point_at_checkpoint(directory, link, step);
-  } catch (const Error& error) {
-    log_warning("{}", error.what());
-  }
-}
-
 }  // namespace
 
 // Owned by the writer and by its thread, whichever ends last.
 class CheckpointWriter::Worker {
  public:
-  explicit Worker(WriterOptions options) : options_(std::move(options)), last_saved_step_(options_.last_saved_step) {}
+  explicit Worker(WriterOptions options)
+      : options_(std::move(options)), best_step_(options_.best_step), last_saved_step_(options_.last_saved_step) {}
 
   Start start(CheckpointContents contents, bool best);
   double wait_copied();
@@ -75,11 +67,14 @@ class CheckpointWriter::Worker {
   void make_directory_again() const;
   void publish(SaveResult& result);
   void tidy_up(int64_t step) const;
-  void mark_best(int64_t step) const;
+  void mark_best(int64_t step);
+  void point(const std::string& link, int64_t step);
   void warn_if_slow();
 
   const WriterOptions options_;
-  std::vector<float> staging_;  // of the writer's thread
+  std::vector<float> staging_;  // this and the next two: of the writer's thread
+  int64_t best_step_;
+  bool links_fail_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -271,20 +266,38 @@ void CheckpointWriter::Worker::publish(SaveResult& result) {
     result.bytes = static_cast<int64_t>(image.bytes().size());
     write_file_atomically(result.path, image.bytes(), {.blame = ExitCode::checkpoint, .verify = true});
   }
-  point(options_.directory, "latest", result.step);
+  point("latest", result.step);
   tidy_up(result.step);
 }
 
 // The file is published by now: what goes wrong here does not make it a failed save.
 void CheckpointWriter::Worker::tidy_up(int64_t step) const {
   try {
-    apply_retention(options_.directory, {.keep = options_.keep, .step = step});
+    apply_retention(options_.directory, {.keep = options_.keep, .step = step, .best_step = best_step_});
   } catch (const std::exception& error) {
     log_warning("{}: older checkpoints are not deleted: {}", options_.directory, error.what());
   }
 }
 
-void CheckpointWriter::Worker::mark_best(int64_t step) const { point(options_.directory, "best", step); }
+void CheckpointWriter::Worker::mark_best(int64_t step) {
+  best_step_ = step;
+  point("best", step);
+}
+
+// The links are a convenience that some file systems lack; the checkpoint itself is published by now.
+void CheckpointWriter::Worker::point(const std::string& link, int64_t step) {
+  try {
+    point_at_checkpoint(options_.directory, link, step);
+    links_fail_ = false;
+  } catch (const Error& error) {
+    if (std::exchange(links_fail_, true)) return;
+    log_warning(
+        "{}; without the links latest and best the newest checkpoint is that of the highest step, the best one is "
+        "named "
+        "in each (/training/best_step)",
+        error.what());
+  }
+}
 
 void warn_if_space_is_short(const std::string& directory, int64_t checkpoint_bytes) {
   const int64_t free = free_bytes(directory);

@@ -36,7 +36,9 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
                     .keep = static_cast<int>(config.checkpoint.keep),
                     .slow_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity(),
                     .give_up_seconds = wait_seconds(config, RunPhase::save),
-                    .last_saved_step = options_.resumed_step});
+                    .last_saved_step = options_.resumed_step,
+                    .best_step = options_.best_step});
+  best_step_ = options_.best_step;
   saved_step_ = options_.resumed_step;
   const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state()));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
@@ -65,7 +67,7 @@ void Checkpointer::require_time(const Progress& progress) const {
       progress.step, std::max(left, 0.0), longest_save_);
 }
 
-CheckpointContents Checkpointer::contents(const Progress& progress, const ModelState& state) const {
+CheckpointContents Checkpointer::contents(const Progress& progress, const ModelState& state, int64_t best_step) const {
   CheckpointContents c;
   c.meta = {.step = progress.step,
             .epoch = progress.position / options_.samples_per_epoch,
@@ -82,6 +84,7 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
   c.training["position"] = progress.position;
   c.training["updates"] = progress.updates;
   if (progress.best_score >= 0) c.training["best_score"] = progress.best_score;
+  if (best_step >= 0) c.training["best_step"] = best_step;
   if (compute_type(config_) == DType::f16) {
     c.training["loss_scale"] = progress.loss_scale.value;
     c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;
@@ -97,7 +100,8 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, bool best)
          "{} was taken over by another run while this one stood still; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
-  if (!snapshot_) return writer_->start(contents(progress, program_.state()), best);
+  const int64_t best_step = best ? progress.step : best_step_;
+  if (!snapshot_) return writer_->start(contents(progress, program_.state(), best_step), best);
   // The writer reads the snapshot, so there is one at a time.
   if (snapshot_under_way_ || !writer_->wait_idle(0)) return CheckpointWriter::Start::busy;
   snapshot_->take(*options_.stream);
@@ -109,7 +113,7 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, bool best)
 // A snapshot whose copy has arrived goes to the writer.
 void Checkpointer::hand_over_snapshot() {
   if (!snapshot_under_way_ || !snapshot_->ready()) return;
-  writer_->start(contents(*snapshot_under_way_, snapshot_->arenas()), snapshot_is_best_);
+  writer_->start(contents(*snapshot_under_way_, snapshot_->arenas(), best_step_), snapshot_is_best_);
   snapshot_under_way_.reset();
 }
 
@@ -117,21 +121,35 @@ void Checkpointer::save(const Progress& progress) {
   if (!writer_) return;
   last_save_ = monotonic_seconds();
   if (options_.job_end.seconds_left() < longest_save_) {
+    if (std::exchange(end_reported_, true)) return;
     log_warning("the checkpoint of step {} is skipped: the job ends before it would be written", progress.step);
     return;
   }
-  if (start(progress) == CheckpointWriter::Start::busy) {
+  if (start(progress) == CheckpointWriter::Start::busy && skipped_++ == 0) {
     log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
   }
+}
+
+// After the save during which they came due. The first of each kind has been reported by itself.
+void Checkpointer::report_skipped(int64_t step) {
+  const int64_t saves = std::exchange(skipped_, 0), best = std::exchange(best_skipped_, 0);
+  if (saves + best < 2) return;
+  log_warning("{} checkpoints, {} of them of best states, were skipped while that of step {} was being written",
+              saves + best, best, step);
 }
 
 bool Checkpointer::save_best(const Progress& progress) {
   if (!writer_) return true;  // rank 0 decides
   if (options_.job_end.seconds_left() < longest_save_) return false;
   last_save_ = monotonic_seconds();
-  if (start(progress, true) != CheckpointWriter::Start::busy) return true;
-  log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
-              progress.step);
+  if (start(progress, true) != CheckpointWriter::Start::busy) {
+    best_before_ = std::exchange(best_step_, progress.step);
+    return true;
+  }
+  if (best_skipped_++ == 0) {
+    log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
+                progress.step);
+  }
   return false;
 }
 
@@ -150,6 +168,8 @@ double Checkpointer::wait_copied() {
 void Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
   options_.on_end(result);
+  report_skipped(result.step);
+  if (result.error && result.step == best_step_) best_step_ = best_before_;
   const double seconds = result.snapshot_seconds + result.write_seconds;
   if (!result.error) {
     longest_save_ = measured_ ? std::max(longest_save_, seconds) : seconds;

@@ -209,6 +209,13 @@ double best_score_of(const std::map<std::string, TrainingValue>& training) {
   return value ? *value : Progress{}.best_score;
 }
 
+// Files of version 0.1.0 lack it.
+int64_t best_step_of(const std::map<std::string, TrainingValue>& training) {
+  const auto found = training.find("best_step");
+  const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return value ? *value : Progress{}.best_step;
+}
+
 Progress load_all(const Config& config, const Program& program, const HostState& host, const CheckpointReader& file) {
   check_fit(config, program, file);
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
@@ -226,7 +233,8 @@ Progress load_all(const Config& config, const Program& program, const HostState&
           .position = number("position"),
           .updates = number("updates"),
           .loss_scale = loss_scale_of(config, program.batches().training, training),
-          .best_score = best_score_of(training)};
+          .best_score = best_score_of(training),
+          .best_step = best_step_of(training)};
 }
 
 // The result of rank 0's part travels as text.
@@ -240,7 +248,8 @@ std::string encode(const StartState& start) {
                         start.progress.loss_scale.steady_steps,
                         start.progress.best_score,
                         start.classes,
-                        start.changes}
+                        start.changes,
+                        start.progress.best_step}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -249,7 +258,8 @@ StartState start_all(const StartParts& parts, const std::function<std::string()>
   const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const WaitFor files{wait.what, wait.seconds + kRootFilesSeconds};
   const auto text = nlohmann::json::parse(on_root(parts.group, files, work));
-  const StartState start{{text[0], text[1], text[2], {text[5], text[6]}, text[7]}, text[3], text[4], text[8], text[9]};
+  const StartState start{
+      {text[0], text[1], text[2], {text[5], text[6]}, text[7], text[10]}, text[3], text[4], text[8], text[9]};
   broadcast_state(parts);
   audit_parameters(parts.group, parts.program, wait.seconds);
   return start;

@@ -102,6 +102,33 @@ TEST_CASE("the newest are kept, and the best beside them") {
   CHECK(link_of(folder, "best") == checkpoint_name(5));
 }
 
+TEST_CASE("the best is kept where its link was lost, or cannot be made, which is reported once") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  {
+    CheckpointWriter writer({.directory = folder.path(), .keep = 1});
+    CHECK_FALSE(save(writer, model.contents(1), true).error);
+    std::filesystem::remove(folder / "best");
+    for (int64_t step = 2; step <= 3; ++step) CHECK_FALSE(save(writer, model.contents(step)).error);
+    CHECK(path_exists(folder / checkpoint_name(1)));
+  }
+  std::filesystem::create_directories(folder / "latest.tmp/in the way");
+  std::filesystem::create_directories(folder / "best.tmp/in the way");
+  const LogCapture log;
+  CheckpointWriter writer({.directory = folder.path(), .keep = 1, .best_step = 1});
+  CHECK_FALSE(save(writer, model.contents(4)).error);
+  CHECK(path_exists(folder / checkpoint_name(1)));
+  for (int64_t step = 5; step <= 7; ++step) CHECK_FALSE(save(writer, model.contents(step), step == 5).error);
+  std::vector<int64_t> steps;
+  for (const FoundCheckpoint& file : find_checkpoints(folder.path())) steps.push_back(file.step);
+  CHECK(steps == std::vector<int64_t>{7, 5});
+  const std::string text = log.text();
+  const std::string reported = "without the links latest and best the newest checkpoint is";
+  const size_t first = text.find(reported);
+  REQUIRE(first != std::string::npos);
+  CHECK(text.find(reported, first + 1) == std::string::npos);
+}
+
 TEST_CASE("best may be said while the step is being written") {
   const ScratchFolder folder;
   const SmallModel model;

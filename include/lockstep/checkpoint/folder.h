@@ -32,12 +32,14 @@ std::optional<CheckpointReader> open_newest_whole(const std::string& directory, 
 // Points the relative symbolic link `name` ("latest" or "best") in the folder at a checkpoint in it.
 void point_at_checkpoint(const std::string& directory, const std::string& name, int64_t step);
 
-// Deletes all but the `keep` newest of the checkpoints up to `step`, sparing what `best` points at. Files of later
+// Deletes all but the `keep` newest of the checkpoints up to `step`, sparing that of `best_step`, and what `best`
+// points at: the link alone would not do, since some file systems and copies of directories have none. Files of later
 // steps (another run's, or before a resume from an older one) and files that are not whole are neither counted nor
 // touched. keep 0 keeps all. Returns the paths deleted; what cannot be deleted is logged.
 struct Retention {
   int keep = 0;
-  int64_t step = 0;  // the one just written
+  int64_t step = 0;        // the one just written
+  int64_t best_step = -1;  // -1: none is known
 };
 std::vector<std::string> apply_retention(const std::string& directory, const Retention& retention);
 

@@ -18,6 +18,7 @@ struct WriterOptions {
   double slow_seconds = 60;      // a write that takes longer is reported once
   double give_up_seconds = 600;  // the destructor waits no longer for a disk that does not answer
   int64_t last_saved_step = -1;  // the step resumed from, when its file is in `directory`
+  int64_t best_step = -1;        // the best one so far, which retention spares
 };
 
 // How a save ended.
@@ -49,7 +50,7 @@ class CheckpointWriter {
     already_saved,  // this very step is on disk or on its way
   };
   // `contents.arrays` point at the sources, which must stay as they are until wait_copied() returns. `best` also points
-  // the link `best` at the file, which retention then spares; that works for a step already saved, too.
+  // the link `best` at the file, and retention spares it from then on; that works for a step already saved, too.
   Start start(CheckpointContents contents, bool best = false);
 
   // Blocks until the sources of the save in flight have been copied; to be called before they change. Returns the

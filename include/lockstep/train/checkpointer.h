@@ -27,6 +27,7 @@ struct CheckpointerOptions {
   std::vector<std::string> classes;               // names of the outputs, stored as well
   std::map<std::string, TrainingValue> training;  // beside what the progress says
   int64_t resumed_step = -1;                      // already on disk in this run's folder; -1: none
+  int64_t best_step = -1;                         // of the best checkpoint so far; -1: none
   JobEnd job_end;                                 // no save is started that would not end before
   Stream* stream = nullptr;                       // on which the state changes; needed where the host cannot read it
   const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
@@ -74,7 +75,8 @@ class Checkpointer {
   void finish(const Progress& progress);
 
  private:
-  CheckpointContents contents(const Progress& progress, const ModelState& state) const;
+  CheckpointContents contents(const Progress& progress, const ModelState& state, int64_t best_step = -1) const;
+  void report_skipped(int64_t step);
   void require_time(const Progress& progress) const;
   void hand_over_snapshot();
   CheckpointWriter::Start start(const Progress& progress, bool best = false);
@@ -92,6 +94,10 @@ class Checkpointer {
   double longest_save_;                     // seconds, as measured; a guess before the first
   bool measured_ = false;
   int64_t saved_step_ = -1;  // the last one published
+  int64_t best_step_ = -1;   // asked for, or published
+  int64_t best_before_ = -1;
+  int64_t skipped_ = 0, best_skipped_ = 0;  // saves that came due during the one in flight
+  bool end_reported_ = false;
   int64_t failures_ = 0;
   bool gave_up_ = false;  // the last save has been waited for as long as its limit allows
 };

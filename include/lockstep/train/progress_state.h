@@ -18,6 +18,7 @@ struct Progress {
   int64_t updates = 0;   // steps that changed the weights (a skipped step does not)
   LossScale loss_scale;
   double best_score = -1;  // highest score of all evaluations, where checkpoint.keep_best is set; -1: none yet
+  int64_t best_step = -1;  // whose checkpoint has it; on rank 0, where a run begins
 };
 
 }  // namespace lockstep
