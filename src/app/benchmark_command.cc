@@ -207,7 +207,9 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
 int benchmark_command(const CommandParts& parts) {
   ProcessGroup& group = parts.group;
   const BenchmarkOptions& options = parts.command.benchmark;
-  const Config config = configure(parts);
+  Config config = configure(parts);
+  config.checkpoint.directory.clear();  // of a real run, which is none of a benchmark's business
+  config.log.trace_steps = 0;
   const WaitFor wait{"the benchmark", wait_seconds(config, RunPhase::train)};
   compare_programs(config, group);
   const ThreadBudget threads = plan_threads(config, group);
