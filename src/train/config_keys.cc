@@ -332,7 +332,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, every_steps), .unit = "steps", .range = at_least(1), .meaning = "Steps between log lines.",
        .also = {"display_every", "log_interval", "print_freq"}},
       {LOCKSTEP_KEY(log, jsonl),
-       .meaning = "File of machine-readable log lines, in the checkpoint folder. Empty: none."},
+       .meaning = "File of machine-readable log lines, a path inside the checkpoint folder. Empty: none."},
       {LOCKSTEP_KEY(log, tensorboard),
        .meaning = "Whether rank 0 writes TensorBoard event files, in the folder tensorboard of the checkpoint folder."},
       {LOCKSTEP_KEY(log, histogram_steps), .unit = "steps", .range = at_least(0),

@@ -1,9 +1,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <functional>
+#include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/train/config_load.h"
 
 namespace lockstep {
@@ -102,9 +106,29 @@ void validate_watchdog(const Config& config) {
   }
 }
 
+// A log may neither lie outside the run's directory nor take the name of something else in it.
+void validate_log(const Config& config) {
+  if (config.log.jsonl.empty()) return;
+  const std::filesystem::path path = std::filesystem::path(config.log.jsonl).lexically_normal();
+  const bool leaves = path.is_absolute() || *path.begin() == "..";
+  const bool is_directory = !path.has_filename() || path == ".";
+  const std::string name = path.string();
+  constexpr std::array<std::string_view, 5> kTaken = {"run.lock", "latest", "best", "trace.json", "tensorboard"};
+  const bool taken = std::ranges::find(kTaken, name) != kTaken.end() || name.ends_with(".h5");
+  if (!leaves && !is_directory && !taken) return;
+  fail(
+      ExitCode::config,
+      "log.jsonl = '{}': {}; a file inside checkpoint.directory is wanted, such as \"metrics.jsonl\", or \"\" for none",
+      printable(config.log.jsonl),
+      leaves         ? "it lies outside the run's directory"
+      : is_directory ? "it names no file"
+                     : "other files of a run have this name");
+}
+
 }  // namespace
 
 void validate(const Config& config) {
+  validate_log(config);
   validate_model(config);
   validate_data(config);
   validate_length(config);

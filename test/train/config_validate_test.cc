@@ -95,6 +95,23 @@ TEST_CASE("a warning after the abort is an error that names the phase") {
   CHECK_NOTHROW(validate(config));
 }
 
+TEST_CASE("a log lies inside the run's directory, under a name of its own") {
+  Config config = good_config();
+  for (const char* name : {"", "metrics.jsonl", "./logs/a.jsonl", "logs/../rows.jsonl", "..jsonl"}) {
+    config.log.jsonl = name;
+    CHECK_NOTHROW(validate(config));
+  }
+  for (const auto& [name, reason] :
+       {std::pair("../notes.txt", "outside"), std::pair("logs/../../notes.txt", "outside"),
+        std::pair("/tmp/rows.jsonl", "outside"), std::pair("..", "outside"), std::pair("logs/", "names no file"),
+        std::pair(".", "names no file"), std::pair("run.lock", "other files"), std::pair("./latest", "other files"),
+        std::pair("step-00000010.h5", "other files")}) {
+    config.log.jsonl = name;
+    CHECK_THAT(config_error([&] { validate(config); }),
+               ContainsSubstring(fmt::format("log.jsonl = '{}'", name)) && ContainsSubstring(reason));
+  }
+}
+
 TEST_CASE("a piecewise schedule needs ascending boundaries and a factor for each") {
   const auto error = [](std::vector<double> boundaries, std::vector<double> factors) {
     return error_after([&](Config& c) {
