@@ -18,6 +18,7 @@ constexpr int64_t kSameRequestSeconds = 5;
 // A signal handler can reach nothing but globals. Lock-free atomics are safe in it.
 std::atomic<bool> requested{false};
 std::atomic<int64_t> first_request_seconds{0};  // 0: none yet
+std::atomic<int> first_signal{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 void on_signal(int signal) {
@@ -29,6 +30,8 @@ void on_signal(int signal) {
   if (!first_request_seconds.compare_exchange_strong(first, seconds) && seconds - first > kSameRequestSeconds) {
     ::_exit(128 + signal);
   }
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
   requested = true;
 }
 
@@ -80,6 +83,8 @@ StopSignals::StopSignals() {
 }
 
 const std::atomic<bool>& stop_requested() { return requested; }
+
+int first_stop_signal() { return first_signal; }
 
 void hold_stop_signals() {
   const sigset_t signals = stop_signals();

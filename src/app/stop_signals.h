@@ -26,6 +26,9 @@ class StopSignals {
 // Whether a stop has been requested in this process.
 const std::atomic<bool>& stop_requested();
 
+// The number of the first stop signal; 0: none came.
+int first_stop_signal();
+
 // Blocks the stop signals on this thread, first of all in main: one that comes early then waits for StopSignals, even
 // over an exec. Releasing them lets it end the process, as the other subcommands want.
 void hold_stop_signals();

@@ -1,5 +1,7 @@
+#include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "app/fatal.h"
 #include "app/job.h"
 #include "app/start.h"
+#include "app/stop_signals.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/dist/agreement.h"
@@ -77,16 +80,40 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
            samples, rate);
 }
 
+// Why the run stops, as all ranks together know it: "SIGUSR1 on rank 1@node7", "train.max_seconds = 60".
+std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const WaitFor& wait) {
+  const int signal = first_stop_signal();
+  const std::string mine = signal != 0 ? fmt::format("SIG{}", ::sigabbrev_np(signal)) : std::string();
+  const std::vector<std::string> signals = parts.group.allgather(mine, wait);
+  const auto first = std::ranges::find_if(signals, [](const std::string& name) { return !name.empty(); });
+  if (first == signals.end()) {
+    const std::string limit = trainer.time_limit_reached();
+    return limit.empty() ? "a limit of time" : limit;
+  }
+  const auto ranks = std::ranges::count(signals, *first);
+  if (ranks == parts.group.size()) return *first + (ranks > 1 ? " on all ranks" : "");
+  const std::string where = parts.group.describe(static_cast<int>(first - signals.begin()));
+  return fmt::format("{} on {}{}", *first, where, ranks > 1 ? fmt::format(" and {} more", ranks - 1) : "");
+}
+
 // Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
-int leave(const CommandParts& parts, const Config& config, Reporter& reporter, RunEnd end, int64_t step) {
+int leave(const CommandParts& parts, const Config& config, Reporter& reporter, const Trainer& trainer, RunEnd end) {
   const bool stopped = end == RunEnd::stopped;
+  const int64_t step = trainer.progress().step;
   const double limit = wait_seconds(config, RunPhase::save);
   parts.watchdog.progress(RunPhase::save, step);
-  parts.group.barrier({"the last checkpoint", limit + kRootSpeaksSeconds});
+  const WaitFor last{"the last checkpoint", limit + kRootSpeaksSeconds};
+  parts.group.barrier(last);
+  const std::string reason = stopped ? stop_reason(parts, trainer, last) : std::string();
   parts.watchdog.progress(RunPhase::save, step);
   reporter.close(limit);
-  log_info("{} at step {}: the state is saved in {}", stopped ? "stopped on request" : "finished", step,
-           config.checkpoint.directory);
+  const bool requested = reason.starts_with("SIG");
+  log_info("{} at step {}: the state is saved in {}{}",
+           requested ? "stopped on request"
+           : stopped ? "stopped"
+                     : "finished",
+           step, config.checkpoint.directory,
+           stopped ? fmt::format(" ({}; the same command continues the run)", reason) : std::string());
   parts.group.barrier({"the last rows of metrics and events", limit + kRootSpeaksSeconds});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }
@@ -117,6 +144,7 @@ int train_command(const CommandParts& parts) {
                              .training = {{"data_samples", start.identity.samples},
                                           {"data_digest", static_cast<int64_t>(start.identity.digest)}},
                              .resumed_step = start.state->in_run_folder ? start.state->progress.step : -1,
+                             .best_step = start.state->progress.best_step,
                              .job_end = start.job_end,
                              .stream = stream.get(),
                              .lock = start.lock ? &*start.lock : nullptr,
@@ -134,12 +162,19 @@ int train_command(const CommandParts& parts) {
   if (trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
   announce(config, trainer, {*program, batches, data.size(), group.size(), start.shared_gradients});
 
-  const RunEnd end = run_or_end_job([&] { return trainer.run(); },
-                                    [&] {
-                                      // Nobody else need wait for this run's heartbeat to be missed.
-                                      if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
-                                    });
-  return run_or_end_job([&] { return leave(parts, config, reporter, end, trainer.progress().step); });
+  const auto train = [&] {
+    try {
+      return trainer.run();
+    } catch (const AgreedError&) {  // all ranks leave, and rank 0 gives a save in flight its time
+      parts.watchdog.progress(RunPhase::save, trainer.progress().step);
+      throw;
+    }
+  };
+  const RunEnd end = run_or_end_job(train, [&] {
+    // Nobody else need wait for this run's heartbeat to be missed.
+    if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
+  });
+  return run_or_end_job([&] { return leave(parts, config, reporter, trainer, end); });
 }
 
 }  // namespace lockstep

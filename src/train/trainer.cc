@@ -156,11 +156,13 @@ StepInput Trainer::step_input(const Batch& batch) const {
 }
 
 // Whether this rank wants the run to stop: on request, and on rank 0 when its time, or the job's, is over.
-bool Trainer::must_stop() const {
-  if (parts_.stop_requested.load()) return true;
+bool Trainer::must_stop() const { return parts_.stop_requested.load() || !time_limit_reached().empty(); }
+
+std::string Trainer::time_limit_reached() const {
+  if (!parts_.group.is_root()) return {};
   const double limit = config_.train.max_seconds;
-  const bool time_over = limit > 0 && monotonic_seconds() - started_ >= limit;
-  return parts_.group.is_root() && (time_over || parts_.checkpointer.must_stop(longest_step_));
+  if (limit > 0 && monotonic_seconds() - started_ >= limit) return fmt::format("train.max_seconds = {:g}", limit);
+  return parts_.checkpointer.must_stop(longest_step_) ? "the end of the job is near" : std::string();
 }
 
 // Takes note of the steps whose outcomes are to be acted on by now, or of all.

@@ -154,6 +154,7 @@ class SlowPhases(Case):
         with self.frozen():
             job.wait_for_output("the one before is still being written")
             self.wait_for_steps(job, 50)
+        job.wait_for_output("were skipped while that of step")
         before = job.output().count("checkpoint of step ")
         job.wait_for(lambda: job.output().count("checkpoint of step ") > before, "a save after the thaw")
         os.kill(job.process.pid, signal.SIGUSR1)
@@ -233,6 +234,18 @@ class SlowPhases(Case):
             self.wait_for_steps(job, 5)
             os.kill(job.process.pid, signal.SIGINT)
             self.assertNotEqual(self.ends(job).code, kit.OK)
+
+    def test_an_error_of_all_ranks_with_a_save_in_flight_keeps_its_code(self):
+        config = self.config(dict(STEPS, **{"checkpoint.every_steps": 5, "train.not_finite": "stop",
+                                            "schedule.name": "piecewise", "schedule.boundaries": [120.0],
+                                            "schedule.factors": [1e30]}))
+        job = self.start(2, "--config", config)
+        job.wait_for_output("checkpoint of step 5:")
+        with self.frozen():
+            job.wait_for_output("the one before is still being written")
+            result = self.ends(job, 60)
+            self.assertEqual(result.code, kit.NUMERICS, str(result))
+            self.assertIn("disk/run/step-", [line for line in result.errors() if "given up" in line][0])
 
     def test_a_rollback_waits_for_the_save_in_flight_within_its_limit(self):
         config = self.config(dict(STEPS, **{"checkpoint.every_steps": 5, "train.not_finite": "rollback",

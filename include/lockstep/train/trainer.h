@@ -65,6 +65,8 @@ class Trainer {
 
   // Where the run stands as far as the host knows: a step counts once its outcome is there.
   const Progress& progress() const { return progress_; }
+  // Rank 0: the limit of time that has ended the run; empty: none has.
+  std::string time_limit_reached() const;
   int64_t total_steps() const { return total_steps_; }
   std::span<const Bucket> buckets() const { return work_.buckets(); }
   // When each bucket was complete in the step that ran last, in seconds after its beginning. Empty on a device, whose
