@@ -1,5 +1,6 @@
 """What a run writes into its directory, and what it leaves alone."""
 
+import errno
 import os
 import shutil
 import signal
@@ -111,6 +112,12 @@ class Directory(kit.TestCase):
         kit.write(disk + "/one", b"")  # the root, this, the directory, its lock and its log
         result = self.train(2, config, code=kit.CHECKPOINT)
         self.assert_one_error(result, kit.CHECKPOINT, "inodes of this file system are used up")
+
+    def test_a_quota_that_is_used_up_is_named(self):
+        config = self.config({"train.steps": 2})
+        result = self.train(2, config, code=kit.CHECKPOINT, env=self.faulty(0, "write:/step-", f"error:{errno.EDQUOT}"))
+        self.assert_one_error(result, kit.CHECKPOINT, "step-00000002.h5", "a quota of this user, group or project is used up")
+        self.assertNotIn("bytes free", result.output)
 
     def test_a_link_that_leads_nowhere_is_named(self):
         os.symlink("/nowhere/runs", self.path("run"))
