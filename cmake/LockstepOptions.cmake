@@ -1,9 +1,20 @@
 # Compile options shared by all targets, and the one way to declare a layer.
 
+option(LOCKSTEP_FAST_TESTS "Build test programs sooner: common headers precompiled, cases with -O1" OFF)
 find_program(LOCKSTEP_CCACHE ccache)
 mark_as_advanced(LOCKSTEP_CCACHE)
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+  if(LOCKSTEP_FAST_TESTS)
+    # ccache stores nothing that was compiled with a precompiled header unless it is allowed to; nobody has to configure
+    # that, and what a user allows besides stays allowed.
+    execute_process(COMMAND ${LOCKSTEP_CCACHE} --get-config sloppiness OUTPUT_VARIABLE sloppiness ERROR_QUIET)
+    string(REGEX MATCHALL "[a-z_]+" sloppiness "${sloppiness}")
+    list(APPEND sloppiness pch_defines time_macros)
+    list(REMOVE_DUPLICATES sloppiness)
+    string(REPLACE ";" "," sloppiness "${sloppiness}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness} ${LOCKSTEP_CCACHE})
+  endif()
 endif()
 
 add_library(lockstep_options INTERFACE)

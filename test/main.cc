@@ -1,7 +1,4 @@
-// The one compilation of Catch2's runner (slow with version 2), shared by all unit test programs.
-#if !__has_include(<catch2/catch_all.hpp>)
-#define CATCH_CONFIG_RUNNER
-#endif
-#include "test/catch.h"
+// The main program of all unit tests that need no MPI.
+#include "test/runner.h"
 
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+int main(int argc, char** argv) { return lockstep::testing::run_catch(argc, argv); }

@@ -1,8 +1,5 @@
 // Catch2's runner between MPI_Init and MPI_Finalize. Rank 0 reports as usual, the others only what fails on them; all
 // return the same exit code.
-#if !__has_include(<catch2/catch_all.hpp>)
-#define CATCH_CONFIG_RUNNER
-#endif
 #include "test/mpi_main.h"
 
 #include <iostream>
@@ -10,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/dist/mpi_session.h"
-#include "test/catch.h"
+#include "test/runner.h"
 
 namespace lockstep::testing {
 namespace {
@@ -26,7 +23,7 @@ namespace {
 int run_cases(int argc, char** argv) {
   std::vector<const char*> arguments(argv, argv + argc);
   arguments.insert(arguments.end(), {"--order", "decl"});  // newer versions shuffle, each rank its own way
-  return Catch::Session().run(static_cast<int>(arguments.size()), arguments.data());
+  return lockstep::testing::run_catch(static_cast<int>(arguments.size()), arguments.data());
 }
 
 int run_quietly(int rank, int argc, char** argv) {
