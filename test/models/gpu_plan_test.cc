@@ -75,6 +75,11 @@ std::multiset<std::string> compile_for(const Backend& backend, const Model& mode
   std::multiset<std::string> kinds;
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
     const std::string implementation = e.kernel(p).implementation();
+    if (precision.compute != DType::f32 && implementation.starts_with("cudnn:")) {
+      INFO(e.graph().node(e.schedule().order[p]).name << ": " << implementation);
+      CHECK(implementation.ends_with(", tensor cores"));
+      CHECK(e.kernel(p).workspace_bytes() < size_t{100} << 20);
+    }
     kinds.insert(implementation.substr(0, implementation.find(':')));
   }
   fmt::print("{}, {}, {}: {} kernels, {} of them cuDNN's; {:.0f} MB of activations for 32 images\n", model.name,

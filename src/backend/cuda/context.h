@@ -25,6 +25,18 @@ struct Context {
 // one place (the memory is the same, and so no Reorder comes between).
 Format dense(const Shape& shape);
 
+// Of 16 bits, images and weights of fewer channels lie for convolutions as if they had this many, the others zero: then
+// tensor cores compute the first layer, too.
+constexpr int64_t kFewestChannels = 8;
+constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last, kFewestChannels of them
+// How a convolution reads an image or weights, and writes the gradient of weights.
+Format for_convolution(const TensorDesc& desc);
+// The shape that the memory has.
+Shape stored_shape(const TensorDesc& desc);
+
+// From one of these formats, and plain, to another; element types may differ.
+struct Conversion conversion_of(const TensorDesc& from, const TensorDesc& to);
+
 // Throws Error(config) for element types that kernels do not have.
 void expect_element(const Op& op, DType dtype);
 

@@ -10,18 +10,20 @@ Rows rows_of(const Shape& image) { return {image.n() * image.h() * image.w(), im
 
 ConvProblem problem_of(const Context& context, ConvKind kind, const Window& window, Descs x_weights_y) {
   for (const TensorDesc& desc : x_weights_y) {
-    require(desc.format == dense(desc.shape), "cuDNN is given {}", desc.to_string());
+    require(desc.format == dense(desc.shape) || desc.format == padded(), "cuDNN is given {}", desc.to_string());
   }
   return {.kind = kind,
           .dtype = x_weights_y[0].dtype,
           .tf32 = context.tf32 && x_weights_y[0].dtype == DType::f32,
           .window = window,
-          .x = x_weights_y[0].shape,
-          .weights = x_weights_y[1].shape,
-          .y = x_weights_y[2].shape};
+          .x = stored_shape(x_weights_y[0]),
+          .weights = stored_shape(x_weights_y[1]),
+          .y = stored_shape(x_weights_y[2])};
 }
 
-std::string implementation_of(const ConvPlan& plan) { return "cudnn:" + plan.name(); }
+std::string implementation_of(const ConvPlan& plan) {
+  return "cudnn:" + plan.name() + (plan.tensor_cores() ? ", tensor cores" : "");
+}
 
 }  // namespace
 

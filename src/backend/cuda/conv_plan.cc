@@ -2,6 +2,8 @@
 
 #include <cudnn_frontend.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
@@ -88,9 +90,18 @@ void set_conditions(fe::graph::Graph& graph, const ConvProblem& p) {
   graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
 }
 
+// A graph that says what its plan computes with.
+class ConvGraph final : public fe::graph::Graph {
+ public:
+  bool has_note(fe::NumericalNote_t note) const {
+    const auto& notes = plans.numeric_notes.at(static_cast<size_t>(plans.candidate));
+    return std::ranges::find(notes, note) != notes.end();
+  }
+};
+
 class FrontendPlan final : public ConvPlan {
  public:
-  explicit FrontendPlan(std::unique_ptr<fe::graph::Graph> graph) : graph_(std::move(graph)) {
+  explicit FrontendPlan(std::unique_ptr<ConvGraph> graph) : graph_(std::move(graph)) {
     int64_t bytes = 0;
     require(graph_->get_workspace_size(bytes).is_good() && graph_->get_plan_name(name_).is_good(),
             "a cuDNN plan without a name or size");
@@ -106,9 +117,10 @@ class FrontendPlan final : public ConvPlan {
   }
   size_t workspace_bytes() const override { return workspace_bytes_; }
   std::string name() const override { return name_; }
+  bool tensor_cores() const override { return graph_->has_note(fe::NumericalNote_t::TENSOR_CORE); }
 
  private:
-  std::unique_ptr<fe::graph::Graph> graph_;
+  std::unique_ptr<ConvGraph> graph_;
   mutable std::unordered_map<int64_t, void*> pointers_;  // as execute() wants them; after the first run nothing is made
   std::string name_;
   size_t workspace_bytes_ = 0;
@@ -126,6 +138,7 @@ std::string ConvProblem::to_string() const {
 struct ConvPlanner::Device {
   cudnnHandle_t handle = nullptr;
   std::shared_ptr<fe::DeviceProperties> properties;
+  std::unique_ptr<ConvGraph> candidates(const ConvProblem& problem) const;
 };
 
 ConvPlanner::ConvPlanner(cudnnHandle_t handle) : device_(std::make_unique<Device>()) { device_->handle = handle; }
@@ -138,17 +151,33 @@ ConvPlanner::ConvPlanner(std::string_view device_as_json) : device_(std::make_un
 
 ConvPlanner::~ConvPlanner() = default;
 
+// The convolution with cuDNN's ranking of the engines that meet our conditions.
+std::unique_ptr<ConvGraph> ConvPlanner::Device::candidates(const ConvProblem& problem) const {
+  auto graph = std::make_unique<ConvGraph>();
+  if (properties) graph->set_device_properties(properties);
+  draw(*graph, problem);
+  check(graph->validate(), problem);
+  check(properties ? graph->build_operation_graph() : graph->build_operation_graph(handle), problem);
+  check(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), problem);
+  set_conditions(*graph, problem);
+  return graph;
+}
+
 std::shared_ptr<const ConvPlan> ConvPlanner::plan(const ConvProblem& problem) {
   auto& known = plans_[problem.to_string()];
   if (known) return known;
-  auto graph = std::make_unique<fe::graph::Graph>();
-  if (device_->properties) graph->set_device_properties(device_->properties);
-  draw(*graph, problem);
-  check(graph->validate(), problem);
-  check(device_->properties ? graph->build_operation_graph() : graph->build_operation_graph(device_->handle), problem);
-  check(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), problem);
-  set_conditions(*graph, problem);
-  check(graph->check_support(), problem);
+  // In 16 bits an engine on tensor cores, where any meets the conditions: cuDNN's ranking puts others first for some
+  // first layers.
+  std::unique_ptr<ConvGraph> graph;
+  if (problem.dtype != DType::f32) {
+    graph = device_->candidates(problem);
+    graph->select_numeric_notes({fe::NumericalNote_t::TENSOR_CORE});
+    if (graph->check_support().is_bad()) graph = nullptr;
+  }
+  if (!graph) {
+    graph = device_->candidates(problem);
+    check(graph->check_support(), problem);
+  }
   check(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), problem);
   known = std::make_shared<FrontendPlan>(std::move(graph));
   return known;

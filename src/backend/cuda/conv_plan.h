@@ -34,6 +34,7 @@ class ConvPlan {
   virtual void run(cudnnHandle_t handle, std::span<void* const, 3> tensors, void* workspace) const = 0;
   virtual size_t workspace_bytes() const = 0;
   virtual std::string name() const = 0;  // cuDNN's, of engine and knobs
+  virtual bool tensor_cores() const = 0;
 };
 
 // Plans for the device of a cuDNN handle, or for one that is only described: then no GPU is needed to plan, and none

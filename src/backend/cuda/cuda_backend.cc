@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+
 #include "backend/cuda/captured_work.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
@@ -14,6 +16,16 @@ namespace lockstep::cuda {
 
 Format dense(const Shape& shape) {
   return shape.rank() == 4 && shape.h() * shape.w() > 1 ? Format::channels_last() : Format::plain();
+}
+
+Format for_convolution(const TensorDesc& desc) {
+  const bool few = desc.shape.rank() == 4 && desc.dtype != DType::f32 && desc.shape.c() < kFewestChannels;
+  return few ? padded() : dense(desc.shape);
+}
+
+Shape stored_shape(const TensorDesc& desc) {
+  const Shape& s = desc.shape;
+  return desc.format == padded() ? Shape{s.n(), kFewestChannels, s.h(), s.w()} : s;
 }
 
 void expect_element(const Op& op, DType dtype) {
@@ -32,11 +44,19 @@ std::vector<Format> dense_formats(Descs tensors) {
   return formats;
 }
 
+// Of a convolution or its gradient by weights: the image, and the weights, which are an input or the first output.
+FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient) {
+  FormatChoice choice{dense_formats(inputs), dense_formats(outputs)};
+  choice.inputs[0] = for_convolution(inputs[0]);
+  (gradient ? choice.outputs[0] : choice.inputs[1]) = for_convolution(gradient ? outputs[0] : inputs[1]);
+  return choice;
+}
+
 class CudaBackend final : public Backend {
  public:
-  // `planning`: the handle of the planner, null when the device is only described.
-  CudaBackend(std::unique_ptr<CudaStream> planning, std::unique_ptr<ConvPlanner> planner, bool tf32)
-      : planning_(std::move(planning)), planner_(std::move(planner)), context_(*planner_, tf32) {}
+  // `cudnn`: the handle of the planner, null when the device is only described.
+  CudaBackend(CudnnHandle cudnn, std::unique_ptr<ConvPlanner> planner, bool tf32)
+      : cudnn_(std::move(cudnn)), planner_(std::move(planner)), context_(*planner_, tf32) {}
 
   std::string_view name() const override { return "cuda"; }
 
@@ -53,8 +73,10 @@ class CudaBackend final : public Backend {
               return FormatChoice{{inputs[0].format}, {outputs[0].format}};
             },
             [&](const Cast& cast) {
-              return FormatChoice{{inputs[0].format}, cast.to == DType::f32 ? plain(outputs) : dense_formats(outputs)};
+              return FormatChoice{{inputs[0].format}, {cast.to == DType::f32 ? Format() : for_convolution(outputs[0])}};
             },
+            [&](const Conv2d&) { return convolution_formats(inputs, outputs, false); },
+            [&](const Conv2dGradWeights&) { return convolution_formats(inputs, outputs, true); },
             [&](const auto&) {
               return FormatChoice{dense_formats(inputs), dense_formats(outputs)};
             }},
@@ -73,7 +95,10 @@ class CudaBackend final : public Backend {
                       op);
   }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
-  size_t storage_bytes(const TensorDesc& desc) const override { return packed_bytes(desc); }
+  size_t storage_bytes(const TensorDesc& desc) const override {
+    if (desc.format == padded()) return packed_bytes({stored_shape(desc), desc.dtype, Format::channels_last()});
+    return packed_bytes(desc);
+  }
 
   std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
     return std::visit([&](const auto& o) { return cuda::compile(context_, o, inputs, outputs); }, op);
@@ -87,14 +112,18 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "a copy");
   }
-  std::unique_ptr<Stream> make_stream() const override { return std::make_unique<CudaStream>(); }
+  // The first stream, which computes, gets the handle that plans: so plans run where they were made for.
+  std::unique_ptr<Stream> make_stream() const override {
+    return std::make_unique<CudaStream>(first_stream_.exchange(false) ? cudnn_ : nullptr);
+  }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<CudaEvent>(); }
   std::unique_ptr<CapturedWork> capture(Stream& stream, const std::function<void()>& enqueue) const override {
     return cuda::capture(static_cast<CudaStream&>(stream), enqueue);
   }
 
  private:
-  std::unique_ptr<CudaStream> planning_;
+  const CudnnHandle cudnn_;
+  mutable std::atomic<bool> first_stream_{true};
   std::unique_ptr<ConvPlanner> planner_;
   Context context_;
 };
@@ -114,9 +143,8 @@ std::unique_ptr<Backend> make_backend_on_device(const BackendOptions& options) {
   }
   log_info("GPU {}: {}, {:.1f} GB, compute capability {}.{}", options.device, properties.name,
            static_cast<double>(properties.totalGlobalMem) * 1e-9, properties.major, properties.minor);
-  auto planning = std::make_unique<CudaStream>();
-  auto planner = std::make_unique<ConvPlanner>(planning->cudnn());
-  return std::make_unique<CudaBackend>(std::move(planning), std::move(planner), options.tf32);
+  const CudnnHandle cudnn = make_cudnn_handle();
+  return std::make_unique<CudaBackend>(cudnn, std::make_unique<ConvPlanner>(cudnn.get()), options.tf32);
 }
 
 std::unique_ptr<Backend> make_backend_for_described_device(std::string_view device_as_json,

@@ -174,32 +174,9 @@ struct Conversion {
   int64_t samples = 0, channels = 0, places = 0;
   DType from = DType::f32, to = DType::f32;
   bool from_channels_last = false, to_channels_last = false;
+  // Channels behind the others of a side that is channels last; zeros are written.
+  int64_t from_padding = 0, to_padding = 0;
 };
 void launch_convert(cudaStream_t stream, const Conversion& what, const void* from, void* to);
-
-// ---- loss.cu: f32
-struct LossShape {
-  int64_t samples = 0, classes = 0;
-  float label_smoothing = 0;
-};
-struct LossForward {
-  const float* logits;
-  const int32_t* labels;
-  const float* weights;
-  float *probabilities, *loss;
-  int32_t* correct;
-  void* workspace;  // loss_workspace_bytes
-};
-size_t loss_workspace_bytes(int64_t samples);
-void launch_loss(cudaStream_t stream, const LossShape& shape, const LossForward& args);
-struct LossBackward {
-  const float* probabilities;
-  const int32_t* labels;
-  const float* weights;
-  const float* loss_scale;  // null: 1
-  float scale = 1;
-  float* dlogits;
-};
-void launch_loss_grad(cudaStream_t stream, const LossShape& shape, const LossBackward& args);
 
 }  // namespace lockstep::cuda

@@ -2,6 +2,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/launchers.h"
+#include "backend/cuda/loss_launchers.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
@@ -19,6 +20,23 @@ void expect_alike(const Op& op, Descs tensors) {
   for (const TensorDesc& desc : tensors) {
     require(desc == tensors[0], "{} of {} and {}", op_name(op), tensors[0].to_string(), desc.to_string());
   }
+}
+
+Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
+  const Shape& s = from.shape;
+  const auto last = [](const TensorDesc& desc) {
+    return desc.format == Format::channels_last() || desc.format == padded();
+  };
+  if (s.rank() < 4) return {.samples = 1, .channels = s.elements(), .places = 1, .from = from.dtype, .to = to.dtype};
+  return {.samples = s.n(),
+          .channels = s.c(),
+          .places = s.h() * s.w(),
+          .from = from.dtype,
+          .to = to.dtype,
+          .from_channels_last = last(from),
+          .to_channels_last = last(to),
+          .from_padding = stored_shape(from).c() - s.c(),
+          .to_padding = stored_shape(to).c() - s.c()};
 }
 
 namespace {
@@ -43,19 +61,6 @@ LrnLaunch lrn_of(const auto& op, const TensorDesc& x) {
           .alpha_over_size = static_cast<float>(op.alpha / static_cast<double>(op.size)),
           .beta = static_cast<float>(op.beta),
           .k = static_cast<float>(op.k)};
-}
-
-Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
-  const Shape& s = from.shape;
-  const auto last = [](const TensorDesc& desc) { return desc.format.kind == Format::Kind::channels_last; };
-  if (s.rank() < 4) return {.samples = 1, .channels = s.elements(), .places = 1, .from = from.dtype, .to = to.dtype};
-  return {.samples = s.n(),
-          .channels = s.c(),
-          .places = s.h() * s.w(),
-          .from = from.dtype,
-          .to = to.dtype,
-          .from_channels_last = last(from),
-          .to_channels_last = last(to)};
 }
 
 EmbeddingLaunch bags_of(const KernelArgs& args, const Shape& ids, const Shape& table) {

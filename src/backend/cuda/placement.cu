@@ -120,14 +120,29 @@ __global__ void transpose_few(FewPlaces shape, const From* from, To* to) {
   }
 }
 
-// Planes to pixels where there are too few channels to fill tiles (images): a thread a pixel.
+// Between any two of planes, pixels and padded pixels, where there are too few channels to fill tiles (images): a
+// thread a pixel.
 constexpr int64_t kFewChannels = 4;
+constexpr int kPadded = 8;
 template <class From, class To>
 __global__ void interleave(Conversion what, const From* from, To* to) {
+  const int64_t from_row = what.channels + what.from_padding;
+  const auto at = [&](bool last, int64_t row, int64_t i, int64_t c) {
+    return last ? i * row + c : (i / what.places * what.channels + c) * what.places + i % what.places;
+  };
   for (int64_t i = thread_index(); i < what.samples * what.places; i += grid_threads()) {
-    const int64_t n = i / what.places, place = i % what.places;
-    for (int64_t c = 0; c < what.channels; ++c) {
-      to[i * what.channels + c] = from_float<To>(to_float(from[(n * what.channels + c) * what.places + place]));
+    float values[kPadded] = {};
+#pragma unroll
+    for (int c = 0; c < kPadded; ++c) {
+      if (c < what.channels) values[c] = to_float(from[at(what.from_channels_last, from_row, i, c)]);
+    }
+    if (what.to_padding > 0) {
+      store<kPadded>(values, to + i * kPadded);
+      continue;
+    }
+#pragma unroll
+    for (int c = 0; c < kPadded; ++c) {
+      if (c < what.channels) to[at(what.to_channels_last, what.channels, i, c)] = from_float<To>(values[c]);
     }
   }
 }
@@ -136,15 +151,16 @@ template <class From, class To>
 void launch_typed(cudaStream_t stream, const Conversion& what, const From* from, To* to) {
   const int64_t count = what.samples * what.channels * what.places;
   const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.places == 1;
-  if (same_order) {
+  const bool pads = what.from_padding > 0 || what.to_padding > 0;
+  if (pads || (!same_order && what.to_channels_last && what.channels <= kFewChannels)) {
+    interleave<<<blocks_for(what.samples * what.places), kThreads, 0, stream>>>(what, from, to);
+  } else if (same_order) {
     constexpr int kLanes = std::max(kWidest<From>, kWidest<To>);
     if (begins_pack(from) && begins_pack(to)) {
       convert<kLanes><<<blocks_for(count / kLanes), kThreads, 0, stream>>>(count, from, to);
     } else {
       convert<1><<<blocks_for(count), kThreads, 0, stream>>>(count, from, to);
     }
-  } else if (what.to_channels_last && what.channels <= kFewChannels) {
-    interleave<<<blocks_for(what.samples * what.places), kThreads, 0, stream>>>(what, from, to);
   } else if (what.places <= kFew && what.channels > what.places) {
     const int64_t run = std::min(kRunElements / what.places, what.channels);
     const FewPlaces shape{what.samples, what.channels, what.places, run, what.from_channels_last};

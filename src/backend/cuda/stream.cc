@@ -15,11 +15,16 @@ constexpr size_t kCublasWorkspaceBytes = size_t{32} << 20;
 
 void EventTraits::destroy(type event) noexcept { check_noexcept(cudaEventDestroy(event), "destroying an event"); }
 void StreamTraits::destroy(type stream) noexcept { check_noexcept(cudaStreamDestroy(stream), "destroying a stream"); }
-void CudnnTraits::destroy(type handle) noexcept {
-  if (cudnnDestroy(handle) != CUDNN_STATUS_SUCCESS) log_warning("cannot destroy a cuDNN handle");
-}
 void CublasTraits::destroy(type handle) noexcept {
   if (cublasDestroy(handle) != CUBLAS_STATUS_SUCCESS) log_warning("cannot destroy a cuBLAS handle");
+}
+
+CudnnHandle make_cudnn_handle() {
+  cudnnHandle_t handle = nullptr;
+  check(cudnnCreate(&handle), "starting cuDNN");
+  return {handle, [](cudnnHandle_t made) {
+            if (cudnnDestroy(made) != CUDNN_STATUS_SUCCESS) log_warning("cannot destroy a cuDNN handle");
+          }};
 }
 
 CudaEvent::CudaEvent() {
@@ -41,10 +46,11 @@ bool CudaEvent::passed() const {
 
 void CudaEvent::wait() const { check(cudaEventSynchronize(event_.get()), "the work before an event"); }
 
-CudaStream::CudaStream() {
+CudaStream::CudaStream(CudnnHandle cudnn) : cudnn_(std::move(cudnn)) {
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
   stream_.reset(stream);
+  if (cudnn_) check(cudnnSetStream(cudnn_.get(), stream), "giving cuDNN its stream");
 }
 
 void CudaStream::wait() { check(cudaStreamSynchronize(stream_.get()), "the work of a stream"); }
@@ -59,10 +65,8 @@ void CudaStream::wait_for(const Event& event) {
 
 cudnnHandle_t CudaStream::cudnn() {
   if (!cudnn_) {
-    cudnnHandle_t handle = nullptr;
-    check(cudnnCreate(&handle), "starting cuDNN");
-    cudnn_.reset(handle);
-    check(cudnnSetStream(handle, stream_.get()), "giving cuDNN its stream");
+    cudnn_ = make_cudnn_handle();
+    check(cudnnSetStream(cudnn_.get(), stream_.get()), "giving cuDNN its stream");
   }
   return cudnn_.get();
 }

@@ -5,6 +5,9 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <memory>
+#include <type_traits>
+
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/unique_handle.h"
 
@@ -32,11 +35,10 @@ struct StreamTraits {
   static type invalid() { return nullptr; }
   static void destroy(type stream) noexcept;
 };
-struct CudnnTraits {
-  using type = cudnnHandle_t;
-  static type invalid() { return nullptr; }
-  static void destroy(type handle) noexcept;
-};
+// Shared by the stream that runs plans and whoever makes them.
+using CudnnHandle = std::shared_ptr<std::remove_pointer_t<cudnnHandle_t>>;
+CudnnHandle make_cudnn_handle();
+
 struct CublasTraits {
   using type = cublasHandle_t;
   static type invalid() { return nullptr; }
@@ -46,7 +48,8 @@ struct CublasTraits {
 // A stream that does not wait for the legacy default stream, with the library handles that enqueue on it.
 class CudaStream final : public Stream {
  public:
-  CudaStream();
+  // `cudnn`: to run on this stream; null: its own.
+  explicit CudaStream(CudnnHandle cudnn = nullptr);
   void wait() override;
   void record(Event& event) override;
   void wait_for(const Event& event) override;
@@ -61,7 +64,7 @@ class CudaStream final : public Stream {
 
  private:
   UniqueHandle<StreamTraits> stream_;
-  UniqueHandle<CudnnTraits> cudnn_;
+  CudnnHandle cudnn_;
   Buffer cublas_workspace_;
   UniqueHandle<CublasTraits> cublas_;
   Buffer tickets_;

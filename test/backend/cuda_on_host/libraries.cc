@@ -6,18 +6,6 @@
 namespace lockstep::cuda {
 namespace {
 
-Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
-  const Shape& s = from.shape;
-  if (s.rank() < 4) return {.samples = 1, .channels = s.elements(), .places = 1, .from = from.dtype, .to = to.dtype};
-  return {.samples = s.n(),
-          .channels = s.c(),
-          .places = s.h() * s.w(),
-          .from = from.dtype,
-          .to = to.dtype,
-          .from_channels_last = from.format == Format::channels_last(),
-          .to_channels_last = to.format == Format::channels_last()};
-}
-
 std::vector<TensorDesc> plain(Descs tensors) {
   std::vector<TensorDesc> result;
   for (const TensorDesc& desc : tensors) result.push_back({desc.shape, DType::f32, Format::plain()});

@@ -26,3 +26,21 @@ TEST_CASE("a network whose batch norms read and write slices computes what the r
   CHECK(worst_error(plain, exact) < 1e-4);
   CHECK(worst_error(views, exact) < 1e-4);
 }
+
+TEST_CASE("in 16 bits the first layer, padded to eight channels, computes what the reference backend computes") {
+  const DType compute = GENERATE(DType::bf16, DType::f16);
+  const auto cuda = make_backend("cuda", {});
+  const auto reference = make_backend("reference", {});
+  Net low(*cuda, block_net(float_options()), {.compute = compute});
+  int padded = 0;
+  for (const Value& value : low.executable().graph().values) {
+    if (value.desc.format.kind != Format::Kind::opaque) continue;
+    const Shape& s = value.desc.shape;
+    CHECK(s.c() == 3);
+    CHECK(cuda->storage_bytes(value.desc) == static_cast<size_t>(s.elements() / 3 * 8) * sizeof(uint16_t));
+    ++padded;
+  }
+  CHECK(padded >= 3);  // the images, the weights, their gradient
+  Net exact(*reference, block_net(small_options()), {.rewrites = false});
+  CHECK(worst_error(low, exact) < (compute == DType::bf16 ? 0.2 : 0.1));
+}
