@@ -1,0 +1,227 @@
+// What the compiled step of every bundled model asks of a GPU that is only described: kernels that are launched, bytes
+// that they read and write, memory, and cuDNN's engines. A row a model, precision, batch and device:
+//
+//   step_budget            prints the table
+//   step_budget TABLE      compares it with a file; prints rows that differ, and ends with 1 then
+//
+// Forward and backward; the update is not in it. Bytes are those of the operands, as often as the kernels pass over
+// them: what caches save is not counted.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "lockstep/graph/executable.h"
+#include "lockstep/models/models.h"
+#include "test/models/counting_device.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+struct Precision {
+  const char* name;
+  DType compute;
+  bool tf32;
+};
+constexpr Precision kPrecisions[] = {{"float32", DType::f32, false},
+                                     {"tf32", DType::f32, true},
+                                     {"bf16", DType::bf16, false},
+                                     {"fp16", DType::f16, false}};
+constexpr const char* kDevices[] = {"h100", "h200"};
+constexpr int64_t kBatches[] = {32, 256};
+constexpr int kCapability = 9;
+
+enum Kind { kConvolution, kNorm, kPool, kSum, kCast, kCopy, kOther, kKinds };
+constexpr std::array<const char*, kKinds> kKindNames = {"conv", "norm", "pool", "sum", "cast", "copy", "other"};
+
+ModelOptions model_options(std::string_view model, int64_t batch) {
+  const bool small = model == "cifar10_cnn";
+  return {.batch_size = batch,
+          .image_size = small ? 24 : 299,
+          .classes = small ? 10 : 1000,
+          .training = true,
+          .aux_weight = model == "inception_v3" ? 0.4 : 0,
+          .dropout = 0.2,
+          .label_smoothing = 0.1,
+          .hidden = {64, 64},
+          .vocabulary = 124,
+          .max_ids = 16};
+}
+
+struct Budget {
+  std::array<double, kKinds> gigabytes{};
+  int64_t activation_bytes = 0, workspace_bytes = 0;
+  int64_t tensor_core_plans = 0, other_plans = 0;
+  DeviceWork work;
+};
+
+// The operands of a node, in bytes.
+struct Operands {
+  std::vector<double> inputs, outputs;
+  double all() const {
+    double sum = 0;
+    for (const double bytes : inputs) sum += bytes;
+    for (const double bytes : outputs) sum += bytes;
+    return sum;
+  }
+};
+
+// What a node's kernels read and write: of batch norm, sums first and then the result, each over the whole image.
+std::pair<Kind, double> traffic(const Node& node, const Operands& o, std::string_view implementation) {
+  return std::visit(
+      Overload{[&](const Conv2d&) { return std::pair(kConvolution, o.all()); },
+               [&](const Conv2dGradInput&) { return std::pair(kConvolution, o.all()); },
+               [&](const Conv2dGradWeights&) { return std::pair(kConvolution, o.all()); },
+               [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
+               [&](const BatchNormGrad&) { return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]); },
+               [&](const MaxPool&) { return std::pair(kPool, o.all()); },
+               [&](const MaxPoolGrad&) { return std::pair(kPool, o.all()); },
+               [&](const AvgPool&) { return std::pair(kPool, o.all()); },
+               [&](const AvgPoolGrad&) { return std::pair(kPool, o.all()); },
+               [&](const Add&) { return std::pair(kSum, o.all()); },
+               [&](const Cast&) { return std::pair(kCast, o.all()); },
+               [&](const Reorder&) { return std::pair(kCast, o.all()); },
+               [&](const Reshape&) { return std::pair(kCopy, 0.0); },
+               [&](const Slice&) { return std::pair(kCopy, implementation == "view" ? 0.0 : 2 * o.outputs[0]); },
+               [&](const auto&) { return std::pair(kOther, o.all()); }},
+      node.op);
+}
+
+// A concatenation copies those of its parts that do not lie there already.
+double copied_by_concat(const Graph& graph, const Node& node, const Operands& o) {
+  double bytes = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (graph.value(node.inputs[i]).desc.parent_channels == 0) bytes += 2 * o.inputs[i];
+  }
+  return bytes;
+}
+
+Operands operands_of(const Backend& backend, const Graph& graph, const Node& node) {
+  const auto bytes = [&](ValueId v) { return static_cast<double>(backend.storage_bytes(graph.value(v).desc)); };
+  Operands operands;
+  for (ValueId v : node.inputs) operands.inputs.push_back(bytes(v));
+  for (ValueId v : node.outputs) operands.outputs.push_back(bytes(v));
+  return operands;
+}
+
+// Enqueues the step once, at addresses that nothing may touch.
+DeviceWork run_once(const Backend& backend, const Executable& e) {
+  const auto stream = backend.make_stream();
+  constexpr size_t kArena = size_t{1} << 40;
+  Arenas arenas{device_address(kArena), device_address(kArena), device_address(kArena), device_address(kArena), {}};
+  for (const void*& external : arenas.external) external = device_address(kArena);
+  take_device_work();
+  e.forward(*stream, arenas);
+  e.backward(*stream, arenas, {});
+  return take_device_work();
+}
+
+Budget budget_of(const Backend& backend, const Model& model, const Precision& precision, int64_t batch) {
+  const Executable e = Executable::compile(build_model(model.name, model_options(model.name, batch)), backend,
+                                           {.training = true, .compute = precision.compute});
+  Budget budget;
+  for (size_t p = 0; p < e.schedule().order.size(); ++p) {
+    const Node& node = e.graph().node(e.schedule().order[p]);
+    const std::string implementation = e.kernel(p).implementation();
+    const Operands operands = operands_of(backend, e.graph(), node);
+    auto [kind, bytes] = traffic(node, operands, implementation);
+    if (std::holds_alternative<Concat>(node.op))
+      std::tie(kind, bytes) = std::pair(kCopy, copied_by_concat(e.graph(), node, operands));
+    budget.gigabytes[kind] += bytes * 1e-9;
+    budget.workspace_bytes = std::max(budget.workspace_bytes, static_cast<int64_t>(e.kernel(p).workspace_bytes()));
+    if (!implementation.starts_with("cudnn:")) continue;
+    ++(implementation.ends_with(", tensor cores") ? budget.tensor_core_plans : budget.other_plans);
+  }
+  budget.activation_bytes = e.plan().activation_bytes;
+  budget.work = run_once(backend, e);
+  return budget;
+}
+
+std::string header() {
+  std::string text = "model\tprecision\tbatch\tdevice\tkernels\tconvolutions\tproducts";
+  for (const char* kind : kKindNames) text += fmt::format("\t{}_GB", kind);
+  return text + "\tall_GB\tactivations_MB\tworkspace_MB\ttensor_core_plans\tother_plans\n";
+}
+
+std::string row(const std::string& key, const Budget& b) {
+  std::string text = fmt::format("{}\t{}\t{}\t{}", key, b.work.launches(), b.work.convolutions, b.work.products);
+  double all = 0;
+  for (const double gigabytes : b.gigabytes) {
+    text += fmt::format("\t{:.3f}", gigabytes);
+    all += gigabytes;
+  }
+  return text + fmt::format("\t{:.3f}\t{:.1f}\t{:.1f}\t{}\t{}\n", all, static_cast<double>(b.activation_bytes) * 1e-6,
+                            static_cast<double>(b.workspace_bytes) * 1e-6, b.tensor_core_plans, b.other_plans);
+}
+
+std::string description_of(const std::string& device) {
+  std::ifstream file(std::string(LOCKSTEP_DEVICE_DIR) + "/" + device + ".json");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string table() {
+  set_device_capability(kCapability);
+  std::string text = header();
+  for (const std::string device : kDevices) {
+    for (const Precision& precision : kPrecisions) {
+      const auto backend = cuda::make_backend_for_described_device(description_of(device), {.tf32 = precision.tf32});
+      for (const Model& model : models()) {
+        for (const int64_t batch : kBatches) {
+          text += row(fmt::format("{}\t{}\t{}\t{}", model.name, precision.name, batch, device),
+                      budget_of(*backend, model, precision, batch));
+        }
+      }
+    }
+  }
+  return text;
+}
+
+std::set<std::string> lines_of(const std::string& text) {
+  std::set<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.insert(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// 1 when the rows are not those of the file.
+int compare(const std::string& actual, const char* path) {
+  std::ifstream file(path);
+  const std::set<std::string> expected = lines_of({std::istreambuf_iterator<char>(file), {}}), now = lines_of(actual);
+  if (expected == now) return 0;
+  std::cout << "  " << header();
+  for (const std::string& line : expected) {
+    if (!now.contains(line)) std::cout << "- " << line << "\n";
+  }
+  for (const std::string& line : now) {
+    if (!expected.contains(line)) std::cout << "+ " << line << "\n";
+  }
+  std::cout << "This is what the change does to a step on a GPU. If it is meant so, write the new table: step_budget > "
+            << path << "\n";
+  return 1;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    const std::string text = table();
+    if (count > 1) return compare(text, arguments[1]);
+    std::cout << text;
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 2;
+  }
+}
