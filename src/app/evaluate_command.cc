@@ -37,6 +37,14 @@ int evaluate_command(const CommandParts& parts) {
         {config, group, *communicator, *stream, *program, name_outputs(data->class_names(), config.data.label_offset)},
         parts.command.checkpoint);
   });
+  run_or_end_job([&] {
+    on_every_rank(group, wait, [&] {
+      if (config.data.label_offset == 0) data->follow_classes(loaded.classes);
+      require_same_classes({"the checkpoint", loaded.classes},
+                           {"the data", name_outputs(data->class_names(), config.data.label_offset)});
+    });
+    return 0;
+  });
 
   Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),
                       wait_seconds(config, RunPhase::evaluate));

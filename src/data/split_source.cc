@@ -22,6 +22,7 @@ class SplitSource final : public DataSource {
     return fmt::format("{}, of which {} are for {}", whole_->description(), indices_.size(), part_);
   }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
+  void follow_classes(const std::vector<std::string>& names) override { whole_->follow_classes(names); }
   LeftOut left_out() const override { return whole_->left_out(); }
 
  private:

@@ -25,6 +25,12 @@ std::vector<std::string> name_outputs(const std::vector<std::string>& label_name
   return outputs;
 }
 
+bool are_among(const std::vector<std::string>& found, const std::vector<std::string>& expected) {
+  return !found.empty() && std::ranges::all_of(found, [&](const std::string& name) {
+    return std::ranges::find(expected, name) != expected.end();
+  });
+}
+
 void require_same_classes(const NamedClasses& expected, const NamedClasses& found) {
   const auto [one, other] = std::ranges::mismatch(expected.names, found.names);
   if (one == expected.names.end() || other == found.names.end()) return;

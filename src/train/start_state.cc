@@ -350,17 +350,20 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
     const HostState host(parts.program);
     host.download();
     check_split(parts.config.data, file);
-    require_same_classes({file.path(), file.classes()}, {"the data", parts.classes});
+    const std::vector<std::string> classes = file.classes();
+    if (parts.config.data.label_offset != 0 || !are_among(parts.classes, classes)) {
+      require_same_classes({file.path(), classes}, {"the data", parts.classes});
+    }
     compare_with_evaluation(parts.config, file);
     read_group(file, {"/model"}, parts.program, host);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
     if (average) read_group(file, {"/ema", Weights::average}, parts.program, host);
     host.upload();
     log_info("weights of step {} from {}", file.meta().step, file.path());
-    return nlohmann::json{file.meta().step, file.meta().epoch, average}.dump();
+    return nlohmann::json{file.meta().step, file.meta().epoch, average, classes}.dump();
   }));
   broadcast_state(parts);
-  return {text[0], text[1], text[2]};
+  return {text[0], text[1], text[2], text[3]};
 }
 
 void broadcast_state(const StartParts& parts) {

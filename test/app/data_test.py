@@ -1,6 +1,7 @@
 """Data as they come: bad records that are skipped, parts held out, file systems that list in another order."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -144,6 +145,13 @@ exec "$@"
         config = {"data.format": "folder", "data.train": "train", "model.classes": 3, "train.steps": 2}
         result = self.train(2, self.config({**config, "data.validation": "part"}))
         self.assert_once(result, "images of 1 of the 3 classes only")
+        evaluated = self.run_job(1, "evaluate", "--config", self.config({**config, "data.validation": "part"}),
+                                 "--checkpoint", "latest")
+        self.assertEqual(evaluated.code, kit.OK, str(evaluated))
+        self.assert_once(evaluated, "images of 1 of the 3 classes only")
+        found = [re.findall(r"evaluation at step 2 .*?(top-1 [^,]+), ", output)[-1] for output in
+                 (result.output, evaluated.output)]
+        self.assertEqual(found[0], found[1])
         refused = self.train(2, self.config({**config, "data.validation": "other", "checkpoint.directory": "second"}),
                              code=kit.DATA)
         self.assert_one_error(refused, kit.DATA, "class directory 'd' is not among the 3 classes")

@@ -54,3 +54,12 @@ TEST_CASE("lists of classes must agree as far as both go") {
     CHECK_THAT(error.what(), ContainsSubstring("... (327 bytes)'"));
   }
 }
+
+TEST_CASE("data with fewer classes are among those of a checkpoint, those with others or without names are not") {
+  const std::vector<std::string> three = {"a", "b", "c"};
+  CHECK(are_among({"c"}, three));
+  CHECK(are_among(three, three));
+  CHECK_FALSE(are_among({"a", "d"}, three));
+  CHECK_FALSE(are_among({}, three));
+  CHECK_FALSE(are_among({"a"}, {}));
+}

@@ -38,12 +38,13 @@ struct Image {
 // gray is copied to three channels, CMYK and YCCK are converted (Adobe's inverted form too), palettes expanded, 16-bit
 // samples scaled, alpha dropped. EXIF orientation is ignored here (see data/exif.h). Throws BadRecord, without the
 // sample's place, for anything else: truncated files among them, pictures above the limits, and those that declare more
-// pixels than their bytes can hold, so that n bytes never take more memory than 8 kB x n (JPEG; 64 times that with arithmetic
-// coding) or 26 kB x n (PNG).
-// With `choose`, no more of a JPEG than that window and a margin around it may be decoded, with the same values as when
-// all of it is; a file that ends too soon is bad all the same. A window with a shrink is decoded at that size at once,
-// from the low frequencies alone; PNG and CMYK ignore it, so `image.window` tells what came. Any thread; prints
-// nothing.
+// pixels than their bytes can hold, so that n bytes never take more memory than 8 kB x n (JPEG; 64 times that with
+// arithmetic coding) or 26 kB x n (PNG).
+//
+// With `choose`, no more of a JPEG than that window and a margin around it may
+// be decoded, with the same values as when all of it is; a file that ends too soon is bad all the same. A window with a
+// shrink is decoded at that size at once, from the low frequencies alone; PNG and CMYK ignore it, so `image.window`
+// tells what came. Any thread; prints nothing.
 void decode_image(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose = {},
                   const DecodeLimits& limits = {});
 

@@ -63,10 +63,12 @@ struct LoadedWeights {
   int64_t step = 0;
   double epoch = 0;
   bool has_average = false;
+  std::vector<std::string> classes;  // that the checkpoint names
 };
 
 // Collective. The weights (and averages, where file and configuration have them) of a checkpoint: a path, or "latest"
-// in checkpoint.directory. Throws AgreedError as prepare_start does.
+// in checkpoint.directory. Throws AgreedError as prepare_start does. Data with fewer classes than the checkpoint pass,
+// and have to follow its classes.
 LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint);
 
 // Rank 0's parameters, statistics, slots and averages to all ranks.
