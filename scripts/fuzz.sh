@@ -34,6 +34,16 @@ if [ "$wanted" != all ]; then
 fi
 
 build=build/fuzz
+
+# Whether a crash is inside the HDF5 library: its frames come first, and it was not filling memory of ours. Its readers of
+# metadata do crash on damaged files, and no check of ours can come before them; docs/fuzzing.md.
+in_hdf5() { # TARGET INPUT
+  local frames
+  frames=$(timeout 60 "$build/test/fuzz/fuzz_$1" "${limits[@]}" "$2" 2>&1 </dev/null | grep -aE '^ *#[0-9]+ 0x' |
+    grep -avE '__interceptor|__sanitizer|__asan|/libc\.so|sysdeps/' || true)
+  head -n 1 <<<"$frames" | grep -aq libhdf5 && ! grep -aqE ' in H5[AD]read ' <<<"$frames"
+}
+
 [ -f "$build/build.ninja" ] || cmake --preset fuzz
 cmake --build --preset fuzz --parallel "$(nproc)" --target "${targets[@]/#/fuzz_}"
 
@@ -41,6 +51,7 @@ cmake --build --preset fuzz --parallel "$(nproc)" --target "${targets[@]/#/fuzz_
 # after a free is no use of the reader's.
 export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$PWD/test/fuzz/lsan.supp:print_suppressions=0
 limits=(-max_len=65536 -timeout=20 -malloc_limit_mb=128 -rss_limit_mb=768)
 
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
@@ -57,9 +68,28 @@ for target in "${targets[@]}"; do
   log=$build/$target.log
   # What a target prints itself is of no interest; reports of libFuzzer and the sanitizers go to the log.
   code=0
-  "$build/test/fuzz/fuzz_$target" "${limits[@]}" "${dictionary[@]}" -max_total_time="$seconds" -print_final_stats=1 \
+  going_on=()
+  case $target in
+    hdf5_data | hdf5_weights | checkpoint) going_on=(-fork=1 -ignore_crashes=1) ;;
+  esac
+  "$build/test/fuzz/fuzz_$target" "${going_on[@]}" "${limits[@]}" "${dictionary[@]}" -max_total_time="$seconds" -print_final_stats=1 \
     -close_fd_mask=3 -artifact_prefix="$findings/" "$corpus" "${seeds[@]}" >"$log" 2>&1 </dev/null || code=$?
-  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  if [ "${#going_on[@]}" -gt 0 ]; then # a child after the other: the parent counts
+    executions=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -n 1)
+    inside=0
+    while IFS= read -r input; do
+      if in_hdf5 "$target" "$input"; then
+        mkdir -p "$findings/hdf5"
+        mv "$input" "$findings/hdf5/"
+        inside=$((inside + 1))
+      else
+        code=1
+      fi
+    done < <(find "$findings" -maxdepth 1 -type f)
+    [ "$inside" -eq 0 ] || echo "$target: $inside crashes inside the HDF5 library, see $findings/hdf5"
+  else
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  fi
   coverage=$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -n 1 || true)
   peak=$(sed -n 's/^stat::peak_rss_mb: *//p' "$log")
   read -r _ edges _ features <<<"${coverage:-cov: 0 ft: 0}"
@@ -70,7 +100,7 @@ for target in "${targets[@]}"; do
     grep -E '^SUMMARY|ERROR: |: runtime error:|Test unit written' "$log" | head -n 8 || true
     # What the target itself says of the newest one.
     input=$(find "$findings" -type f -printf '%T@ %p\n' | sort -rn | head -n 1 | cut -d' ' -f2-)
-    [ -z "$input" ] || timeout 60 "$build/test/fuzz/fuzz_$target" "${limits[@]}" "$input" 2>&1 </dev/null | grep -aE '^an? ' | head -n 3 || true
+    [ -z "$input" ] || timeout 60 "$build/test/fuzz/fuzz_$target" "${limits[@]}" "$input" 2>&1 </dev/null | grep -aE '^an? .*: |runtime error' | head -n 3 || true
   fi
 done
 exit "$result"

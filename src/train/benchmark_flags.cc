@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
+#include "lockstep/base/printable.h"
 #include "train/benchmark_flag_table.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
@@ -88,6 +89,8 @@ std::string_view switch_text(std::string_view value) {
   return {};
 }
 
+constexpr size_t kLongestName = 60;  // bytes of a flag that does not exist, in a message
+
 // What was given, by flag and by key.
 class Given {
  public:
@@ -136,7 +139,8 @@ class Given {
     }
     const bool key = find_config_key(name) != nullptr;
     if ((!flag && !key) || (flag && flag->kind == FlagKind::refused)) {
-      flag ? add(refused_[std::string(flag->instead)], name) : add(unknown_, name + suggestion(name));
+      flag ? add(refused_[std::string(flag->instead)], name)
+           : add(unknown_, printable(name, kLongestName) + suggestion(name));
       return value || next.starts_with('-') || next.empty() ? 0 : 1;
     }
     if (!value && at + 1 == arguments.size()) complain("--{} has no value", name);

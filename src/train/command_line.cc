@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
@@ -255,7 +256,8 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
   } catch (const CLI::ExtrasError&) {
     fail_not_understood();
   } catch (const CLI::ParseError& e) {
-    fail(ExitCode::config, "command line: {}; see trainer --help", e.what());
+    constexpr size_t kLongest = 500;  // CLI11 quotes arguments whole
+    fail(ExitCode::config, "command line: {}; see trainer --help", printable(e.what(), kLongest));
   }
   return result();
 }

@@ -122,6 +122,11 @@ TEST_CASE("everything that is refused is told at once") {
   }
 }
 
+TEST_CASE("a flag that does not exist is named without what a terminal acts on, and not at any length") {
+  const std::string message = message_of({"--model=inception3", "--x\x1b[2K\x91" + std::string(500, 'y') + "=3"});
+  CHECK_THAT(message, ContainsSubstring("no flag --x\\x1b[2K\\x91yyy") && ContainsSubstring("y... (506 bytes)"));
+}
+
 TEST_CASE("a switch that says what happens anyway is understood") {
   for (const char* flag :
        {"--noxla", "--noxla_compile", "--nodistortions", "--distortions=False", "--eval=false", "--noeval",
