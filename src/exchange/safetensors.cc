@@ -1,8 +1,8 @@
 #include "lockstep/exchange/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -30,9 +30,19 @@ struct Range {
   uint64_t begin = 0, end = 0;
 };
 
+// An extent or an offset. JSON knows numbers of other kinds, whose conversion would make something of them.
+int64_t whole_number(const std::string& name, const Json& number) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  if (!number.is_number_unsigned() || number.get<uint64_t>() > kMost) {
+    fail(ExitCode::checkpoint, "{} has a shape or offsets that are not whole numbers", printable(name));
+  }
+  return static_cast<int64_t>(number.get<uint64_t>());
+}
+
 Range range_of(const std::string& name, const Json& entry, uint64_t data_bytes) {
-  const auto offsets = entry.at("data_offsets").get<std::array<uint64_t, 2>>();
-  const Range range{offsets[0], offsets[1]};
+  const Json& offsets = entry.at("data_offsets");
+  const Range range{static_cast<uint64_t>(whole_number(name, offsets.at(0))),
+                    static_cast<uint64_t>(whole_number(name, offsets.at(1)))};
   if (range.begin > range.end || range.end > data_bytes) {
     fail(ExitCode::checkpoint, "{} lies outside the file", printable(name));
   }
@@ -40,7 +50,9 @@ Range range_of(const std::string& name, const Json& entry, uint64_t data_bytes) 
 }
 
 NamedTensor read_tensor(const std::string& name, const Json& entry, std::span<const std::byte> bytes) {
-  const auto dims = entry.at("shape").get<std::vector<int64_t>>();
+  std::vector<int64_t> dims;
+  for (const Json& extent : entry.at("shape").get_ref<const Json::array_t&>())
+    dims.push_back(whole_number(name, extent));
   if (dims.size() > Shape::kMaxRank) {
     fail(ExitCode::config, "{} has {} dimensions, 4 are the most", printable(name), dims.size());
   }

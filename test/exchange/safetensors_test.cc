@@ -84,6 +84,14 @@ TEST_CASE("safetensors files that are torn, lie or hold other types are refused"
   CHECK(error_reading(tensor("[2]", "[8,0]")).code() == ExitCode::checkpoint);
   CHECK(error_reading(tensor("[-2]", "[0,8]")).code() == ExitCode::checkpoint);
   CHECK(error_reading(tensor("[4611686018427387904,4]", "[0,0]")).code() == ExitCode::checkpoint);
+  // Numbers that are none of JSON's whole ones, or beyond 64 bits, are not made into some.
+  for (const char* shape :
+       {"[46116860180427387904,4]", "[2.0]", "[true,2]", "[\"2\"]", "2", "[18446744073709551615]"}) {
+    CHECK(error_reading(tensor(shape, "[0,8]")).code() == ExitCode::checkpoint);
+  }
+  for (const char* offsets : {"[-0.5,8]", "[0,8.0]", "[-8,8]", "[0]", "8"}) {
+    CHECK(error_reading(tensor("[2]", offsets)).code() == ExitCode::checkpoint);
+  }
   CHECK(error_reading(tensor("[1,1,1,1,2]", "[0,8]")).code() == ExitCode::config);
   CHECK(error_reading(tensor("[4]", "[0,8]", "F16")).code() == ExitCode::config);
 }
