@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "lockstep/base/printable.h"
 
@@ -24,7 +25,7 @@ struct Identity {
 
 // The log is the one piece of process-wide state: a C library's stdout has the same standing.
 struct LogState {
-  std::timed_mutex mutex;
+  std::mutex mutex;
   std::list<Identity> identities{1};  // never removed, since last words are written without the lock
   std::atomic<const Identity*> identity{&identities.back()};
   std::atomic<bool> coloured{false};
@@ -39,6 +40,19 @@ LogState& state() {
 
 constexpr std::chrono::milliseconds kLongestWait{500};  // for the log, where words are urgent
 constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+// The log, or nothing once kLongestWait is over. Tried again and again, since GCC's thread sanitizer knows no lock that
+// is waited for with a time limit.
+std::unique_lock<std::mutex> lock_if_free(LogState& log) {
+  constexpr std::chrono::milliseconds kPause{1};
+  const auto end = std::chrono::steady_clock::now() + kLongestWait;
+  std::unique_lock lock(log.mutex, std::try_to_lock);
+  while (!lock && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kPause);
+    lock.try_lock();
+  }
+  return lock;
+}
 
 // "warning: " or "error: ". Allowed in a signal handler.
 const char* label(LogLevel level, bool coloured) {
@@ -117,7 +131,7 @@ void log_line(LogLevel level, std::string_view text) {
 
 void log_urgent(LogLevel level, std::string_view text) {
   LogState& log = state();
-  const std::unique_lock lock(log.mutex, kLongestWait);
+  const std::unique_lock lock = lock_if_free(log);
   const std::string line =
       fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.coloured), printable_lines(text));
   if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
@@ -153,7 +167,7 @@ void log_status(std::string_view text) {
 
 void log_repeated_warnings() {
   LogState& log = state();
-  const std::unique_lock lock(log.mutex, kLongestWait);
+  const std::unique_lock lock = lock_if_free(log);
   if (!lock) return;
   for (auto& [text, count] : log.warnings) {
     if (count > 1) emit(log, LogLevel::warning, fmt::format("{} times: {}", count, text));
