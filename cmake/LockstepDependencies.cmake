@@ -17,7 +17,6 @@ find_package(tomlplusplus CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
-find_package(Protobuf REQUIRED)
 
 # oneDNN by hand: Debian's package configuration insists on OpenCL's development files, which nothing here needs.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
