@@ -37,6 +37,12 @@ std::string header_error(const std::string& path, std::span<const std::byte> byt
 
 }  // namespace
 
+TEST_CASE("no run has made a negative number of steps") {
+  const ScratchFolder folder;
+  CHECK_THAT(header_error(folder / "a", sealed(1000, -5)),
+             ContainsSubstring("damaged checkpoint, its header is wrong"));
+}
+
 TEST_CASE("a sealed file's header reads back") {
   const ScratchFolder folder;
   const auto file = sealed(1000, 123'456'789'012);
