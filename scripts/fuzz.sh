@@ -3,8 +3,8 @@
 #
 #     fuzz.sh [--installed] [TARGET|all] [SECONDS]
 #
-# Each target runs for so many seconds (60), one after the other, from its seeds in test/fuzz/corpus and from what earlier
-# runs found in build/fuzz/corpus. A finding is left in build/fuzz/findings/TARGET and ends the script with 1.
+# Each target runs for so many seconds (60), one after the other, from its seeds in test/fuzz/corpus and from what
+# earlier runs found in build/fuzz/corpus. A finding is left in build/fuzz/findings/TARGET and ends the script with 1.
 # --installed: install nothing; where clang or its libraries are missing, say so and exit with 77. docs/fuzzing.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,8 +35,8 @@ fi
 
 build=build/fuzz
 
-# Whether a crash is inside the HDF5 library: its frames come first, and it was not filling memory of ours. Its readers of
-# metadata do crash on damaged files, and no check of ours can come before them; docs/fuzzing.md.
+# Whether a crash is inside the HDF5 library: its frames come first, and it was not filling memory of ours. Its readers
+# of metadata do crash on damaged files, and no check of ours can come before them; docs/fuzzing.md.
 in_hdf5() { # TARGET INPUT
   local frames
   frames=$(timeout 60 "$build/test/fuzz/fuzz_$1" "${limits[@]}" "$2" 2>&1 </dev/null | grep -aE '^ *#[0-9]+ 0x' |
@@ -55,7 +55,8 @@ export LSAN_OPTIONS=suppressions=$PWD/test/fuzz/lsan.supp:print_suppressions=0
 limits=(-max_len=65536 -timeout=20 -malloc_limit_mb=128 -rss_limit_mb=768)
 
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
-echo "machine: ${processor:-unknown}, $(nproc) cores; $(clang++ --version | head -n 1); commit $(git rev-parse --short HEAD)"
+compiler=$(clang++ --version | head -n 1)
+echo "machine: ${processor:-unknown}, $(nproc) cores; $compiler; commit $(git rev-parse --short HEAD)"
 result=0
 for target in "${targets[@]}"; do
   corpus=$build/corpus/$target
@@ -63,8 +64,6 @@ for target in "${targets[@]}"; do
   mkdir -p "$corpus" "$findings"
   seeds=("test/fuzz/corpus/$target")
   if [ -d "test/fuzz/findings/$target" ]; then seeds+=("test/fuzz/findings/$target"); fi
-  dictionary=()
-  if [ -f "test/fuzz/dictionaries/$target" ]; then dictionary=("-dict=test/fuzz/dictionaries/$target"); fi
   log=$build/$target.log
   # What a target prints itself is of no interest; reports of libFuzzer and the sanitizers go to the log.
   code=0
@@ -72,7 +71,7 @@ for target in "${targets[@]}"; do
   case $target in
     hdf5_data | hdf5_weights | checkpoint) going_on=(-fork=1 -ignore_crashes=1) ;;
   esac
-  "$build/test/fuzz/fuzz_$target" "${going_on[@]}" "${limits[@]}" "${dictionary[@]}" -max_total_time="$seconds" -print_final_stats=1 \
+  "$build/test/fuzz/fuzz_$target" "${going_on[@]}" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 \
     -close_fd_mask=3 -artifact_prefix="$findings/" "$corpus" "${seeds[@]}" >"$log" 2>&1 </dev/null || code=$?
   if [ "${#going_on[@]}" -gt 0 ]; then # a child after the other: the parent counts
     executions=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -n 1)
@@ -100,7 +99,10 @@ for target in "${targets[@]}"; do
     grep -E '^SUMMARY|ERROR: |: runtime error:|Test unit written' "$log" | head -n 8 || true
     # What the target itself says of the newest one.
     input=$(find "$findings" -type f -printf '%T@ %p\n' | sort -rn | head -n 1 | cut -d' ' -f2-)
-    [ -z "$input" ] || timeout 60 "$build/test/fuzz/fuzz_$target" "${limits[@]}" "$input" 2>&1 </dev/null | grep -aE '^an? .*: |runtime error' | head -n 3 || true
+    if [ -n "$input" ]; then
+      timeout 60 "$build/test/fuzz/fuzz_$target" "${limits[@]}" "$input" 2>&1 </dev/null |
+        grep -aE '^an? .*: |runtime error' | head -n 3 || true
+    fi
   fi
 done
 exit "$result"
