@@ -268,6 +268,7 @@ bool Hdf5File::exists(const std::string& path) const {
   // H5Lexists wants every group above to exist.
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string prefix = path.substr(0, slash);
+    hdf5::require_sound_links(id_.get(), prefix, access, context);
     if (access.check(H5Lexists(id_.get(), prefix.c_str(), access.list()), context, "look up " + prefix) == 0) {
       return false;
     }
@@ -278,6 +279,7 @@ bool Hdf5File::exists(const std::string& path) const {
 Hdf5Id Hdf5File::open_object(const std::string& path) const {
   const Context context{name_, blame_};
   const LinkAccess access(stands_alone(), context);
+  hdf5::require_sound_links(id_.get(), path, access, context);
   return Hdf5Id(access.check(H5Oopen(id_.get(), path.c_str(), access.list()), context, "open " + path));
 }
 
@@ -293,6 +295,7 @@ std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
   check(H5Literate(object.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &entries), context, "list " + group);
   for (Entry& entry : entries) {
     const LinkAccess access(stands_alone(), context);
+    hdf5::require_sound_links(object.get(), entry.name, access, context);
     const Hdf5Id child(H5Oopen(object.get(), entry.name.c_str(), access.list()));
     if (!child) {
       if (access.refused()) access.check(child.get(), context, "open " + entry.name);

@@ -206,6 +206,7 @@ Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
   const Context context{name_, blame_};
   const Lock lock;
   const hdf5::LinkAccess access(stands_alone(), context);
+  hdf5::require_sound_links(id_.get(), path, access, context);
   Hdf5Id id(access.check(H5Oopen(id_.get(), path.c_str(), access.list()), context, "open data set " + path));
   if (H5Iget_type(id.get()) != H5I_DATASET) fail(blame_, "{}: {} is not a data set", name_, printable(path));
   return {std::move(id),

@@ -97,6 +97,9 @@ class LinkAccess {
   Hdf5Id list_;
 };
 
+// Throws when an external link on the way to `path` is damaged: the library would read behind the end of its text.
+void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context);
+
 // Throws when a data set must not be read: its values are raw bytes of another file, or, where the file stands alone,
 // come from other data sets. Also what a file names as sources must be regular files.
 void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const Context& context);

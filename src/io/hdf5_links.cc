@@ -46,7 +46,48 @@ std::string file_of(hid_t object, const Context& context) {
   return name;
 }
 
+constexpr int kMostSoftLinks = 16;  // as many as the library follows
+
+// The text or the parts that a link of the user's kinds holds.
+std::vector<char> value_of(hid_t location, const std::string& path, size_t bytes, const LinkAccess& access,
+                           const Context& context) {
+  std::vector<char> value(bytes + 1, '\0');
+  access.check(H5Lget_val(location, path.c_str(), value.data(), bytes, access.list()), context,
+               "read the link " + path);
+  return value;
+}
+
+void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context,
+                         int soft_links) {
+  // Part by part, so that what lies on the way has been found sound.
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    H5L_info_t info = {};
+    if (part == "/" || H5Lget_info(location, part.c_str(), &info, access.list()) < 0) {
+      H5Eclear2(H5E_DEFAULT);  // no such link: whoever opens it says so
+      return;
+    }
+    if (info.type == H5L_TYPE_EXTERNAL) {
+      const std::vector<char> value = value_of(location, part, info.u.val_size, access, context);
+      unsigned flags = 0;
+      const char* file = nullptr;
+      const char* object = nullptr;
+      access.check(H5Lunpack_elink_val(value.data(), info.u.val_size, &flags, &file, &object), context,
+                   "read the external link " + part);
+    } else if (info.type == H5L_TYPE_SOFT && soft_links < kMostSoftLinks) {
+      std::string target = value_of(location, part, info.u.val_size, access, context).data();
+      if (!target.starts_with('/')) target.insert(0, part, 0, part.rfind('/') + 1);
+      require_sound_links(location, target, access, context, soft_links + 1);
+    }
+    if (slash == std::string::npos) return;
+  }
+}
+
 }  // namespace
+
+void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context) {
+  require_sound_links(location, path, access, context, 0);
+}
 
 LinkAccess::LinkAccess(bool stands_alone, const Context& context)
     : stands_alone_(stands_alone), list_(check_id(H5Pcreate(H5P_LINK_ACCESS), context, "make an access list")) {

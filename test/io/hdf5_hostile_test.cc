@@ -112,6 +112,30 @@ TEST_CASE("a file in memory follows no link out of itself") {
         "weights.h5: /virtual: is a virtual data set, whose values lie elsewhere; copy them into this file");
 }
 
+TEST_CASE("an external link whose text has no end is an error, on disk, in memory and behind a soft link") {
+  const ScratchFolder folder;
+  const std::string path = write_master(folder, "part_part_part_part.h5");
+  std::string bytes = read_file(path);
+  const std::string text = "part_part_part_part.h5";
+  for (size_t at = 0; (at = bytes.find(text, at)) != std::string::npos; at += text.size()) {
+    const size_t end = bytes.find('\0', at + text.size() + 1);  // of the object's name, behind the file's
+    REQUIRE(end != std::string::npos);
+    bytes[end] = 'x';
+  }
+  write_file(path, bytes);
+  for (const char* name : {"/linked", "/soft", "/group/x"}) {
+    const auto on_disk = error_of([&] { Hdf5File::open(path, ExitCode::data).dataset(name); });
+    REQUIRE(on_disk);
+    CHECK(on_disk->code() == ExitCode::data);
+    const auto in_memory =
+        error_of([&] { Hdf5File::open_image(std::as_bytes(std::span(bytes)), "image", ExitCode::data).dataset(name); });
+    REQUIRE(in_memory);
+    CHECK_THAT(in_memory->what(), ContainsSubstring("external link"));
+  }
+  CHECK(error_of([&] { Hdf5File::open(path, ExitCode::data).list("/"); }));
+  CHECK(Hdf5File::open(path, ExitCode::data).dataset("/own").read<uint8_t>() == kPixels);
+}
+
 TEST_CASE("a virtual data set on disk is read from its sources") {
   const ScratchFolder folder;
   write_part(folder / "part.h5", "x", 5000);
