@@ -39,7 +39,8 @@ int evaluate_command(const CommandParts& parts) {
   });
   run_or_end_job([&] {
     on_every_rank(group, wait, [&] {
-      if (config.data.label_offset == 0) data->follow_classes(loaded.classes);
+      const bool fewer = are_part_of(name_outputs(data->class_names(), 0), loaded.classes);
+      if (config.data.label_offset == 0 && fewer) data->follow_classes(loaded.classes);
       require_same_classes({"the checkpoint", loaded.classes},
                            {"the data", name_outputs(data->class_names(), config.data.label_offset)});
     });

@@ -153,7 +153,9 @@ void RunStart::open_validation_data() {
 void RunStart::compare_classes() {
   classes = name_outputs(data->class_names(), config_.data.label_offset);
   if (!validation) return;
-  on_every_rank(parts_.group, wait("the start"), [&] { validation->follow_classes(data->class_names()); });
+  on_every_rank(parts_.group, wait("the start"), [&] {
+    if (are_part_of(validation->class_names(), data->class_names())) validation->follow_classes(data->class_names());
+  });
   const std::vector<std::string> validated = name_outputs(validation->class_names(), config_.data.label_offset);
   on_root(parts_.group, wait("the start"), [&] {
     require_same_classes({"data.train", classes}, {"data.validation", validated});

@@ -25,8 +25,8 @@ std::vector<std::string> name_outputs(const std::vector<std::string>& label_name
   return outputs;
 }
 
-bool are_among(const std::vector<std::string>& found, const std::vector<std::string>& expected) {
-  return !found.empty() && std::ranges::all_of(found, [&](const std::string& name) {
+bool are_part_of(const std::vector<std::string>& found, const std::vector<std::string>& expected) {
+  return !found.empty() && found.size() < expected.size() && std::ranges::all_of(found, [&](const std::string& name) {
     return std::ranges::find(expected, name) != expected.end();
   });
 }

@@ -351,7 +351,7 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
     host.download();
     check_split(parts.config.data, file);
     const std::vector<std::string> classes = file.classes();
-    if (parts.config.data.label_offset != 0 || !are_among(parts.classes, classes)) {
+    if (parts.config.data.label_offset != 0 || !are_part_of(parts.classes, classes)) {
       require_same_classes({file.path(), classes}, {"the data", parts.classes});
     }
     compare_with_evaluation(parts.config, file);

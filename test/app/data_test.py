@@ -154,7 +154,7 @@ exec "$@"
         self.assertEqual(found[0], found[1])
         refused = self.train(2, self.config({**config, "data.validation": "other", "checkpoint.directory": "second"}),
                              code=kit.DATA)
-        self.assert_one_error(refused, kit.DATA, "class directory 'd' is not among the 3 classes")
+        self.assert_one_error(refused, kit.DATA, "class 0 is 'a' in data.train and 'b' in data.validation")
 
     def test_a_read_that_does_not_end_is_named_with_its_record(self):
         self.records(60)

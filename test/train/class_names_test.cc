@@ -55,11 +55,11 @@ TEST_CASE("lists of classes must agree as far as both go") {
   }
 }
 
-TEST_CASE("data with fewer classes are among those of a checkpoint, those with others or without names are not") {
+TEST_CASE("fewer classes are a part of others; the same ones, others and none are not") {
   const std::vector<std::string> three = {"a", "b", "c"};
-  CHECK(are_among({"c"}, three));
-  CHECK(are_among(three, three));
-  CHECK_FALSE(are_among({"a", "d"}, three));
-  CHECK_FALSE(are_among({}, three));
-  CHECK_FALSE(are_among({"a"}, {}));
+  CHECK(are_part_of({"c"}, three));
+  CHECK_FALSE(are_part_of(three, three));
+  CHECK_FALSE(are_part_of({"a", "d"}, three));
+  CHECK_FALSE(are_part_of({}, three));
+  CHECK_FALSE(are_part_of({"a"}, {}));
 }

@@ -22,8 +22,9 @@ struct NamedClasses {
   const std::vector<std::string>& names;  // empty: not known, which fits everything
 };
 
-// Whether data of the classes `found` can take the labels of `expected` (DataSource::follow_classes): they have fewer.
-bool are_among(const std::vector<std::string>& found, const std::vector<std::string>& expected);
+// Whether `found` are some, but not all, of the classes `expected`: such data can take their labels
+// (DataSource::follow_classes).
+bool are_part_of(const std::vector<std::string>& found, const std::vector<std::string>& expected);
 
 // Throws Error(data) that names the first output which is another class in `found` than in `expected`. A list may be
 // longer than the other.
