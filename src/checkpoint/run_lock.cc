@@ -204,7 +204,7 @@ std::shared_ptr<RunLock::Keeper> RunLock::make_keeper(const std::string& directo
 RunLock::~RunLock() {
   constexpr double kReleaseSeconds = 5;
   keeper_->stop();
-  if (thread_.join_within(kReleaseSeconds)) return;
+  if (thread_.join_within(FileThread::patience(kReleaseSeconds))) return;
   log_warning("{}: is not deleted, the disk does not answer; the next run takes it over", keeper_->path());
 }
 

@@ -151,7 +151,7 @@ std::string FileWorker::Queue::describe_rest() const {
 FileWorker::FileWorker(FileWorkerOptions options) : queue_(std::make_shared<Queue>(std::move(options))) {}
 
 FileWorker::~FileWorker() {
-  const bool idle = queue_->wait_idle(kLastSeconds);
+  const bool idle = queue_->wait_idle(FileThread::patience(kLastSeconds));
   queue_->stop();
   if (!thread_ || (idle && thread_->join_within(kLastSeconds))) return;
   log_error("{}", queue_->describe_rest());

@@ -23,6 +23,9 @@ class FileThread {
   // How many threads of this process were left behind: above 0, leaving main would not end the process.
   static int left_behind() noexcept;
 
+  // How long to wait for another one: `seconds`, or not at all once one was left behind, since the disk is the same.
+  static double patience(double seconds) noexcept { return left_behind() > 0 ? 0 : seconds; }
+
  private:
   std::thread thread_;
   std::future<void> ended_;
