@@ -193,7 +193,7 @@ class FolderSource final : public DataSource {
       classes_.emplace_back(last_part(path));
     }
     std::ranges::sort(classes_);
-    classes_.erase(std::ranges::unique(classes_).begin(), classes_.end());
+    classes_.erase(std::unique(classes_.begin(), classes_.end()), classes_.end());
     const int64_t allowed = options.labels.classes;
     if (allowed > 0 && std::ssize(classes_) + options.labels.offset > allowed) {
       fail(ExitCode::data, "{}: {} class directories (label_offset {}), but model.classes is {}",
