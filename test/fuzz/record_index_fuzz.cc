@@ -40,12 +40,13 @@ std::string record_file() {
   return file;
 }
 
-// A data file and the folder that its index is looked for in, in memory; removed when the process ends.
+// A data file and the folder that its index is looked for in, in memory; removed with the object.
 class Scene {
  public:
   Scene() : folder_("/dev/shm/lockstep-fuzz-" + std::to_string(::getpid())), data_(folder_ + "/data.tfrecord") {
     std::filesystem::create_directories(folder_);
-    std::ofstream(data_, std::ios::binary) << record_file();
+    static const std::string records = record_file();
+    std::ofstream(data_, std::ios::binary) << records;
   }
   ~Scene() {
     std::error_code ignored;
@@ -112,7 +113,7 @@ void read_through(std::string_view index, const Scene& scene) {
 }  // namespace
 
 void record_index(Bytes input) {
-  static const Scene scene;
+  const Scene scene;  // not kept: a process that ends in a hurry would leave it in memory
   expect_answer([&] { read_through(as_text(input), scene); });
   expect_answer([&] { read_through(dressed_up(input, scene), scene); });
 }
