@@ -73,8 +73,10 @@ CheckpointHeader parse_header(std::span<const std::byte> block, int64_t file_byt
   }
   const bool parsed = starts_right && take_line(text, "step", header.step) &&
                       take_line(text, "bytes", header.file_bytes) && take_line(text, "crc64", header.checksum, 16);
-  if (!parsed || header.step < 0 || render(header) != whole)
-    fail(kBlame, "{}: damaged checkpoint, its header is wrong", path);
+  if (!parsed || render(header) != whole) fail(kBlame, "{}: damaged checkpoint, its header is wrong", path);
+  if (header.step < 0) {
+    fail(kBlame, "{}: damaged checkpoint, its header's step is {}, which no run can have written", path, header.step);
+  }
   if (file_bytes < header.file_bytes) {
     fail(kBlame, "{}: truncated checkpoint, {} of {} bytes", path, file_bytes, header.file_bytes);
   }

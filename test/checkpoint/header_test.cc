@@ -40,7 +40,7 @@ std::string header_error(const std::string& path, std::span<const std::byte> byt
 TEST_CASE("no run has made a negative number of steps") {
   const ScratchFolder folder;
   CHECK_THAT(header_error(folder / "a", sealed(1000, -5)),
-             ContainsSubstring("damaged checkpoint, its header is wrong"));
+             ContainsSubstring("damaged checkpoint, its header's step is -5, which no run can have written"));
 }
 
 TEST_CASE("a sealed file's header reads back") {

@@ -59,7 +59,7 @@ TEST_CASE("each field of a checkpoint that no run can have written is refused by
   const auto of_meta = [](int64_t CheckpointMeta::*field, int64_t value) {
     return refusal_after([&](CheckpointContents& c) { c.meta.*field = value; });
   };
-  CHECK(of_meta(&CheckpointMeta::step, -5) == "its attribute step is -5, which no run can have written");
+  CHECK(of_meta(&CheckpointMeta::step, -5) == "its header's step is -5, which no run can have written");
   CHECK_THAT(of_meta(&CheckpointMeta::step, kLargest), ContainsSubstring("attribute step is 9223372036854775807"));
   CHECK_THAT(of_meta(&CheckpointMeta::epoch, -1), ContainsSubstring("attribute epoch is -1"));
   CHECK_THAT(of_meta(&CheckpointMeta::samples_seen, -1), ContainsSubstring("attribute samples_seen is -1"));
