@@ -2,15 +2,19 @@
 
 #include <dlfcn.h>
 
+#include <vector>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/program_path.h"
 
 namespace lockstep {
 
 std::optional<std::filesystem::path> find_plugin(const std::filesystem::path& file) {
+  const std::filesystem::path folder = program_folder();
+  std::vector<std::filesystem::path> candidates = {folder / file, folder / ".." / "lib" / "lockstep" / file};
+  if (runs_in_build_tree()) candidates.push_back(std::filesystem::path(LOCKSTEP_BUILT_PLUGINS) / file);
   std::error_code ignored;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const auto& candidate : {folder / file, folder / ".." / "lib" / "lockstep" / file,
-                                std::filesystem::path(LOCKSTEP_BUILT_PLUGINS) / file}) {
+  for (const std::filesystem::path& candidate : candidates) {
     if (std::filesystem::exists(candidate, ignored)) return candidate;
   }
   return {};

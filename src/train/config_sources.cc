@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/program_path.h"
 #include "lockstep/io/file.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
@@ -40,12 +41,8 @@ std::vector<Assignment> environment_variables() {
 }  // namespace
 
 std::vector<std::string> recipe_folders() {
-  std::vector<std::string> folders;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) folders.push_back((program.parent_path().parent_path() / "share/lockstep/recipes").string());
-  folders.emplace_back(LOCKSTEP_SOURCE_RECIPES);
-  return folders;
+  if (runs_in_build_tree()) return {LOCKSTEP_SOURCE_RECIPES};
+  return {(program_folder().parent_path() / "share/lockstep/recipes").string()};
 }
 
 std::vector<std::string> recipe_names(const std::vector<std::string>& folders) {

@@ -15,4 +15,20 @@ with tempfile.TemporaryDirectory() as folder:
         data = prefix / f"share/lockstep/data/digits/{split}.tfrecord"
         assert data.is_file(), f"{data} was not installed"
         assert str(data) in explained, f"the installed recipe does not use {data}:\n{explained}"
+    # What lies in the build tree and in the source is not looked for: it may be anybody's once they have gone.
+    (prefix / "share/lockstep/recipes/resnet50.toml").unlink()
+    refused = subprocess.run([prefix / "bin/trainer", "explain", "--config", "resnet50"], cwd=folder, capture_output=True,
+                             text=True)
+    assert refused.returncode == 2 and "no recipe of that name" in refused.stderr, refused
+    if subprocess.run(["strace", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        run = ["strace", "-f", "-qq", "-e", "trace=file", "-o", "calls", prefix / "bin/trainer", "--config", "digits",
+               "--train.steps", "1", "--checkpoint.directory", "run"]
+        subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=100)
+        source = pathlib.Path(__file__).resolve().parents[2]
+        tree = [pathlib.Path(build).resolve(), *(source / name for name in ("models", "data", "src", "scripts"))]
+        calls = (pathlib.Path(folder) / "calls").read_text()
+        assert "lockstep_cuda.so" in calls, "no plugin was looked for"
+        for path in tree:
+            found = [call for call in calls.splitlines() if f'"{path}/' in call]
+            assert not found, f"the installed program looks into {path}:\n" + "\n".join(found[:5])
 print("the installed recipe finds the installed data")

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-// Where the plugin lies: beside the program, in ../lib/lockstep/ of it, or in the build tree. Empty: nowhere.
+// Where the plugin lies: beside the program, in ../lib/lockstep/ of it, or, for a program of the build tree, at the top
+// of that. Empty: nowhere.
 std::optional<std::filesystem::path> find_plugin(const std::filesystem::path& file);
 
 // The address of a function that the plugin exports. The plugin takes common code (log, errors, operations) from the

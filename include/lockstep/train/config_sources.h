@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // Folders that may hold bundled recipes, first one wins: share/lockstep/recipes of the installation this program runs
-// from, then the source tree it was built from.
+// from; for a program of a build tree, models/recipes of the source.
 std::vector<std::string> recipe_folders();
 
 // Names of the recipes in these folders (files NAME.toml), sorted.
