@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
+#include "train/command_help.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
 #include "train/config_value.h"
@@ -30,6 +31,7 @@ class Parser {
   void add_exchange(const std::string& footer);
   void add_pack(const std::string& footer);
   [[noreturn]] void fail_not_understood() const;
+  NamesAndMeanings subcommands() const;
   CommandLine result() const;
 
   CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
@@ -43,7 +45,7 @@ class Parser {
   std::vector<std::string> config_;
   std::vector<std::string> checkpoint_;
   std::string inspected_;
-  bool verify_ = false;
+  bool verify_ = false, keys_asked_ = false;
   CommandLine exchange_;  // what export, import and pack take besides
   std::vector<std::string> to_, compared_;
   std::vector<std::vector<std::string>> values_;
@@ -88,27 +90,16 @@ std::string type_name(const ConfigKey& key) {
   return "";
 }
 
-std::string help_text(const ConfigKey& key, const Config& defaults) {
-  std::string allowed;
-  for (const std::string_view word : key.allowed) allowed += fmt::format("{}{}", allowed.empty() ? "" : "|", word);
-  if (allowed.empty() && key.range.limited()) allowed = key.range.text();
-  return fmt::format("{} [{}{}default {}]", key.meaning, allowed, allowed.empty() ? "" : "; ",
-                     config_value_toml(key.member.get(defaults)));
-}
-
 Parser::Parser() : values_(config_keys().size()) {
   app_.name("trainer");
   app_.set_help_flag("-h,--help", "Print this and leave");
   app_.set_version_flag("--version", "", "Print the versions of program and libraries and leave");
-  app_.footer(
-      "A benchmark on made-up images, with the flags of tf_cnn_benchmarks:\n"
-      "  mpirun -np N trainer --model inception3 --batch_size 64 --num_batches 100");
-  app_.get_formatter()->column_width(44);
+  app_.add_flag("--help-keys", keys_asked_);
   app_.require_subcommand(0, 1);
   add_single(app_, "--config", config_, "Configuration file, or the name of a bundled recipe", "FILE|RECIPE");
   add_keys();
 
-  const std::string footer = "Takes --config and the options --section.key of trainer --help as well.";
+  const std::string footer = "Takes --config and the options --section.key of trainer --help-keys as well.";
   check_ = app_.add_subcommand("check", "Compare all ranks and try everything short of the first step");
   check_->fallthrough()->footer(footer);
   evaluate_ = app_.add_subcommand("evaluate", "Evaluate a checkpoint on the validation data");
@@ -159,10 +150,9 @@ void Parser::add_pack(const std::string& footer) {
 }
 
 void Parser::add_keys() {
-  const Config defaults;
   for (size_t i = 0; i < values_.size(); ++i) {
     const ConfigKey& key = config_keys()[i];
-    add_single(app_, "--" + key.full_name(), values_[i], help_text(key, defaults), type_name(key))
+    add_single(app_, "--" + key.full_name(), values_[i], std::string(key.meaning), type_name(key))
         ->group(fmt::format("[{}]", key.section));
   }
 }
@@ -170,8 +160,9 @@ void Parser::add_keys() {
 // The nearest option to one that does not exist, without its value.
 std::vector<std::string> suggest_options(const std::string& option) {
   const std::string name = option.substr(0, option.find('='));
-  const std::string plain = nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--version", "--to",
-                                                "--ema", "--short_side", "--quality", "--png", "--records_per_file"});
+  const std::string plain =
+      nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--help-keys", "--version", "--to", "--ema",
+                          "--short_side", "--quality", "--png", "--records_per_file"});
   if (!plain.empty()) return {plain};
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const size_t dot = bare.find('.');
@@ -195,7 +186,16 @@ void Parser::fail_not_understood() const {
        did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
 }
 
+NamesAndMeanings Parser::subcommands() const {
+  NamesAndMeanings all;
+  for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
+    all.emplace_back(command->get_name(), command->get_description());
+  }
+  return all;
+}
+
 CommandLine Parser::result() const {
+  if (keys_asked_) return {.command = Command::print, .text = keys_help()};
   CommandLine line;
   if (inspect_->parsed()) {
     line.command = Command::inspect;
@@ -250,7 +250,8 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
   try {
     app_.parse(for_cli11(arguments));
   } catch (const CLI::CallForHelp&) {
-    return {.command = Command::print, .text = app_.help()};
+    return {.command = Command::print,
+            .text = app_.get_subcommands().empty() ? short_help(subcommands()) : app_.help()};
   } catch (const CLI::CallForVersion&) {
     return {.command = Command::version};
   } catch (const CLI::ExtrasError&) {

@@ -120,9 +120,13 @@ int terminal_columns() {
   return known ? size.ws_col : kUsual;
 }
 
-bool takes_colours(const EnvironmentLookup& environment) {
+bool moves_cursor(const EnvironmentLookup& environment) {
   const std::string terminal = environment("TERM").value_or("");
-  return environment("NO_COLOR").value_or("").empty() && !terminal.empty() && terminal != "dumb";
+  return !terminal.empty() && terminal != "dumb";
+}
+
+bool takes_colours(const EnvironmentLookup& environment) {
+  return environment("NO_COLOR").value_or("").empty() && moves_cursor(environment);
 }
 
 }  // namespace lockstep

@@ -63,13 +63,17 @@ class Terminal(kit.TestCase):
         error = self.seen("--config", "nowhere.toml", code=kit.CONFIG)
         self.assertIn(f"{RED}error:{PLAIN} ", error)
 
-    def test_no_color_and_a_dumb_terminal_have_none(self):
-        for variable, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
-            with self.subTest(variable):
-                output = self.seen(*self.warned(variable), env={variable: value})
-                self.assertRegex(output, r"step 4/8 \[=+> +\]")
-                self.assertRegex(output, r"rank 0@\S+: warning: \S*metrics.jsonl")
-                self.assertNotIn(COLOUR, output)
+    def test_no_color_has_a_bar_without_colour(self):
+        output = self.seen(*self.warned(), env={"NO_COLOR": "1"})
+        self.assertRegex(output, r"step 4/8 \[=+> +\]")
+        self.assertRegex(output, r"rank 0@\S+: warning: \S*metrics.jsonl")
+        self.assertNotIn(COLOUR, output)
+
+    def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(self):
+        output = self.seen(*self.warned(), env={"TERM": "dumb"})
+        self.assertIn(": step 4, loss", output)
+        self.assertRegex(output, r"rank 0@\S+: warning: \S*metrics.jsonl")
+        self.assertNotIn("\x1b", output)
 
     def test_errors_that_go_elsewhere_are_plain_beside_a_coloured_bar(self):
         output = self.seen(*self.warned(), errors_to=self.path("errors"))

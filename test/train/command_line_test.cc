@@ -1,5 +1,8 @@
 #include "lockstep/train/command_line.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "test/catch.h"
 #include "test/train/config_error.h"
 #include "train/config_keys.h"
@@ -131,12 +134,44 @@ TEST_CASE("help is a text to print, version asks for one that names the librarie
   const CommandLine help = parse_command_line({"--help"});
   CHECK(help.command == Command::print);
   for (const std::string_view section : config_sections()) {
-    CHECK_THAT(help.text, ContainsSubstring("\n[" + std::string(section) + "]:\n"));
+    CHECK_THAT(help.text, ContainsSubstring("\n  [" + std::string(section) + "]"));
   }
-  CHECK_THAT(help.text, ContainsSubstring("--watchdog.evaluate_abort_seconds"));
+  CHECK_THAT(help.text, ContainsSubstring("evaluate_abort_seconds"));
   CHECK_THAT(parse_command_line({"evaluate", "--help"}).text, ContainsSubstring("--checkpoint"));
   CHECK_THAT(parse_command_line({"inspect", "-h"}).text, ContainsSubstring("--verify"));
   CHECK(parse_command_line({"--version"}).command == Command::version);
+}
+
+TEST_CASE("help is short, has the subcommands first, and no help is wider than a terminal") {
+  const std::string help = parse_command_line({"--help"}).text;
+  CHECK(std::ranges::count(help, '\n') < 60);
+  CHECK(help.find("\n  evaluate ") < help.find("--config FILE|RECIPE  "));
+  for (const char* subcommand : {"check", "evaluate", "explain", "inspect", "export", "import", "pack"}) {
+    const size_t at = help.find("\n  " + std::string(subcommand) + " ");
+    REQUIRE(at != std::string::npos);
+    CHECK(std::ranges::count(help.substr(0, at), '\n') < 20);
+  }
+  const std::string keys = parse_command_line({"--help-keys"}).text;
+  for (const ConfigKey& key : config_keys()) {
+    INFO(key.full_name());
+    CHECK_THAT(keys, ContainsSubstring("--" + key.full_name() + "\n"));
+  }
+  CHECK_THAT(keys, ContainsSubstring("default 0.045]"));
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
+                                                    {"--help-keys"},
+                                                    {"check", "--help"},
+                                                    {"evaluate", "--help"},
+                                                    {"explain", "--help"},
+                                                    {"inspect", "--help"},
+                                                    {"export", "--help"},
+                                                    {"import", "--help"},
+                                                    {"pack", "--help"}}) {
+    std::istringstream lines(parse_command_line(arguments).text);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.size() <= 100);
+    }
+  }
 }
 
 TEST_CASE("inspect may compare with another checkpoint") {

@@ -35,6 +35,14 @@ TEST_CASE("colours are for terminals that have them, unless NO_COLOR says someth
   CHECK_FALSE(takes_colours_with({}));
 }
 
+TEST_CASE("a line is drawn again only on terminals that know how") {
+  const auto moves = [](std::optional<std::string> term) { return moves_cursor([&](const char*) { return term; }); };
+  CHECK(moves("xterm"));
+  CHECK_FALSE(moves("dumb"));
+  CHECK_FALSE(moves(""));
+  CHECK_FALSE(moves(std::nullopt));
+}
+
 TEST_CASE("output that goes to a file is at no terminal, and that to a pseudo-terminal has its width") {
   const ScratchFolder folder;
   {

@@ -14,6 +14,10 @@ bool output_is_terminal(int descriptor);
 // Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
 int terminal_columns();
 
+// Whether a terminal of this kind can draw a line again: not where TERM is "dumb" or missing, which knows no escape
+// sequences.
+bool moves_cursor(const EnvironmentLookup& environment);
+
 // Whether the person at a terminal takes colours: not with NO_COLOR (https://no-color.org), nor where TERM is "dumb" or
 // missing. A rank beside mpirun has mpirun's environment.
 bool takes_colours(const EnvironmentLookup& environment);
