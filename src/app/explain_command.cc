@@ -143,6 +143,7 @@ int explain_command(const CommandLine& command) {
   print_peak(e, *backend);
   print_schedule(config, batches);
   for (const std::string& warning : loaded.warnings) fmt::print("\nwarning: {}\n", warning);
+  for (const std::string& setting : settings_without_effect(loaded)) fmt::print("\nno effect: {}\n", setting);
   for (const std::string& choice : unusual_choices(config, batches.global)) fmt::print("\nunusual: {}\n", choice);
   return 0;
 }

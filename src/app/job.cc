@@ -13,6 +13,7 @@
 #include "lockstep/data/formats.h"
 #include "lockstep/data/split_source.h"
 #include "lockstep/dist/agreement.h"
+#include "lockstep/train/config_advice.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/config_sources.h"
 #include "lockstep/train/deadlines.h"
@@ -81,12 +82,21 @@ void require_one_size(int64_t size, ProcessGroup& group, const std::string& data
                                                 group.describe(static_cast<int>(other - sizes.begin()))));
 }
 
+// What a start tells about the configuration itself.
+void announce_choices(const LoadedConfig& loaded, int ranks) {
+  for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
+  for (const std::string& setting : settings_without_effect(loaded)) log_info("no effect: {}", setting);
+  const int64_t batch = loaded.config.train.global_batch > 0 ? loaded.config.train.global_batch
+                                                             : batch_sizes(loaded.config, ranks).global;
+  for (const std::string& choice : unusual_choices(loaded.config, batch)) log_info("unusual: {}", choice);
+}
+
 }  // namespace
 
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const std::string text = on_root(group, {"the configuration", kConfigSeconds}, [&] {
     const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
-    for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
+    if (command.command != Command::benchmark) announce_choices(loaded, group.size());
     return to_toml(loaded.config);
   });
   return config_from_toml(text, "the configuration of rank 0");

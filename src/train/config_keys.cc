@@ -273,9 +273,10 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Lets several ranks compute on one GPU; their gradients then go through host memory and MPI."},
       {LOCKSTEP_KEY(device, graph), .allowed = {"auto", "off"},
        .meaning = "auto: a GPU captures the step once and replays it, where no part of it needs the host. off: never."},
-      {LOCKSTEP_KEY(device, winograd), .meaning = "On the CPU: 3x3 convolutions of stride 1 by Winograd's method, in "
-                                                  "about half the time, with rounding errors "
-                                                  "of one to four millionths of the values' size."},
+      {LOCKSTEP_KEY(device, winograd),
+       .meaning =
+           "On the CPU, where oneDNN has it (2.x with AVX-512): 3x3 convolutions of stride 1 by Winograd's method, in "
+           "about half the time. It rounds by 0.5 to 4 millionths of the values' size; docs/training.md has more."},
       {LOCKSTEP_KEY(device, deferred),
        .meaning =
            "For finding faults, on the CPU: work is queued as on a GPU and run late, the host two steps ahead, and "

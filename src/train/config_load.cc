@@ -4,17 +4,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "train/config_file.h"
 #include "train/config_keys.h"
 #include "train/config_suggest.h"
+#include "train/config_uses.h"
 #include "train/config_value.h"
+#include "train/model_defaults.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::string_view kEnvironmentPrefix = "LOCKSTEP_";
+constexpr std::string_view kDefault = "default";
 
 void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
   const std::string folder = sources.file_folder.empty()
@@ -88,10 +93,38 @@ void apply_overrides(const ConfigSources& sources, LoadedConfig& loaded) {
   }
 }
 
+// Rates and the like belong to the optimizer or schedule that they were found for: where another one was chosen, the
+// model's do not count.
+bool belongs_to_another(const LoadedConfig& loaded, std::string_view section, std::span<const ModelDefault> defaults) {
+  const std::string name = fmt::format("{}.name", section);
+  const auto own = std::ranges::find(defaults, name, &ModelDefault::key);
+  if (own == defaults.end()) return false;
+  return loaded.origin.at(name) != kDefault &&
+         std::get<std::string>(find_config_key(name)->member.get(loaded.config)) != own->value;
+}
+
+void apply_model_defaults(LoadedConfig& loaded) {
+  const std::string model = loaded.config.model.name;
+  const std::span<const ModelDefault> defaults = model_defaults(model);
+  const std::string origin = fmt::format("{} of {}", kDefault, model);
+  std::set<std::string_view> skipped;
+  for (const std::string_view section : config_sections()) {
+    if (belongs_to_another(loaded, section, defaults)) skipped.insert(section);
+  }
+  for (const auto& [name, value] : defaults) {
+    const ConfigKey* key = find_config_key(name);
+    require(key != nullptr, "model default {} is no key", name);
+    std::string& from = loaded.origin.at(key->full_name());
+    if (from != kDefault || skipped.contains(key->section)) continue;
+    key->member.set(loaded.config, parse_config_value(*key, value, origin));
+    from = origin;
+  }
+}
+
 // batch_size and global_batch say the same thing in two ways; where both are given, one of them would be ignored.
 void reject_two_batch_sizes(const LoadedConfig& loaded) {
   const std::string& per_rank = loaded.origin.at("train.batch_size");
-  if (loaded.config.train.global_batch == 0 || per_rank == "default") return;
+  if (loaded.config.train.global_batch == 0 || per_rank == kDefault) return;
   fail(ExitCode::config,
        "train.batch_size ({}) and train.global_batch ({}) are both given; leave one out, or set train.global_batch = 0",
        per_rank, loaded.origin.at("train.global_batch"));
@@ -101,10 +134,11 @@ void reject_two_batch_sizes(const LoadedConfig& loaded) {
 
 LoadedConfig load_config(const ConfigSources& sources) {
   LoadedConfig loaded;
-  for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), "default");
+  for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), kDefault);
   if (!sources.file_path.empty()) apply_file(sources, loaded);
   apply_environment(sources, loaded);
   apply_overrides(sources, loaded);
+  apply_model_defaults(loaded);
 
   Config& config = loaded.config;
   if (config.checkpoint.directory.empty()) {
@@ -118,6 +152,21 @@ LoadedConfig load_config(const ConfigSources& sources) {
   reject_two_batch_sizes(loaded);
   validate(config);
   return loaded;
+}
+
+std::vector<std::string> settings_without_effect(const LoadedConfig& loaded) {
+  std::vector<std::string> sentences;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string& origin = loaded.origin.at(key.full_name());
+    if (origin.starts_with(kDefault)) continue;
+    for (const ConfigUse& use : config_uses()) {
+      if (!use.covers(key.section, key.name) || use.holds(loaded.config)) continue;
+      sentences.push_back(fmt::format("{} = {} ({}): it needs {}", key.full_name(),
+                                      printable(config_value_toml(key.member.get(loaded.config))), origin, use.when));
+      break;
+    }
+  }
+  return sentences;
 }
 
 Config config_from_toml(std::string_view text, const std::string& where) {

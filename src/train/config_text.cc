@@ -5,6 +5,7 @@
 #include "lockstep/train/config_load.h"
 #include "train/config_keys.h"
 #include "train/config_value.h"
+#include "train/model_defaults.h"
 
 namespace lockstep {
 namespace {
@@ -50,7 +51,9 @@ on the command line:
     export LOCKSTEP_TRAIN_SEED=7           # in the environment of rank 0
     trainer --config FILE --train.seed 7   # on the command line
 
-The command line wins over the environment, the environment over the file, the file over the defaults below.
+The command line wins over the environment, the environment over the file, the file over the defaults of the model, and
+those over the defaults below. A setting that has no effect beside the others (`optimizer.momentum` with `adamw`) is named
+in one line when a run starts.
 `trainer explain --config FILE` prints what results and where each value comes from. A key that does not exist, is given
 twice, has a value of the wrong type or out of range ends the program with exit code 2 before anything else starts.
 
@@ -79,6 +82,22 @@ a pattern do not part items.
 below or the name is close to a key's; any other variable with the prefix is left alone.
 )";
 
+// The defaults of the models that have their own.
+std::string model_default_text() {
+  std::string out =
+      "\n## Defaults of a model\n\nWhat the tables below call default suits inception_v3. Other models bring these; "
+      "those of "
+      "[optimizer]\nand [schedule] count unless another name is given there.\n\n| model.name | defaults |\n|---|---|\n";
+  for (const std::string_view model : find_config_key("model.name")->allowed) {
+    std::string values;
+    for (const auto& [key, value] : model_defaults(model)) {
+      values += fmt::format("{}`{} = {}`", values.empty() ? "" : ", ", key, value);
+    }
+    if (!values.empty()) out += fmt::format("| `{}` | {} |\n", model, values);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string to_toml(const Config& config) {
@@ -93,7 +112,7 @@ std::string to_toml(const LoadedConfig& loaded) {
 }
 
 std::string config_reference() {
-  std::string out(kReferenceHead);
+  std::string out = std::string(kReferenceHead) + model_default_text();
   const Config defaults;
   for (const std::string_view section : config_sections()) {
     out += fmt::format("\n## [{}]\n\n| key | value | default | allowed | meaning |\n|---|---|---|---|---|\n", section);

@@ -80,6 +80,22 @@ class Config(kit.TestCase):
         result = self.run_job(2, "--config", config, env={"LOCKSTEP_JOB_END": "Unknown"})
         self.assert_one_error(result, kit.CONFIG, "LOCKSTEP_JOB_END = 'Unknown' is no time")
 
+    def test_a_start_names_what_has_no_effect_and_what_is_unusual_once_and_explain_does(self):
+        self.records(24)
+        config = self.config({"train.steps": 1, "optimizer.name": "adamw", "optimizer.momentum": 0.9, "data.shuffle": False})
+        for result in (self.train(2, config), self.run_job(0, "explain", "--config", config)):
+            self.assertEqual(result.code, kit.OK, str(result))
+            self.assert_once(result, f"no effect: optimizer.momentum = 0.9 ({config}:")
+            self.assert_once(result, "no effect: model.aux_weight = 0.0 ")
+            self.assert_once(result, "unusual: data.shuffle = false")
+
+    def test_a_model_brings_its_own_defaults(self):
+        explained = self.run_job(0, "explain", "--model.name", "cifar10_cnn", "--data.format", "synthetic",
+                                 "--model.classes=10", "--train.epochs", "7").output
+        for line in ('name = "adamw"  # default of cifar10_cnn', "image_size = 32  # default of cifar10_cnn",
+                     "epochs = 7.0  # command line", "batch_size = 32"):
+            self.assertIn(line + "\n", explained)
+
     def test_deep_configurations_are_refused(self):
         deep = kit.write(self.path("deep.toml"), "[train]\n" + "a." * 100000 + "a = 1\n")
         result = self.run_job(0, "--config", deep)

@@ -1,7 +1,12 @@
 #include "lockstep/train/config_load.h"
 
+#include <algorithm>
+
 #include "test/catch.h"
 #include "test/train/config_error.h"
+#include "train/config_keys.h"
+#include "train/config_uses.h"
+#include "train/model_defaults.h"
 
 using namespace lockstep;
 
@@ -120,4 +125,116 @@ TEST_CASE("checks between keys run on the merged result") {
   CHECK_THAT(load_error(s), ContainsSubstring("model.aux_weight = 0.4 with model.image_size = 75"));
   s.overrides = {{"model.aux_weight", "0"}};
   CHECK(load_config(s).config.model.image_size == 75);
+}
+TEST_CASE("a model brings its own defaults, behind file, environment and command line and before the built-in ones") {
+  ConfigSources s = sources("[model]\nname = \"resnet50\"\n[train]\nlabel_smoothing = 0.2\n");
+  const LoadedConfig loaded = load_config(s);
+  CHECK(loaded.config.model.image_size == 224);
+  CHECK(loaded.config.model.bn_epsilon == 1e-5);
+  CHECK(loaded.config.model.dropout == 0);
+  CHECK(loaded.config.optimizer.name == "sgd");
+  CHECK(loaded.config.optimizer.lr == 0.1);
+  CHECK(loaded.config.schedule.name == "step");
+  CHECK(loaded.config.train.label_smoothing == 0.2);
+  CHECK(loaded.config.train.batch_size == Config{}.train.batch_size);
+  CHECK(loaded.origin.at("model.bn_epsilon") == "default of resnet50");
+  CHECK(loaded.origin.at("train.label_smoothing") == "/configs/c.toml:5");
+  s.environment = {{"LOCKSTEP_OPTIMIZER_LR", "0.5"}};
+  s.overrides = {{"model.bn_epsilon", "0.002"}};
+  CHECK(load_config(s).config.optimizer.lr == 0.5);
+  CHECK(load_config(s).config.model.bn_epsilon == 0.002);
+  s.overrides = {{"model.name", "inception_v3"}};
+  CHECK(load_config(s).config.model.bn_epsilon == 0.001);
+}
+
+TEST_CASE("where another optimizer or schedule is chosen than the model's, its rates do not count") {
+  ConfigSources s = sources("[model]\nname = \"cifar10_cnn\"\n[optimizer]\nname = \"sgd\"\n");
+  CHECK(load_config(s).config.optimizer.lr == Config{}.optimizer.lr);
+  CHECK(load_config(s).config.optimizer.weight_decay == Config{}.optimizer.weight_decay);
+  CHECK(load_config(s).config.schedule.name == "cosine");
+  s = sources("[model]\nname = \"cifar10_cnn\"\n[optimizer]\nname = \"adamw\"\n[schedule]\nname = \"constant\"\n");
+  CHECK(load_config(s).config.optimizer.lr == 2e-3);
+  CHECK(load_config(s).config.schedule.warmup_epochs == 0);
+}
+
+TEST_CASE("the defaults of a model are keys with values that they take, and a whole configuration") {
+  for (const char* model : {"resnet50", "cifar10_cnn", "wide_mlp"}) {
+    INFO(model);
+    CHECK_FALSE(model_defaults(model).empty());
+    LoadedConfig loaded;
+    CHECK_NOTHROW(loaded = load_config(
+                      {.overrides = {{"model.name", model}, {"data.format", "synthetic"}}, .working_folder = "/w"}));
+    for (const auto& [name, value] : model_defaults(model)) {
+      CHECK(loaded.origin.at(std::string(name)) == "default of " + std::string(model));
+    }
+    CHECK(settings_without_effect(loaded).empty());
+  }
+  CHECK(model_defaults("inception_v3").empty());
+}
+
+TEST_CASE(
+    "every setting that has no effect is named once, with where it was given and what it needs; defaults are not") {
+  const std::string file =
+      "[model]\nname = \"cifar10_cnn\"\nbn_epsilon = 0.1\naux_weight = 0\n[optimizer]\nname = \"adamw\"\n"
+      "momentum = 0.9\nepsilon = 1e-8\n[schedule]\nname = \"constant\"\nboundaries = [1]\n"
+      "[eval]\nbatch_size = 3\nevery_epochs = 2\n[watchdog]\nenabled = false\nsave_abort_seconds = 3\n";
+  ConfigSources s = sources(file);
+  s.environment = {{"LOCKSTEP_SCHEDULE_DECAY_RATE", "0.5"}};
+  s.overrides = {{"data.shuffle", "false"}, {"data.shuffle_block", "8"}, {"checkpoint.overwrite", "true"}};
+  const std::vector<std::string> expected = {
+      "model.aux_weight = 0.0 (/configs/c.toml:5): it needs model.name = \"inception_v3\"",
+      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs model.name = \"inception_v3\" or \"resnet50\", which have "
+      "batch "
+      "normalization",
+      "data.shuffle_block = 8 (command line): it needs data.shuffle = true",
+      "optimizer.momentum = 0.9 (/configs/c.toml:8): it needs optimizer.name = \"sgd\", \"rmsprop_tf\", \"rmsprop\" or "
+      "\"lars\"",
+      "schedule.decay_rate = 0.5 (environment LOCKSTEP_SCHEDULE_DECAY_RATE): it needs schedule.name = \"exponential\" "
+      "or "
+      "\"step\"",
+      "schedule.boundaries = [1.0] (/configs/c.toml:12): it needs schedule.name = \"piecewise\"",
+      "checkpoint.overwrite = true (command line): it needs checkpoint.resume = \"never\" or a path",
+      "eval.every_epochs = 2.0 (/configs/c.toml:15): it needs data.validation or data.validation_fraction",
+      "eval.batch_size = 3 (/configs/c.toml:14): it needs data.validation or data.validation_fraction",
+      "watchdog.save_abort_seconds = 3.0 (/configs/c.toml:18): it needs watchdog.enabled = true"};
+  CHECK(settings_without_effect(load_config(s)) == expected);
+}
+
+TEST_CASE("the table of effects names keys that exist, and each row can hold and fail") {
+  for (const ConfigUse& use : config_uses()) {
+    INFO(use.keys);
+    size_t covered = 0;
+    for (const ConfigKey& key : config_keys()) covered += use.covers(key.section, key.name) ? 1 : 0;
+    const auto words = static_cast<size_t>(std::ranges::count(use.keys, ' ')) + 1;
+    CHECK(covered >= words);
+    if (use.keys.find('*') == std::string_view::npos) CHECK(covered == words);
+    Config usual;  // Inception-v3 on TFRecords
+    usual.data.validation = {"v"};
+    usual.optimizer.name = "adamw";
+    Config other;
+    other.model.name = "cifar10_cnn";
+    other.data.format = "synthetic";
+    other.data.shuffle = false;
+    other.optimizer.name = "rmsprop";
+    other.optimizer.weight_decay = 0;
+    other.schedule.name = "piecewise";
+    other.checkpoint.resume = "never";
+    other.checkpoint.init_from = "w";
+    other.eval.every_steps = 3;
+    other.comm.transport = "mpi";
+    other.watchdog.enabled = false;
+    other.log.tensorboard = false;
+    Config third;
+    third.model.name = "wide_mlp";
+    third.data.format = "sparse_tfrecord";
+    third.optimizer.name = "lars";
+    third.device.kind = "cpu";
+    Config fourth;
+    fourth.optimizer.name = "ftrl";
+    fourth.device.kind = "gpu";
+    int holding = 0;
+    for (const Config* config : {&usual, &other, &third, &fourth}) holding += use.holds(*config) ? 1 : 0;
+    CHECK(holding > 0);
+    CHECK(holding < 4);
+  }
 }

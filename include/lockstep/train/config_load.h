@@ -30,15 +30,21 @@ struct ConfigSources {
 
 struct LoadedConfig {
   Config config;
-  // By "section.key": "default", "digits.toml:12", "environment LOCKSTEP_TRAIN_SEED" or "command line".
+  // By "section.key": "default", "default of resnet50", "digits.toml:12", "environment LOCKSTEP_TRAIN_SEED" or "command
+  // line".
   std::map<std::string, std::string, std::less<>> origin;
   std::vector<std::string> warnings;  // what was given and does nothing, a sentence each
 };
 
-// Precedence: command line, environment, file, built-in default. Input paths in the file are relative to the file's
+// Precedence: command line, environment, file, the model's default (where nothing chooses another optimizer or schedule
+// than the model's), built-in default. Input paths in the file are relative to the file's
 // folder, all others to the working folder; both become absolute here. The result has passed validate().
 // Throws Error(config) naming the file and line, variable or option, and the nearest known key where one is unknown.
 LoadedConfig load_config(const ConfigSources& sources);
+
+// The settings that somebody gave but that have no effect beside the others, a sentence each: key, origin, and what it
+// would need.
+std::vector<std::string> settings_without_effect(const LoadedConfig& loaded);
 
 // Checks between keys that need neither data nor rank count. Throws Error(config) naming the keys and what to do.
 void validate(const Config& config);
