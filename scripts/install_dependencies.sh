@@ -13,7 +13,7 @@ packages=(
   # libraries: message passing, checkpoints, CPU kernels
   libopenmpi-dev openmpi-bin libhdf5-dev libdnnl-dev
   # data formats
-  libjpeg62-turbo-dev libpng-dev
+  libjpeg62-turbo-dev libpng-dev zlib1g-dev
   # command line, configuration, metrics, text
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
 )

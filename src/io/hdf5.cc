@@ -147,6 +147,15 @@ struct Hdf5File::Memory {
 
 namespace {
 
+// A file to be read. Without the library's cache of chunks: those with filters are decoded in hdf5_chunks.cc, and those
+// without are then read at their place, of the size that they must have and not the one that the file tells.
+Hdf5Id reading_list(const Context& context) {
+  Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
+  constexpr size_t kSlots = 1;
+  check(H5Pset_cache(access.get(), 0, kSlots, 0, 1.0), context, "leave the cache of chunks out");
+  return access;
+}
+
 // The core driver takes two files of one name for the same file, so each gets a name of its own.
 std::string unique_name(const std::string& name) {
   static std::atomic<uint64_t> count{0};
@@ -190,7 +199,7 @@ Hdf5File Hdf5File::open(const std::string& path, ExitCode blame) {
   const Context context{path, blame};
   open_regular_file(path, blame);  // the library would wait for a named pipe
   const Lock lock;
-  const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
+  const Hdf5Id access = reading_list(context);
   check(H5Pset_file_locking(access.get(), false, true), context, "turn file locking off");
   return {check_id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), context, "open as HDF5"), path, blame};
 }
@@ -203,7 +212,7 @@ Hdf5File Hdf5File::open_image(std::span<const std::byte> image, const std::strin
   memory->borrowed = true;
   H5FD_file_image_callbacks_t callbacks = memory->callbacks();
   const Lock lock;
-  const Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
+  const Hdf5Id access = reading_list(context);
   check(H5Pset_fapl_core(access.get(), kGrowthBytes, false), context, "choose the memory driver");
   check(H5Pset_file_image_callbacks(access.get(), &callbacks), context, "set the image callbacks");
   check(H5Pset_file_image(access.get(), memory->data, memory->bytes), context, "set the image");

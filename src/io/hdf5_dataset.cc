@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "io/fletcher32.h"
+#include "io/hdf5_chunks.h"
 #include "io/hdf5_internal.h"
 #include "lockstep/base/printable.h"
 
@@ -66,13 +67,34 @@ bool is_stored_whole(hid_t dataset, hid_t creation, const Hdf5DatasetInfo& info)
   return stored >= static_cast<hsize_t>(info.elements()) * info.element_bytes;
 }
 
-// What the values of a data set may take. Those of a virtual one lie in other files, so that its own tells nothing.
-int64_t most_bytes_for(hid_t dataset, hid_t creation, const Context& context) {
-  if (H5Pget_layout(creation) == H5D_VIRTUAL) return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+int64_t file_bytes_of(hid_t dataset, const Context& context) {
   const Hdf5Id file = check_id(H5Iget_file_id(dataset), context, "get the file");
   hsize_t bytes = 0;
   check(H5Fget_filesize(file.get(), &bytes), context, "get the file's size");
-  return hdf5::most_bytes_of(static_cast<int64_t>(bytes));
+  return static_cast<int64_t>(bytes);
+}
+
+bool has_checksum(hid_t creation, const Context& context) {
+  bool found = false;
+  const int filters = check(H5Pget_nfilters(creation), context, "count the filters");
+  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
+    size_t value_count = 0;
+    unsigned flags = 0;
+    found |= H5Pget_filter2(creation, i, &flags, &value_count, nullptr, 0, nullptr, nullptr) == H5Z_FILTER_FLETCHER32;
+  }
+  return found;
+}
+
+// What the values of a data set may take. Those of a virtual one lie in other files, so that its own tells nothing.
+int64_t most_bytes_for(hid_t creation, int64_t file_bytes) {
+  if (H5Pget_layout(creation) == H5D_VIRTUAL) return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  return hdf5::most_bytes_of(file_bytes);
+}
+
+template <class T>
+hid_t memory_type_of() {
+  const Lock lock;
+  return hdf5::memory_type<T>();
 }
 
 // Where a transfer of some rows takes place in the file.
@@ -186,20 +208,15 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place) : place_(std::move(place)), id_
     fail(place_.blame, "{}: damaged, {} bytes are stored for the shape {}", place_.where,
          H5Dget_storage_size(id_.get()), dims_text(info_.dims));
   }
-  info_.most_bytes = most_bytes_for(id_.get(), creation.get(), context);
+  info_.file_bytes = file_bytes_of(id_.get(), context);
+  info_.most_bytes = most_bytes_for(creation.get(), info_.file_bytes);
   // An offset counts from the start of the file that the values lie in, which must be the one that was opened.
   if (H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && !place_.linked) {
     const haddr_t offset = H5Dget_offset(id_.get());
     if (offset != HADDR_UNDEF) info_.file_offset = static_cast<int64_t>(offset);
   }
-  const int filters = check(H5Pget_nfilters(creation.get()), context, "count the filters");
-  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
-    std::array<unsigned, 1> values{};
-    size_t value_count = 0;
-    unsigned flags = 0;
-    info_.has_checksum |= H5Pget_filter2(creation.get(), i, &flags, &value_count, values.data(), 0, nullptr, nullptr) ==
-                          H5Z_FILTER_FLETCHER32;
-  }
+  info_.has_checksum = has_checksum(creation.get(), context);
+  chunks_ = hdf5::ChunkReader::make(id_.get(), creation.get(), info_, context);
 }
 
 Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
@@ -245,6 +262,9 @@ void Hdf5Dataset::read_rows(int64_t first, std::span<T> to) const {
               rows.count * row_elements == static_cast<int64_t>(to.size()),
           "{}: {} elements from row {} of {}", place_.where, to.size(), first, info_.dims[0]);
   const Context context{place_.where, place_.blame};
+  if (chunks_) {
+    return chunks_->read(id_.get(), {rows.first, memory_type_of<T>(), sizeof(T), std::as_writable_bytes(to)}, context);
+  }
   for_each_piece(id_.get(), rows, info_, context, [&](hid_t in_memory, hid_t in_file, size_t offset) {
     check(H5Dread(id_.get(), hdf5::memory_type<T>(), in_memory, in_file, H5P_DEFAULT, to.data() + offset), context,
           "read");
@@ -258,7 +278,13 @@ std::vector<std::string> Hdf5Dataset::read_strings() const {
   const Hdf5Id type = check_id(H5Dget_type(id_.get()), context, "get the element type");
   const Hdf5Id space = check_id(H5Dget_space(id_.get()), context, "get the data space");
   const hdf5::StringsOf source{type.get(), space.get(), info_.elements(), info_.most_bytes};
-  return hdf5::read_strings(source, context, [&](hid_t memory, hid_t list, void* to) {
+  return hdf5::read_strings(source, context, [&](hid_t memory, hid_t list, void* to) -> herr_t {
+    if (chunks_) {
+      const size_t length = H5Tget_size(memory);
+      const std::span bytes(static_cast<std::byte*>(to), static_cast<size_t>(source.count) * length);
+      chunks_->read(id_.get(), {0, memory, length, bytes}, context);
+      return 0;
+    }
     return H5Dread(id_.get(), memory, H5S_ALL, H5S_ALL, list, to);
   });
 }
@@ -291,11 +317,7 @@ template <class T>
 void Hdf5File::write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values) {
   require(!dims.empty() && hdf5::count_elements(dims) == static_cast<int64_t>(values.size()) && !values.empty(),
           "{}: {} values for {}", name_, values.size(), path);
-  const hid_t type = [] {
-    const Lock lock;
-    return hdf5::memory_type<T>();
-  }();
-  write_elements(path, {.type = type, .dims = dims, .bytes = std::as_bytes(values)});
+  write_elements(path, {.type = memory_type_of<T>(), .dims = dims, .bytes = std::as_bytes(values)});
 }
 
 void Hdf5File::write_strings(const std::string& path, std::span<const std::string> values) {

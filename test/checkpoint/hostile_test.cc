@@ -145,9 +145,9 @@ TEST_CASE("groups that multiply without a cycle end the walk") {
 
 TEST_CASE("weights that a small file declares without storing them are refused before anything is read") {
   CHECK_THAT(refusal([] { CheckpointReader::open_weights(hostile("hdf5_weights_8GB.h5")); }),
-             ContainsSubstring("declares arrays of more than 16866816 bytes") && ContainsSubstring("/w [2147483648]"));
+             ContainsSubstring("/w: its shape, [2147483648], is of more chunks"));
   CHECK_THAT(refusal([] { CheckpointReader::open_weights(hostile("hdf5_weights_slow_60s.h5")); }),
-             ContainsSubstring("/conv.weight [33554432,3,1,1]"));
+             ContainsSubstring("/conv.weight: its shape, [33554432,3,1,1], is of more chunks"));
   CHECK_THAT(refusal([] { CheckpointReader::open_weights(hostile("hdf5_images_overflow_segv.h5")); }),
              ContainsSubstring("/images: its shape"));
   CHECK_THAT(refusal([] { CheckpointReader::open_weights(hostile("hdf5_external_storage.h5")); }),
@@ -164,7 +164,8 @@ TEST_CASE("one array under many names counts as often as it is named") {
   H5Sclose(space);
   for (const char* name : {"w1", "w2", "w3", "w4"}) H5Lcreate_hard(file, "w0", file, name, H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
-  CHECK_THAT(refusal([&] { CheckpointReader::open_weights(path); }), ContainsSubstring("the last is /w4 [1048576]"));
+  CHECK_THAT(refusal([&] { CheckpointReader::open_weights(path); }),
+             ContainsSubstring("declares arrays of more than") && ContainsSubstring("the last is /w4 [1048576]"));
 }
 
 TEST_CASE("names in a checkpoint cannot act on the terminal or imitate a line of the report") {

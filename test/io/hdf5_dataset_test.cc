@@ -83,8 +83,7 @@ TEST_CASE("a damaged chunk is an error, not other numbers") {
   const auto error =
       error_of([&] { Hdf5File::open_image(image.bytes(), "damaged", ExitCode::checkpoint).read<float>("/x"); });
   REQUIRE(error);
-  CHECK_THAT(error->what(), ContainsSubstring("damaged: /x: cannot read"));
-  CHECK_THAT(error->what(), ContainsSubstring("filter returned failure"));  // the checksum is a filter
+  CHECK(std::string(error->what()) == "damaged: /x: damaged, the checksum of a chunk is wrong");
 }
 
 TEST_CASE("a file made by h5py reads: strings, scalars, foreign number types, contiguous data at its offset") {

@@ -6,7 +6,7 @@ import sys
 
 source = pathlib.Path(sys.argv[1])
 SPACK = {"MPI": "mpi", "HDF5": "hdf5", "fmt": "fmt", "CLI11": "cli11", "tomlplusplus": "tomlplusplus",
-         "nlohmann_json": "nlohmann-json", "PNG": "libpng", "JPEG": "libjpeg-turbo", "dnnl": "onednn"}
+         "nlohmann_json": "nlohmann-json", "PNG": "libpng", "JPEG": "libjpeg-turbo", "ZLIB": "zlib-api", "dnnl": "onednn"}
 NO_PACKAGE = {"Threads", "OpenMP"}  # the compiler's
 
 dependencies = (source / "cmake/LockstepDependencies.cmake").read_text()

@@ -22,6 +22,10 @@
 
 namespace lockstep {
 
+namespace hdf5 {
+class ChunkReader;
+}
+
 struct Hdf5IdTraits {
   using type = int64_t;  // hid_t
   static type invalid() { return -1; }
@@ -43,6 +47,7 @@ struct Hdf5DatasetInfo {
   int64_t file_offset = -1;
   size_t element_bytes = 0;
   bool has_checksum = false;  // Fletcher32 over every chunk
+  int64_t file_bytes = 0;     // of the file that it lies in
   int64_t most_bytes = 0;     // that its values may take in memory
   int64_t elements() const;
 };
@@ -102,6 +107,7 @@ class Hdf5Dataset {
   Place place_;
   Hdf5Id id_;
   Hdf5DatasetInfo info_;
+  std::shared_ptr<hdf5::ChunkReader> chunks_;  // of filtered chunks; else the library reads
 };
 
 // An open file. Paths inside it are absolute ("/model/fc.weight"). Errors are thrown as Error(blame) and name the

@@ -21,6 +21,7 @@ class Lockstep(CMakePackage):
     depends_on("onednn@2.6:")
     depends_on("libjpeg-turbo")
     depends_on("libpng")
+    depends_on("zlib-api")
     depends_on("fmt@9:")
     depends_on("cli11", type="build")
     depends_on("tomlplusplus")

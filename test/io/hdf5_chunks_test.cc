@@ -1,0 +1,173 @@
+// Chunks with filters: decoded as the library does, and refused where the library would read beyond them.
+#include <hdf5.h>
+#include <zlib.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "lockstep/io/file.h"
+#include "lockstep/io/hdf5.h"
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+enum class Filters : uint8_t { deflate, shuffle_deflate, all, checksum_first, checksum };
+
+struct Spec {
+  hid_t type = -1;
+  std::vector<hsize_t> dims, chunk;
+  Filters filters = Filters::all;
+  float fill = 0;
+};
+
+// Creates /x and hands its handle to `write`.
+template <class Write>
+void make_chunked(const std::string& path, const Spec& spec, const Write& write) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const int rank = static_cast<int>(spec.dims.size());
+  const std::vector<hsize_t> most(spec.dims.size(), H5S_UNLIMITED);  // chunks may be larger than the array
+  const hid_t space = H5Screate_simple(rank, spec.dims.data(), most.data());
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, rank, spec.chunk.data());
+  if (spec.fill != 0) H5Pset_fill_value(creation, H5T_NATIVE_FLOAT, &spec.fill);
+  if (spec.filters == Filters::checksum_first || spec.filters == Filters::checksum) H5Pset_fletcher32(creation);
+  if (spec.filters == Filters::shuffle_deflate || spec.filters == Filters::all) H5Pset_shuffle(creation);
+  if (spec.filters != Filters::checksum) H5Pset_deflate(creation, 4);
+  if (spec.filters == Filters::all) H5Pset_fletcher32(creation);
+  const hid_t dataset = H5Dcreate2(file, "x", spec.type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  REQUIRE(dataset >= 0);
+  write(dataset);
+  H5Dclose(dataset);
+  H5Pclose(creation);
+  H5Sclose(space);
+  H5Fclose(file);
+}
+
+std::vector<std::byte> deflated(std::span<const std::byte> bytes) {
+  uLongf length = ::compressBound(bytes.size());
+  std::vector<std::byte> packed(length);
+  REQUIRE(::compress(reinterpret_cast<Bytef*>(packed.data()), &length, reinterpret_cast<const Bytef*>(bytes.data()),
+                     bytes.size()) == Z_OK);
+  packed.resize(length);
+  return packed;
+}
+
+// What reading /x, [8] float32 in one chunk of deflate, says when `stored` is its chunk.
+std::string refusal_of_chunk(std::span<const std::byte> stored, uint32_t skipped = 0) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.h5";
+  make_chunked(path, {.type = H5T_NATIVE_FLOAT, .dims = {8}, .chunk = {8}, .filters = Filters::deflate}, [&](hid_t x) {
+    const hsize_t at = 0;
+    REQUIRE(H5Dwrite_chunk(x, H5P_DEFAULT, skipped, &at, stored.size(), stored.data()) >= 0);
+  });
+  const auto error = error_of([&] { Hdf5File::open(path, ExitCode::data).read<float>("/x"); });
+  if (!error) return "none";
+  CHECK(error->code() == ExitCode::data);
+  return std::string(error->what()).substr(path.size());
+}
+
+}  // namespace
+
+TEST_CASE("filtered chunks of every shape read as the library reads them, whole and by rows") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.h5";
+  const std::vector<std::pair<std::vector<hsize_t>, std::vector<hsize_t>>> shapes = {{{23}, {5}},
+                                                                                     {{4}, {9}},
+                                                                                     {{7, 11}, {3, 4}},
+                                                                                     {{7, 11}, {3, 11}},
+                                                                                     {{6, 5, 4}, {4, 2, 4}},
+                                                                                     {{3, 4, 5, 6}, {2, 3, 2, 5}},
+                                                                                     {{3, 4, 5, 6}, {1, 4, 5, 6}},
+                                                                                     {{3, 4, 5, 6}, {2, 9, 5, 6}}};
+  for (const auto& [dims, chunk] : shapes) {
+    for (const Filters filters :
+         {Filters::deflate, Filters::shuffle_deflate, Filters::all, Filters::checksum_first, Filters::checksum}) {
+      for (const hid_t type : {H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64LE, H5T_STD_I16BE, H5T_STD_U8LE}) {
+        const size_t count = std::accumulate(dims.begin(), dims.end(), size_t{1}, std::multiplies<>());
+        std::vector<float> values(count);
+        for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i * 7 % 251);
+        make_chunked(path, {.type = type, .dims = dims, .chunk = chunk, .filters = filters}, [&](hid_t x) {
+          REQUIRE(H5Dwrite(x, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+        });
+        const auto dataset = Hdf5File::open(path, ExitCode::data).dataset("/x");
+        REQUIRE((dataset.read<float>() == values));
+        REQUIRE((dataset.read<int64_t>() == std::vector<int64_t>(values.begin(), values.end())));
+        const size_t row = count / dims[0];
+        for (size_t first = 0; first < dims[0]; ++first) {
+          for (size_t rows = 1; first + rows <= dims[0]; ++rows) {
+            std::vector<float> part(rows * row);
+            dataset.read_rows<float>(static_cast<int64_t>(first), part);
+            REQUIRE(std::equal(part.begin(), part.end(), values.begin() + static_cast<std::ptrdiff_t>(first * row)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks that were never written hold the fill value") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.h5";
+  for (const float fill : {0.0F, 2.5F}) {
+    make_chunked(path, {.type = H5T_NATIVE_FLOAT, .dims = {8}, .chunk = {3}, .fill = fill}, [](hid_t x) {
+      const hid_t space = H5Dget_space(x);
+      const hsize_t start = 3, count = 3;
+      const std::vector<float> middle{1, 2, 3};
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, nullptr, &count, nullptr);
+      const hid_t memory = H5Screate_simple(1, &count, nullptr);
+      REQUIRE(H5Dwrite(x, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, middle.data()) >= 0);
+      H5Sclose(memory);
+      H5Sclose(space);
+    });
+    CHECK(Hdf5File::open(path, ExitCode::data).read<float>("/x") ==
+          std::vector<float>{fill, fill, fill, 1, 2, 3, fill, fill});
+  }
+}
+
+TEST_CASE("a chunk that left a filter out is taken as it is") {
+  const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8};
+  CHECK(refusal_of_chunk(std::as_bytes(std::span(values)), 1) == "none");
+  CHECK(refusal_of_chunk(deflated(std::as_bytes(std::span(values)))) == "none");
+}
+
+TEST_CASE("a chunk that is not of the size it must have is damage, and nothing beyond it is read") {
+  const std::vector<float> values(9, 1.0F);
+  const auto bytes = std::as_bytes(std::span(values));
+  CHECK(refusal_of_chunk(deflated(bytes.first(20))) == ": /x: damaged, a chunk of 32 bytes holds 20");
+  CHECK(refusal_of_chunk(deflated(bytes.first(0))) == ": /x: damaged, a chunk of 32 bytes holds 0");
+  CHECK(refusal_of_chunk(deflated(bytes)) == ": /x: damaged, a chunk cannot be decompressed");
+  CHECK(refusal_of_chunk(bytes.first(32)) == ": /x: damaged, a chunk cannot be decompressed");
+  CHECK(refusal_of_chunk(bytes.first(20), 1) == ": /x: damaged, a chunk of 32 bytes holds 20");
+  CHECK(refusal_of_chunk(bytes, 1) == ": /x: damaged, a chunk of 32 bytes holds 36");
+}
+
+TEST_CASE("chunks without filters are read by the library") {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const std::array<hsize_t, 2> dims{7, 5}, chunk{3, 2};
+  const hid_t space = H5Screate_simple(2, dims.data(), nullptr);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, 2, chunk.data());
+  const hid_t dataset = H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  std::vector<float> values(35);
+  std::iota(values.begin(), values.end(), 1.0F);
+  REQUIRE(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+  H5Dclose(dataset);
+  H5Pclose(creation);
+  H5Sclose(space);
+  H5Fclose(file);
+  CHECK(Hdf5File::open(path, ExitCode::data).read<float>("/x") == values);
+}
+
+TEST_CASE("strings of one length in filtered chunks read as they were written") {
+  std::vector<std::string> names;
+  for (int i = 0; i < 3000; ++i) names.push_back(fmt::format("class {} \xc3\xbc", i * 37));
+  auto file = Hdf5File::create_in_memory("names", {});
+  file.write_strings("/classes", names);
+  const Hdf5Image image = std::move(file).finish();
+  CHECK((Hdf5File::open_image(image.bytes(), "names", ExitCode::data).dataset("/classes").read_strings() == names));
+}
