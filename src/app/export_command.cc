@@ -5,7 +5,9 @@
 #include "app/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/schema.h"
+#include "lockstep/data/augment.h"
 #include "lockstep/exchange/hdf5_weights.h"
 #include "lockstep/exchange/onnx.h"
 #include "lockstep/exchange/safetensors.h"
@@ -58,6 +60,8 @@ Metadata metadata_of(const CheckpointReader& file, const Config& config, const C
   }
   metadata.emplace("image_size", fmt::format("{}", config.model.image_size));
   metadata.emplace("normalize", config.data.normalize);
+  metadata.emplace("evaluation_crop", evaluation_crop_text(parse_augment(config.data.augment).value_or(Augment::none),
+                                                           config.model.image_size));
   metadata.emplace("transform_input", config.model.transform_input ? "true" : "false");
   metadata.emplace("bn_epsilon", fmt::format("{}", config.model.bn_epsilon));
   return metadata;
@@ -67,7 +71,7 @@ Metadata metadata_of(const CheckpointReader& file, const Config& config, const C
 
 int export_command(const CommandLine& command) {
   require_known_ending(command);
-  const CheckpointReader file = CheckpointReader::open(command.checkpoint);
+  const CheckpointReader file = CheckpointReader::open(checkpoint_at(command.checkpoint));
   Config config = config_from_toml(file.config(), file.path());
   // Two samples satisfy every batch norm of the training graph, which alone has the auxiliary head.
   const Graph training = build_model(config.model.name, model_options(config, 2, true));

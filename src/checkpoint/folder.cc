@@ -76,6 +76,15 @@ std::optional<CheckpointReader> open_newest_whole(const std::string& directory, 
        directory, found.size(), found.size() == 1 ? "" : "s");
 }
 
+std::string checkpoint_at(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(path, none)) return path;
+  for (const FoundCheckpoint& file : find_checkpoints(path)) {
+    if (file.problem.empty()) return file.path;
+  }
+  fail(kBlame, "{}: a directory without a whole checkpoint (step-*.h5)", path);
+}
+
 void point_at_checkpoint(const std::string& directory, const std::string& name, int64_t step) {
   replace_symlink({.link = directory + "/" + name, .target = checkpoint_name(step)}, kBlame);
 }

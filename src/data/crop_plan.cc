@@ -1,5 +1,7 @@
 #include "data/crop_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -98,6 +100,13 @@ CropPlan plan_training_crop(Augment augment, ImageSize image, int64_t size, Rand
   return plan;
 }
 
+namespace {
+
+// torchvision's Resize before its CenterCrop: 256 for 224.
+int64_t torchvision_short_side(int64_t size) { return round_to_int(static_cast<double>(size) * 8.0 / 7.0); }
+
+}  // namespace
+
 CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
   switch (augment) {
     case Augment::none:
@@ -105,7 +114,7 @@ CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
     case Augment::crop_flip:
       return central(keep_aspect(image, size), size);
     case Augment::torchvision:
-      return central(keep_aspect(image, round_to_int(static_cast<double>(size) * 8.0 / 7.0)), size);
+      return central(keep_aspect(image, torchvision_short_side(size)), size);
     case Augment::inception: {
       // 87.5 % of each side, as TensorFlow's central_crop counts them: whole pixels of a sixteenth go on either end.
       CropPlan plan;
@@ -115,6 +124,20 @@ CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
     }
   }
   return whole_image(image, size);
+}
+
+std::string evaluation_crop_text(Augment augment, int64_t size) {
+  switch (augment) {
+    case Augment::none:
+      break;
+    case Augment::crop_flip:
+      return fmt::format("short side to {0}, central crop of {0} x {0}", size);
+    case Augment::torchvision:
+      return fmt::format("short side to {1}, central crop of {0} x {0}", size, torchvision_short_side(size));
+    case Augment::inception:
+      return fmt::format("central 87.5 % of each side, resized to {0} x {0}", size);
+  }
+  return fmt::format("whole image, resized to {0} x {0}", size);
 }
 
 }  // namespace lockstep

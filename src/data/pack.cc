@@ -10,6 +10,7 @@
 #include "data/encode.h"
 #include "data/example_writer.h"
 #include "data/exif.h"
+#include "data/packed_classes.h"
 #include "data/resample.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/decode.h"
@@ -196,6 +197,7 @@ PackSummary pack_images(const DataSource& source, const PackOptions& options) {
       fail(ExitCode::config, "{}/{} is there already; remove it or give another folder", options.folder, name);
     }
   }
+  write_class_names(options.folder, source.class_names());
   return Packer(source, options).run();
 }
 

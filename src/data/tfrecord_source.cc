@@ -8,6 +8,7 @@
 
 #include "data/example.h"
 #include "data/input_file.h"
+#include "data/packed_classes.h"
 #include "data/record_index.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/data/formats.h"
@@ -104,9 +105,14 @@ class RecordSource : public DataSource {
 
 class ImageRecords final : public RecordSource {
  public:
-  using RecordSource::RecordSource;
+  explicit ImageRecords(const DataSourceOptions& options)
+      : RecordSource(options), class_names_(read_class_names(options.files)) {}
+
+  std::vector<std::string> class_names() const override { return class_names_; }
 
  private:
+  const std::vector<std::string> class_names_;
+
   void parse(std::span<const std::byte> record, Sample& sample) const override {
     const ImageExample example = parse_image_example(record);
     sample.kind = Sample::Kind::encoded;

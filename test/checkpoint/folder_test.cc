@@ -46,6 +46,16 @@ TEST_CASE("temporaries, links and other files are never looked at") {
   CHECK(find_checkpoints(folder / "none").empty());
 }
 
+TEST_CASE("a directory stands for its newest checkpoint, and another path for itself") {
+  const ScratchFolder folder;
+  CHECK_THROWS_WITH(checkpoint_at(folder.path()), ContainsSubstring("without a whole checkpoint"));
+  write_steps(folder, {10, 20});
+  write_text_atomically(folder / checkpoint_name(30), "", ExitCode::internal);
+  CHECK(checkpoint_at(folder.path()) == folder / checkpoint_name(20));
+  CHECK(checkpoint_at(folder / checkpoint_name(10)) == folder / checkpoint_name(10));
+  CHECK(checkpoint_at(folder / "none.h5") == folder / "none.h5");
+}
+
 TEST_CASE("the newest whole checkpoint is taken and each file passed over is named once") {
   const ScratchFolder folder;
   const SmallModel model;

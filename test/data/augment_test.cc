@@ -34,6 +34,13 @@ constexpr Augment kAll[] = {Augment::none, Augment::crop_flip, Augment::torchvis
 
 }  // namespace
 
+TEST_CASE("the crop of evaluation is named as it is taken") {
+  CHECK(evaluation_crop_text(Augment::none, 224) == "whole image, resized to 224 x 224");
+  CHECK(evaluation_crop_text(Augment::crop_flip, 32) == "short side to 32, central crop of 32 x 32");
+  CHECK(evaluation_crop_text(Augment::torchvision, 224) == "short side to 256, central crop of 224 x 224");
+  CHECK(evaluation_crop_text(Augment::inception, 299) == "central 87.5 % of each side, resized to 299 x 299");
+}
+
 TEST_CASE("the configuration's words") {
   CHECK(parse_augment("crop_flip") == Augment::crop_flip);
   CHECK(parse_augment("torchvision") == Augment::torchvision);

@@ -29,6 +29,10 @@ std::vector<FoundCheckpoint> find_checkpoints(const std::string& directory);
 using WarningSink = std::function<void(const std::string&)>;
 std::optional<CheckpointReader> open_newest_whole(const std::string& directory, const WarningSink& warn);
 
+// The checkpoint that `path` names: the file itself, or of a run's directory its newest whole one by header and length.
+// Throws Error(checkpoint) where a directory has none.
+std::string checkpoint_at(const std::string& path);
+
 // Points the relative symbolic link `name` ("latest" or "best") in the folder at a checkpoint in it.
 void point_at_checkpoint(const std::string& directory, const std::string& name, int64_t step);
 

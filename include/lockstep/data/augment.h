@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,10 @@ enum class Normalize : uint8_t {
 // The configuration's words; nullopt for any other.
 std::optional<Augment> parse_augment(std::string_view name);
 std::optional<Normalize> parse_normalize(std::string_view name);
+
+// The crop that evaluation takes, in words for whoever feeds the model elsewhere: "short side to 256, central crop of
+// 224 x 224".
+std::string evaluation_crop_text(Augment augment, int64_t size);
 
 // Pixels of one image, owned by someone else. One channel counts as three equal ones.
 struct ImageView {
