@@ -8,6 +8,7 @@ Needs matplotlib (Debian's python3-matplotlib).
 
 import argparse
 import json
+import math
 import os
 
 import matplotlib
@@ -24,6 +25,12 @@ def rows_of(folder):
             row = json.loads(line)
             rows.setdefault(row["kind"], []).append(row)
     return rows
+
+
+def spans_decades(values):
+    """Whether a linear axis would show nothing but the largest of these values."""
+    values = [value for value in values if value is not None and math.isfinite(value) and value > 0]
+    return bool(values) and max(values) > 100 * min(values)
 
 
 def draw_run(axes, folder, label):
@@ -57,6 +64,8 @@ def main():
     for folder in arguments.folders:
         name = os.path.basename(os.path.normpath(folder))
         draw_run(axes, folder, f"{name}: " if len(arguments.folders) > 1 else "")
+    if spans_decades([loss for line in axes[0].lines for loss in line.get_ydata()]):
+        axes[0].set_yscale("log")
     for axis in axes:
         if axis.lines:
             axis.legend(fontsize="small")

@@ -170,6 +170,15 @@ LoneWait Reporter::longest_wait(std::span<const double> lone_wait_seconds, doubl
   return longest;
 }
 
+namespace {
+
+// Three decimals, or where those would be zeros three digits.
+std::string seconds_text(double seconds) {
+  return seconds >= 0.1 || seconds <= 0 ? fmt::format("{:.3f}", seconds) : fmt::format("{:.3g}", seconds);
+}
+
+}  // namespace
+
 void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds) {
   const int64_t looked_at = totals.steps - watched_.steps;
   const auto steps = static_cast<double>(looked_at);
@@ -185,9 +194,9 @@ void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<con
   const std::string where = found->rank < 0 || group_.size() == 1
                                 ? std::string()
                                 : fmt::format(" on rank {}@{}", found->rank, group_.host(found->rank));
-  const std::string text =
-      fmt::format("step {}: a step takes {:.3f} s, {:.3f} s at best; {:.3f} s more go into {}{}", step, found->seconds,
-                  found->best_seconds, found->added_seconds, describe(found->part), where);
+  const std::string text = fmt::format("step {}: a step takes {} s, {} s at best; {} s more go into {}{}", step,
+                                       seconds_text(found->seconds), seconds_text(found->best_seconds),
+                                       seconds_text(found->added_seconds), describe(found->part), where);
   log_warning("{}", text);
   event(step, "slower", text);
 }

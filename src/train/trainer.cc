@@ -1,6 +1,7 @@
 #include "lockstep/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lockstep/base/clock.h"
@@ -314,8 +315,22 @@ bool Trainer::evaluate() {
     return false;
   }
   parts_.reporter.evaluation(progress_.step, epoch(), results);
+  explain_large_loss(results.front());
   keep_if_best(results.back());
   return true;
+}
+
+// Early in a run with batch normalization it may be in the millions, and frighten.
+void Trainer::explain_large_loss(const EvaluationResult& result) {
+  constexpr double kTimesGuessing = 5;
+  const double guessing = std::log(static_cast<double>(config_.model.classes));
+  if (loss_explained_ || !(result.loss > kTimesGuessing * guessing)) return;
+  loss_explained_ = true;
+  if (!parts_.group.is_root()) return;
+  log_info(
+      "that loss is far above {:.1f}, which guessing has: usual early in a run, while batch normalization's running "
+      "statistics lag behind the weights (docs/watching.md); later it means that training diverges",
+      guessing);
 }
 
 void Trainer::keep_if_best(const EvaluationResult& result) {

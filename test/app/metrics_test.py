@@ -110,6 +110,16 @@ class Metrics(kit.TestCase):
             self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
         self.assertTrue(xml.etree.ElementTree.parse(self.path("plot.svg")).getroot().tag.endswith("svg"))
 
+    def test_losses_of_several_decades_get_a_logarithmic_axis(self):
+        if matplotlib is None:
+            self.skipTest(ABSENT.format("matplotlib"))
+        sys.path.insert(0, os.path.dirname(PLOT))
+        self.addCleanup(sys.path.remove, os.path.dirname(PLOT))
+        import plot  # pylint: disable=import-outside-toplevel
+        self.assertTrue(plot.spans_decades([2.3, 725136.1]))
+        self.assertFalse(plot.spans_decades([0.5, 2.3, 7.0]))
+        self.assertFalse(plot.spans_decades([0.0, float("nan"), None]))
+
 
 if __name__ == "__main__":
     kit.main()

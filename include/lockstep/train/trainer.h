@@ -101,6 +101,7 @@ class Trainer {
   void finish_saves();
   void evaluate_if_due();
   bool evaluate();
+  void explain_large_loss(const EvaluationResult& result);
   void keep_if_best(const EvaluationResult& result);
   void audit_if_due();
   void report_weights_if_due();
@@ -129,6 +130,7 @@ class Trainer {
   double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and of how many
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
+  bool loss_explained_ = false;
   NotFiniteSteps not_finite_;
   double step_began_ = 0, longest_step_ = 0;  // seconds
 };
