@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "app/devices.h"
 #include "app/fatal.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/checkpoint/folder.h"
 #include "lockstep/data/formats.h"
 #include "lockstep/data/split_source.h"
 #include "lockstep/dist/agreement.h"
@@ -91,12 +93,32 @@ void announce_choices(const LoadedConfig& loaded, int ranks) {
   for (const std::string& choice : unusual_choices(loaded.config, batch)) log_info("unusual: {}", choice);
 }
 
+// `trainer evaluate` without --config: the configuration that the checkpoint was trained with, beneath environment and
+// command line.
+void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources& sources) {
+  std::string path = command.checkpoint;
+  if (path == "latest") {
+    const auto directory = std::ranges::find(command.overrides, "checkpoint.directory", &Assignment::name);
+    require(directory != command.overrides.end(), "an evaluation without a configuration");
+    path = directory->value;
+  }
+  const CheckpointReader file = CheckpointReader::open(checkpoint_at(path));
+  sources.file_path = std::filesystem::absolute(file.path()).string();
+  sources.file_text = file.config();
+  sources.effective = true;
+  log_info("configuration of {}", file.path());
+}
+
 }  // namespace
 
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const std::string text = on_root(group, {"the configuration", kConfigSeconds}, [&] {
-    const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
-    if (command.command != Command::benchmark) announce_choices(loaded, group.size());
+    ConfigSources sources = gather_config_sources(command.config, command.overrides);
+    sources.evaluation = command.command == Command::evaluate;
+    if (sources.evaluation && command.config.empty()) take_configuration_of_checkpoint(command, sources);
+    const LoadedConfig loaded = load_config(sources);
+    // A whole configuration of a checkpoint sets every key, of effect or not.
+    if (command.command != Command::benchmark && !sources.effective) announce_choices(loaded, group.size());
     return to_toml(loaded.config);
   });
   return config_from_toml(text, "the configuration of rank 0");

@@ -194,6 +194,15 @@ NamesAndMeanings Parser::subcommands() const {
   return all;
 }
 
+// A checkpoint brings its own configuration; "latest" wants to know of which directory.
+void require_checkpoint_or_configuration(const CommandLine& line) {
+  if (!line.config.empty() || line.checkpoint != "latest") return;
+  if (std::ranges::find(line.overrides, "checkpoint.directory", &Assignment::name) != line.overrides.end()) return;
+  fail(ExitCode::config,
+       "command line: no configuration; give --checkpoint PATH (a file, or a run's directory: its own configuration is "
+       "then taken), or --config FILE for the latest checkpoint of its checkpoint.directory");
+}
+
 CommandLine Parser::result() const {
   if (keys_asked_) return {.command = Command::print, .text = keys_help()};
   CommandLine line;
@@ -226,7 +235,9 @@ CommandLine Parser::result() const {
   } else if (explain_->parsed()) {
     line.command = Command::explain;
   }
-  if (line.command != Command::import_weights && line.config.empty() && line.overrides.empty()) {
+  if (line.command == Command::evaluate) {
+    require_checkpoint_or_configuration(line);
+  } else if (line.command != Command::import_weights && line.config.empty() && line.overrides.empty()) {
     fail(ExitCode::config,
          "command line: no configuration; give --config FILE or the name of a recipe, such as "
          "--config digits; see trainer --help");

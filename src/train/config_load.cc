@@ -136,6 +136,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
   LoadedConfig loaded;
   for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), kDefault);
   if (!sources.file_path.empty()) apply_file(sources, loaded);
+  if (sources.effective) loaded.origin.insert_or_assign("train.batch_size", "default");  // nobody wrote both sizes
   apply_environment(sources, loaded);
   apply_overrides(sources, loaded);
   apply_model_defaults(loaded);
@@ -150,7 +151,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
     check_config_encoding(key, key.member.get(config), loaded.origin.at(key.full_name()));
   }
   reject_two_batch_sizes(loaded);
-  validate(config);
+  validate(config, sources.evaluation);
   return loaded;
 }
 

@@ -36,14 +36,15 @@ void validate_model(const Config& config) {
   }
 }
 
-void validate_data(const Config& config) {
+void validate_data(const Config& config, bool evaluation) {
   const bool sparse = config.data.format == "sparse_tfrecord";
   if (config.model.name == "wide_mlp" ? !sparse && config.data.format != "synthetic" : sparse) {
     fail(ExitCode::config,
          "model.name = \"{}\" with data.format = \"{}\": wide_mlp, and it alone, takes sparse_tfrecord",
          config.model.name, config.data.format);
   }
-  if (config.data.format != "synthetic" && config.data.train.empty()) {
+  const bool takes_train = !evaluation || config.data.validation_fraction > 0;
+  if (takes_train && config.data.format != "synthetic" && config.data.train.empty()) {
     fail(ExitCode::config,
          "data.train is empty: name the training data in the file, by --data.train PATH, or set data.format = "
          "\"synthetic\"");
@@ -127,10 +128,10 @@ void validate_log(const Config& config) {
 
 }  // namespace
 
-void validate(const Config& config) {
+void validate(const Config& config, bool evaluation) {
   validate_log(config);
   validate_model(config);
-  validate_data(config);
+  validate_data(config, evaluation);
   validate_length(config);
   validate_schedule(config.schedule);
   validate_device(config);

@@ -81,10 +81,36 @@ int64_t other_classes(const CheckpointReader& file, const ParameterTable& table,
   return 0;
 }
 
+// What checkpoint.init_from names. Weights of other programs come by way of `trainer import`.
+CheckpointReader open_start_weights(const std::string& path) {
+  for (const std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".onnx"}) {
+    if (!path.ends_with(ending)) continue;
+    fail(ExitCode::config,
+         "checkpoint.init_from = \"{}\" is another program's file: {}make a checkpoint of it by 'trainer import "
+         "FILE.safetensors --to start.h5', and start from that (docs/exchange.md)",
+         path, ending == ".safetensors" ? "" : "save its weights as safetensors, ");
+  }
+  return CheckpointReader::open_weights(checkpoint_at(path));
+}
+
+std::vector<ParameterId> match_for_fine_tuning(const ParameterTable& table, const CheckpointReader& file,
+                                               const SchemaOptions& schema) {
+  try {
+    return match_schema(table, file, schema);
+  } catch (const Error& error) {
+    throw Error(
+        error.code(),
+        fmt::format("{}; checkpoint.init_exclude = [\"LAYER\", ...] leaves layers out that are to start afresh, "
+                    "and 'trainer import' makes a checkpoint of another program's weights",
+                    error.what()),
+        error.where());
+  }
+}
+
 // Fine-tuning: a head for other classes keeps its start values, as does what checkpoint.init_exclude names; all else
 // must fit.
 void load_weights_only(const Config& config, const Program& program, const HostState& host) {
-  const CheckpointReader file = CheckpointReader::open_weights(config.checkpoint.init_from);
+  const CheckpointReader file = open_start_weights(config.checkpoint.init_from);
   compare_with_fine_tuning(config, file);
   SchemaOptions schema{.group = file.model_group(), .exclude = config.checkpoint.init_exclude};
   const Graph& graph = program.training().graph();
@@ -96,7 +122,7 @@ void load_weights_only(const Config& config, const Program& program, const HostS
     schema.exclude.push_back(layer);
     classes = stored;
   }
-  for (const ParameterId id : match_schema(program.parameters(), file, schema)) {
+  for (const ParameterId id : match_for_fine_tuning(program.parameters(), file, schema)) {
     file.read(array_path(schema.group, program.parameters()[id].name), host.parameter(id));
   }
   std::string anew;
@@ -148,7 +174,7 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
     return open_newest(folder, fmt::format("checkpoint.resume = \"{}\"", config.resume));
   }
   if (config.resume != "never") {
-    CheckpointReader file = CheckpointReader::open(config.resume);
+    CheckpointReader file = CheckpointReader::open(checkpoint_at(config.resume));
     if (lies_in(folder, file.path())) later_steps(config, file.meta().step);
     return file;
   }
@@ -346,7 +372,7 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] {
     const CheckpointReader file = checkpoint == "latest"
                                       ? open_newest(parts.config.checkpoint.directory, "--checkpoint latest")
-                                      : CheckpointReader::open(checkpoint);
+                                      : CheckpointReader::open(checkpoint_at(checkpoint));
     const HostState host(parts.program);
     host.download();
     check_split(parts.config.data, file);

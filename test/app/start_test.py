@@ -271,5 +271,84 @@ class Changes(kit.TestCase):
         self.assertTrue(any("nothing will be trained" in line for line in result.warnings()), str(result))
 
 
+class Leads(kit.TestCase):
+    """What is nearly right is taken, and what is not says where to go."""
+
+    def setUp(self):
+        super().setUp()
+        self.records(30)
+        self.records(12, "validation.tfrecord", seed=1)
+        self.train(0, self.config({"train.steps": 2, "data.validation": "validation.tfrecord"}))
+
+    def test_a_directory_stands_for_its_newest_checkpoint(self):
+        for arguments in (("inspect", "run"), ("export", "run", "--to", "out.safetensors"),
+                          ("evaluate", "--checkpoint", "run"),
+                          ("--config", self.config({"checkpoint.directory": "tuned"}), "--checkpoint.init_from", "run"),
+                          ("--config", self.config({"checkpoint.directory": "more"}), "--checkpoint.resume", "run")):
+            result = self.run_job(0, *arguments)
+            self.assertEqual(result.code, kit.OK, str(result))
+        os.mkdir(self.path("empty"))
+        self.assert_one_error(self.run_job(0, "export", "empty", "--to", "out.h5"), kit.CHECKPOINT,
+                              "empty: a directory without a whole checkpoint")
+
+    def test_evaluation_takes_the_configuration_of_the_checkpoint(self):
+        with_config = self.run_job(2, "evaluate", "--config",
+                                   self.config({"data.validation": "validation.tfrecord"}), "--checkpoint", "latest")
+        line = [text for text in with_config.output.splitlines() if text.startswith("evaluation at step 2")]
+        self.assertEqual(len(line), 1, str(with_config))
+        for arguments in (("--checkpoint", "run/step-00000002.h5"), ("--checkpoint.directory", "run")):
+            result = self.run_job(2, "evaluate", *arguments)
+            self.assertEqual(result.code, kit.OK, str(result))
+            self.assertIn(line[0], result.output)
+        other = self.run_job(0, "evaluate", "--checkpoint", "run", "--data.validation", "train.tfrecord")
+        self.assertIn("/30)", other.output, "the command line counts above it")
+        self.assert_one_error(self.run_job(0, "evaluate"), kit.CONFIG, "--checkpoint PATH", "--config FILE")
+
+    def test_evaluation_of_a_run_with_a_global_batch_needs_no_configuration(self):
+        self.train(2, self.config({"train.steps": 2, "train.batch_size": None, "train.global_batch": 12,
+                                   "data.validation": "validation.tfrecord", "checkpoint.directory": "global"}))
+        result = self.run_job(0, "evaluate", "--checkpoint", "global")
+        self.assertEqual(result.code, kit.OK, str(result))
+
+    def test_evaluation_needs_no_training_data(self):
+        config = self.config({"data.train": None, "data.validation": "validation.tfrecord"})
+        result = self.run_job(0, "evaluate", "--config", config)
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assert_one_error(self.run_job(0, "--config", config), kit.CONFIG, "data.train is empty")
+
+    def test_fine_tuning_errors_say_what_helps(self):
+        fresh = {"checkpoint.directory": "tuned"}
+        result = self.run_job(0, "--config", self.config({**fresh, "checkpoint.init_from": "weights.safetensors"}))
+        self.assert_one_error(result, kit.CONFIG, "trainer import", "start.h5")
+        result = self.run_job(0, "--config", self.config({**fresh, "checkpoint.init_from": "weights.pth"}))
+        self.assert_one_error(result, kit.CONFIG, "safetensors", "trainer import")
+        result = self.run_job(0, "--config", self.config({**fresh, "model.image_size": 32, "checkpoint.init_from": "run"}))
+        self.assert_one_error(result, kit.CONFIG, "checkpoint.init_exclude", "trainer import")
+
+    def test_class_names_survive_packing(self):
+        for number, klass in enumerate(("ant", "bee", "cat")):
+            for i, (encoded, _) in enumerate(kit.images(4, seed=number)):
+                kit.write(self.path("photos", klass, f"{i}.png"), encoded)
+        changes = {"model.classes": 3, "data.format": "folder", "data.train": "photos", "checkpoint.directory": "animals",
+                   "train.steps": 2}
+        result = self.run_job(0, "pack", "--config", self.config(changes), "--to", self.path("packed"))
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.train(0, self.config({**changes, "data.format": "tfrecord", "data.train": "packed/train-*"}))
+        self.assertEqual([name.decode() for name in kit.datasets(self.path("animals/step-00000002.h5"))["classes"]],
+                         ["ant", "bee", "cat"])
+        with open(self.path("packed/lockstep_classes.txt"), "w") as file:
+            file.write("ant\ncat\ndog\n")
+        result = self.run_job(0, "--config", self.config({**changes, "data.format": "tfrecord",
+                                                          "data.train": "packed/train-*"}))
+        self.assert_one_error(result, kit.DATA, "class 1 is 'bee'")
+
+    def test_exported_files_say_which_crop_evaluation_takes(self):
+        result = self.run_job(0, "export", "run", "--to", "out.h5")
+        self.assertEqual(result.code, kit.OK, str(result))
+        with h5py.File(self.path("out.h5")) as file:
+            self.assertEqual(file.attrs["evaluation_crop"].decode() if isinstance(file.attrs["evaluation_crop"], bytes)
+                             else file.attrs["evaluation_crop"], "whole image, resized to 16 x 16")
+
+
 if __name__ == "__main__":
     kit.main()

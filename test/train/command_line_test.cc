@@ -127,7 +127,10 @@ TEST_CASE("an option twice, or without its value, is an error") {
 
 TEST_CASE("no configuration at all is an error") {
   CHECK_THAT(error_of({}), ContainsSubstring("no configuration; give --config FILE"));
-  CHECK_THAT(error_of({"evaluate"}), ContainsSubstring("no configuration"));
+  CHECK_THAT(error_of({"evaluate"}), ContainsSubstring("no configuration") && ContainsSubstring("--checkpoint PATH"));
+  CHECK_THAT(error_of({"evaluate", "--train.seed", "1"}), ContainsSubstring("no configuration"));
+  CHECK(parse_command_line({"evaluate", "--checkpoint", "runs/a"}).config.empty());
+  CHECK(parse_command_line({"evaluate", "--checkpoint.directory", "runs/a"}).checkpoint == "latest");
 }
 
 TEST_CASE("help is a text to print, version asks for one that names the libraries") {

@@ -158,3 +158,14 @@ TEST_CASE("a given global batch is shared out, or refused with the nearest that 
   config.train.global_batch = 1;
   CHECK_THAT(config_error([&] { batch_sizes(config, 4); }), ContainsSubstring("the nearest that does is 8"));
 }
+
+TEST_CASE("an evaluation needs no training data, unless it takes a share of them") {
+  Config config = good_config();
+  config.data.train.clear();
+  config.data.validation = {"/data/validation"};
+  CHECK_NOTHROW(validate(config, true));
+  CHECK_THROWS_AS(validate(config), Error);
+  config.data.validation.clear();
+  config.data.validation_fraction = 0.1;
+  CHECK_THROWS_AS(validate(config, true), Error);
+}

@@ -25,6 +25,8 @@ struct ConfigSources {
   std::string file_folder;              // absolute; where relative input paths in it start; empty: the file's folder
   std::vector<Assignment> environment;  // any variables; only LOCKSTEP_SECTION_KEY are read
   std::vector<Assignment> overrides;    // "section.key" and value, from the command line
+  bool evaluation = false;              // no training: data.train may be missing
+  bool effective = false;               // file_text is a whole configuration, as to_toml() writes it
   std::string working_folder;           // absolute; relative paths of command line, environment and outputs start here
 };
 
@@ -47,7 +49,8 @@ LoadedConfig load_config(const ConfigSources& sources);
 std::vector<std::string> settings_without_effect(const LoadedConfig& loaded);
 
 // Checks between keys that need neither data nor rank count. Throws Error(config) naming the keys and what to do.
-void validate(const Config& config);
+// `evaluation`: training data are not needed.
+void validate(const Config& config, bool evaluation = false);
 
 // Samples of one forward pass on one rank, and of one update over all ranks.
 struct BatchSizes {
