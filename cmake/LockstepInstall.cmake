@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/${PROJECT_NAME})
 
-install(TARGETS trainer)
+install(TARGETS trainer lockstep-run)
 if(LOCKSTEP_HAVE_CUDA)
   # Where the program looks for it, on every system (src/base/plugin.cc).
   install(TARGETS lockstep_cuda LIBRARY DESTINATION lib/${PROJECT_NAME} COMPONENT cuda)

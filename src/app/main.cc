@@ -36,6 +36,18 @@ struct Arguments {
   char**& argv;
 };
 
+// Before MPI starts. A single process in a step of srun is run on its own, as outside; several that do not know of each
+// other are refused, which the first of them says.
+void settle_slurm_step() {
+  const EnvironmentLookup environment = process_environment();
+  if (!lone_in_slurm_step(environment)) return;
+  if (const auto mismatch = launcher_mismatch(1, environment)) {
+    if (environment("SLURM_PROCID").value_or("0") != "0") std::exit(static_cast<int>(ExitCode::config));
+    fail(ExitCode::config, "{}", *mismatch);
+  }
+  ::unsetenv("SLURM_STEP_ID");
+}
+
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
 int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& misunderstood) {
   // Before MPI starts, which takes a second on many hosts: a request that comes meanwhile is not lost.
@@ -102,6 +114,7 @@ int run(int argc, char** argv) {
     case Command::benchmark:
     case Command::evaluate:
     case Command::check:
+      settle_slurm_step();
       return run_collective({argc, argv}, line, misunderstood);
     case Command::explain:
       return explain_command(line);
