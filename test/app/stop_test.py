@@ -169,6 +169,9 @@ class Keyboard(kit.TestCase):
 
     def test_ctrl_c_at_once_ends_with_75_as_well(self):
         terminal = Terminal(self.command(), self.folder)
+        end = time.monotonic() + 30
+        while not holds(terminal.pid, signal.SIGINT):
+            self.assertLess(time.monotonic(), end)
         terminal.press(b"\x03")
         self.assertEqual(terminal.wait(), kit.STOPPED, terminal.text.decode())
 
