@@ -51,6 +51,12 @@ bool is_ignored(int signal) {
 
 [[noreturn]] void run_command(char** command, pid_t parent, const sigset_t& mask) {
   ::setsid();
+  // A key that was pressed before that is pending here as well; ignoring a signal discards it.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP}) {
+    if (is_ignored(signal)) continue;
+    ::signal(signal, SIG_IGN);
+    ::signal(signal, SIG_DFL);
+  }
   // Should this process be killed, the job saves and stops, too.
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (::getppid() != parent) ::_exit(kStopped);
