@@ -67,6 +67,20 @@ std::optional<std::string> data_difference(const DataIdentity& data, const Check
 
 }  // namespace
 
+void check_split(const Config::Data& data, const CheckpointReader& file) {
+  Config::Data before;
+  try {
+    before = config_from_toml(file.config(), file.path()).data;
+  } catch (const Error&) {
+    return;  // another version's, with keys that this one does not know
+  }
+  if (data.validation_fraction <= before.validation_fraction || data.train != before.train) return;
+  fail(ExitCode::config,
+       "{} was trained with data.validation_fraction = {}, here it is {}: samples that it was trained on would be "
+       "evaluated on. Set data.validation_fraction = {}, or start afresh",
+       file.path(), before.validation_fraction, data.validation_fraction, before.validation_fraction);
+}
+
 int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file) {
   std::vector<std::string> lines;
   std::string refused;

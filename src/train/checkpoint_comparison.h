@@ -10,6 +10,10 @@
 
 namespace lockstep {
 
+// Samples that the file was trained on must not be evaluated on, as some would be if more of the same data were kept
+// for that now. Throws Error(config).
+void check_split(const Config::Data& data, const CheckpointReader& file);
+
 // For a run that goes on from the checkpoint. Returns the number of differences. Throws Error(config) for those that
 // change what the network computes or is shown, unless checkpoint.allow_changes lets them be.
 int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file);

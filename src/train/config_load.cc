@@ -136,7 +136,6 @@ LoadedConfig load_config(const ConfigSources& sources) {
   LoadedConfig loaded;
   for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), kDefault);
   if (!sources.file_path.empty()) apply_file(sources, loaded);
-  if (sources.effective) loaded.origin.insert_or_assign("train.batch_size", "default");  // nobody wrote both sizes
   apply_environment(sources, loaded);
   apply_overrides(sources, loaded);
   apply_model_defaults(loaded);
@@ -150,7 +149,9 @@ LoadedConfig load_config(const ConfigSources& sources) {
   for (const ConfigKey& key : config_keys()) {
     check_config_encoding(key, key.member.get(config), loaded.origin.at(key.full_name()));
   }
-  reject_two_batch_sizes(loaded);
+  // A whole configuration has both sizes, though nobody wrote them.
+  const bool both_written = loaded.origin.at("train.batch_size").rfind(sources.file_path + ":", 0) != 0;
+  if (!sources.effective || both_written) reject_two_batch_sizes(loaded);
   validate(config, sources.evaluation);
   return loaded;
 }

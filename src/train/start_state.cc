@@ -186,22 +186,6 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
        folder, count_text(there.size(), there.front().step));
 }
 
-// Samples that the file was trained on must not be evaluated on, as some would be if more of the same data were kept
-// for that now.
-void check_split(const Config::Data& data, const CheckpointReader& file) {
-  Config::Data before;
-  try {
-    before = config_from_toml(file.config(), file.path()).data;
-  } catch (const Error&) {
-    return;  // another version's, with keys that this one does not know
-  }
-  if (data.validation_fraction <= before.validation_fraction || data.train != before.train) return;
-  fail(ExitCode::config,
-       "{} was trained with data.validation_fraction = {}, here it is {}: samples that it was trained on would be "
-       "evaluated on. Set data.validation_fraction = {}, or start afresh",
-       file.path(), before.validation_fraction, data.validation_fraction, before.validation_fraction);
-}
-
 void check_fit(const Config& config, const Program& program, const CheckpointReader& file) {
   check_split(config.data, file);
   if (file.meta().model != config.model.name) {
