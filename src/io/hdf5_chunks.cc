@@ -54,8 +54,8 @@ bool failed_because(std::string_view text) {
   return search.found;
 }
 
-// Bytes of the chunk at `at` in the file; 0: it was never written. The library calls that a failure like any other,
-// told apart by its words alone; the call that says it better looks at every chunk.
+// Bytes of the chunk at `at` in the file; 0: it was never written. The library reports that as a failure,
+// which only its message tells from others; the call with a clear answer searches all chunks.
 hsize_t stored_bytes(hid_t dataset, const std::vector<hsize_t>& at, const Context& context) {
   hsize_t bytes = 0;
   if (H5Dget_chunk_storage_size(dataset, at.data(), &bytes) >= 0) return bytes;
@@ -96,6 +96,9 @@ std::unique_ptr<ChunkReader> ChunkReader::make(hid_t dataset, hid_t creation, co
     fail(context.blame, "{}: its chunks, {}, take more than the {} bytes that a file of this size may", context.where,
          dims_text(reader->chunk_), info.most_bytes);
   }
+  unsigned chunk_options = 0;
+  check(H5Pget_chunk_opts(creation, &chunk_options), context, "get the chunk options");
+  reader->partial_unfiltered_ = (chunk_options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
   reader->chunk_elements_ = static_cast<size_t>(count_elements(reader->chunk_));
   reader->fill_.resize(info.element_bytes);
   H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
@@ -136,6 +139,14 @@ void ChunkReader::read(hid_t dataset, const RowsInMemory& rows, const Context& c
   }
 }
 
+// Whether the chunk at `at` reaches beyond the array.
+bool ChunkReader::is_partial(const Place& at) const {
+  for (size_t d = 0; d < dims_.size(); ++d) {
+    if (static_cast<int64_t>(at[d]) > dims_[d] - chunk_[d]) return true;
+  }
+  return false;
+}
+
 // All chunks that begin in one row of chunks: an odometer over the other dimensions.
 void ChunkReader::read_chunk_row(hid_t dataset, const RowsInMemory& rows, int64_t chunk_row, const Context& context) {
   Place at(dims_.size(), 0);
@@ -172,6 +183,8 @@ bool ChunkReader::fetch(hid_t dataset, const Place& at, const Context& context) 
   }
   bytes_.resize(stored);
   check(H5Dread_chunk(dataset, H5P_DEFAULT, at.data(), &skipped_, bytes_.data()), context, "read a chunk");
+  constexpr uint32_t kAll = ~uint32_t{0};
+  if (partial_unfiltered_ && is_partial(at)) skipped_ = kAll;  // which the file does not note for the chunk
   return true;
 }
 

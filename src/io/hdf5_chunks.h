@@ -1,5 +1,5 @@
 // Data sets in compressed or checksummed chunks, decoded here. The library takes a chunk that decompresses to fewer
-// bytes than it should for a whole one and reads beyond it; it also looks at every chunk anew for every row.
+// bytes than it should for a whole one and reads beyond it; it also looks up every chunk again for every row.
 #pragma once
 
 #include <cstddef>
@@ -34,12 +34,13 @@ class ChunkReader {
  private:
   struct Filter {
     H5Z_filter_t id;
-    size_t element_bytes;  // that shuffle was told
+    size_t element_bytes;  // that shuffle was given
   };
   using Place = std::vector<hsize_t>;
 
   void read_chunk_row(hid_t dataset, const RowsInMemory& rows, int64_t chunk_row, const Context& context);
   void read_chunk(hid_t dataset, const RowsInMemory& rows, const Place& at, const Context& context);
+  bool is_partial(const Place& at) const;
   bool fetch(hid_t dataset, const Place& at, const Context& context);
   void decode(const Context& context);
   void undo(const Filter& filter, size_t most_bytes, const Context& context);
@@ -52,8 +53,9 @@ class ChunkReader {
   Hdf5Id type_;                  // as stored
   size_t element_bytes_ = 0;
   size_t chunk_elements_ = 0;
-  int64_t most_stored_ = 0;      // bytes of one chunk in the file
-  std::vector<std::byte> fill_;  // one element as stored
+  bool partial_unfiltered_ = false;  // chunks that reach beyond the array are stored without filters
+  int64_t most_stored_ = 0;          // bytes of one chunk in the file
+  std::vector<std::byte> fill_;      // one element as stored
 
   uint32_t skipped_ = 0;  // filters that the present chunk does without, a bit each
   std::vector<std::byte> bytes_, other_;
