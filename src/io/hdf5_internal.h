@@ -101,7 +101,8 @@ class LinkAccess {
 void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context);
 
 // Throws when a data set must not be read: its values are raw bytes of another file, or, where the file stands alone,
-// come from other data sets. Also what a file names as sources must be regular files.
+// come from other data sets. Also what a file names as sources must be regular files that
+// can be read: the library takes fill values in place of others.
 void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const Context& context);
 
 // Memory for `count` values of a file, all zero. An error that names it when it is more than `most_bytes`, or cannot be

@@ -1,7 +1,11 @@
 // Which parts of other files an HDF5 file may bring in.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "io/hdf5_internal.h"
@@ -16,10 +20,29 @@ bool exists_and_is_special(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-// Whether `named`, which the file `parent` refers to, is a pipe, a device or a folder: the library would wait for it or
-// read without end. It looks at the name itself and beside the parent, and so does this.
+// Where the library looks for `named`, which the file `parent` refers to: the name itself, and beside the parent, which
+// may be a symbolic link.
+std::vector<std::string> candidates(const std::string& parent, const std::string& named) {
+  std::error_code ignored;
+  std::vector<std::string> paths{named};
+  for (const std::string& file : {parent, std::filesystem::weakly_canonical(parent, ignored).string()}) {
+    const std::string directory = parent_directory(file) + "/";
+    paths.insert(paths.end(), {directory + named, directory + named.substr(named.rfind('/') + 1)});
+  }
+  return paths;
+}
+
+// Whether `named` is a pipe, a device or a directory: the library would wait for it or read without end.
 bool is_special(const std::string& parent, const std::string& named) {
-  return exists_and_is_special(named) || exists_and_is_special(parent_directory(parent) + "/" + named);
+  return std::ranges::any_of(candidates(parent, named), exists_and_is_special);
+}
+
+// Whether the library cannot open a source that is not special; it then takes fill values for what the file has. Where
+// the library looks elsewhere or numbers its sources by a pattern, this is not known.
+bool is_missing(const std::string& parent, const std::string& source) {
+  if (source.find('%') != std::string::npos || std::getenv("HDF5_VDS_PREFIX") != nullptr) return false;
+  return std::ranges::none_of(candidates(parent, source),
+                              [](const std::string& path) { return ::access(path.c_str(), R_OK) == 0; });
 }
 
 // The files that a virtual data set names as sources; "." is its own.
@@ -64,7 +87,7 @@ void require_sound_links(hid_t location, const std::string& path, const LinkAcce
     const std::string part = path.substr(0, slash);
     H5L_info_t info = {};
     if (part == "/" || H5Lget_info(location, part.c_str(), &info, access.list()) < 0) {
-      H5Eclear2(H5E_DEFAULT);  // no such link: whoever opens it says so
+      H5Eclear2(H5E_DEFAULT);  // no such link: opening it reports that
       return;
     }
     if (info.type == H5L_TYPE_EXTERNAL) {
@@ -126,8 +149,15 @@ void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const 
          context.where);
   }
   for (const std::string& source : sources_of(creation, context)) {
-    if (source == "." || !is_special(file_of(dataset, context), source)) continue;
-    fail(context.blame, "{}: takes values from {}, which is not a regular file", context.where, printable(source));
+    if (source == ".") continue;
+    const std::string parent = file_of(dataset, context);
+    if (is_special(parent, source)) {
+      fail(context.blame, "{}: takes values from {}, which is not a regular file", context.where, printable(source));
+    }
+    if (is_missing(parent, source)) {
+      fail(context.blame, "{}: takes values from {}, which does not exist or cannot be read; put it beside {}",
+           context.where, printable(source), printable(parent));
+    }
   }
 }
 

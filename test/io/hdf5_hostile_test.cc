@@ -1,6 +1,7 @@
 // HDF5 files that refer to other files, or declare what they do not hold.
 #include <hdf5.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <functional>
@@ -141,6 +142,17 @@ TEST_CASE("a virtual data set on disk is read from its sources") {
   const auto file = Hdf5File::open(write_virtual(folder), ExitCode::data);
   CHECK(file.read<uint8_t>("/virtual") == kPixels);
   CHECK(file.dataset("/virtual").info().file_offset == -1);
+}
+
+TEST_CASE("a virtual data set whose source is not there is an error, not fill values") {
+  const ScratchFolder folder;
+  const std::string path = write_virtual(folder);
+  CHECK(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data) ==
+        path + ": /virtual: takes values from part.h5, which does not exist or cannot be read; put it beside " + path);
+  write_part(folder / "part.h5", "x", 5000);
+  const ScratchFolder other;
+  REQUIRE(::symlink(path.c_str(), (other / "linked.h5").c_str()) == 0);
+  CHECK(Hdf5File::open(other / "linked.h5", ExitCode::data).read<uint8_t>("/virtual") == kPixels);
 }
 
 TEST_CASE("links to named pipes are refused at once, as is a pipe itself") {
