@@ -23,7 +23,7 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// ".jpg" of "a/b.JPG"; empty without a dot. ASCII only: other bytes of a name are nobody's letters.
+// ".jpg" of "a/b.JPG"; empty without a dot. ASCII only: a name's encoding is not known.
 std::string lower_extension(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {};

@@ -105,7 +105,7 @@ void write_cached(const std::string& cached, const std::string& text) {
     make_directories(folder, ExitCode::data);
     write_file_atomically(cached, std::as_bytes(std::span(text)), {.blame = ExitCode::data, .flush = false});
   } catch (const Error& error) {
-    log_warning("record indexes cannot be kept in {} (every start scans the data anew): {}", folder, error.what());
+    log_warning("record indexes cannot be kept in {} (every start scans the data again): {}", folder, error.what());
   }
 }
 
@@ -164,8 +164,8 @@ bool fits(const RecordIndex& index, int64_t file_bytes) {
 
 RecordIndex scan_records(const InputFile& file, BadRecords policy) {
   RecordIndex index;
-  const bool speaks = log_rank() == 0;  // all ranks see the same files; one warning is enough
-  if (speaks && file.size_bytes() == 0) log_warning("{}: is empty (0 records)", file.path());
+  const bool warns = log_rank() == 0;  // all ranks see the same files; one warning is enough
+  if (warns && file.size_bytes() == 0) log_warning("{}: is empty (0 records)", file.path());
   while (index.bounds.back() < file.size_bytes()) {
     const int64_t offset = index.bounds.back();
     int64_t end = 0;
@@ -178,7 +178,7 @@ RecordIndex scan_records(const InputFile& file, BadRecords policy) {
       fail(ExitCode::data, "{}: record {} (offset {}): {}", printable(file.path(), PATH_MAX), index.records(), offset,
            wrong);
     }
-    if (speaks) {
+    if (warns) {
       log_warning("{}: record {} (offset {}): {}; the rest of the file is left out", file.path(), index.records(),
                   offset, wrong);
     }

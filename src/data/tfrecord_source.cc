@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// Records of any content; what a record means is told by parse().
+// Records of any content; parse() interprets one.
 class RecordSource : public DataSource {
  public:
   explicit RecordSource(const DataSourceOptions& options) : DataSource(options.labels), format_(options.format) {

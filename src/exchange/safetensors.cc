@@ -54,7 +54,7 @@ NamedTensor read_tensor(const std::string& name, const Json& entry, std::span<co
   for (const Json& extent : entry.at("shape").get_ref<const Json::array_t&>())
     dims.push_back(whole_number(name, extent));
   if (dims.size() > Shape::kMaxRank) {
-    fail(ExitCode::config, "{} has {} dimensions, 4 are the most", printable(name), dims.size());
+    fail(ExitCode::config, "{} has {} dimensions, {} are the most", printable(name), dims.size(), Shape::kMaxRank);
   }
   const std::optional<int64_t> elements = checked_product(dims);
   if (!elements || *elements == 0) fail(ExitCode::checkpoint, "{} has an impossible shape", printable(name));

@@ -199,7 +199,7 @@ MemoryPlan plan_memory(const PlanInput& in) {
 
 namespace {
 
-// Lifetimes anew, from the nodes alone: from the first write to the last touch of any member of a class; workspaces.
+// Lifetimes again, from the nodes alone: from the first write to the last touch of any member of a class; workspaces.
 std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
   std::vector<Block> life(in.graph.values.size());
   std::vector<Block> blocks;
