@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <vector>
 
@@ -20,16 +21,15 @@ bool exists_and_is_special(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-// Where the library looks for `named`, which the file `parent` refers to: the name itself, and beside the parent, which
-// may be a symbolic link.
+// Where the library looks for `named`, which the file `parent` refers to: beside the parent, which may be a symbolic
+// link, and at the name itself. Of an absolute name, only the last part is looked for beside the parent.
 std::vector<std::string> candidates(const std::string& parent, const std::string& named) {
   std::error_code ignored;
-  std::vector<std::string> paths{named};
-  for (const std::string& file : {parent, std::filesystem::weakly_canonical(parent, ignored).string()}) {
-    const std::string directory = parent_directory(file) + "/";
-    paths.insert(paths.end(), {directory + named, directory + named.substr(named.rfind('/') + 1)});
-  }
-  return paths;
+  const std::string resolved = std::filesystem::weakly_canonical(parent, ignored).string();
+  const std::string beside = parent_directory(parent) + "/", beside_resolved = parent_directory(resolved) + "/";
+  if (!named.starts_with('/')) return {beside + named, named, beside_resolved + named};
+  const std::string last = named.substr(named.rfind('/') + 1);
+  return {named, beside + last, beside_resolved + last};
 }
 
 // Whether `named` is a pipe, a device or a directory: the library would wait for it or read without end.
@@ -37,36 +37,51 @@ bool is_special(const std::string& parent, const std::string& named) {
   return std::ranges::any_of(candidates(parent, named), exists_and_is_special);
 }
 
-// Whether the library cannot open a source that is not special; it then takes fill values for what the file has. Where
-// the library looks elsewhere or numbers its sources by a pattern, this is not known.
-bool is_missing(const std::string& parent, const std::string& source) {
-  if (source.find('%') != std::string::npos || std::getenv("HDF5_VDS_PREFIX") != nullptr) return false;
-  return std::ranges::none_of(candidates(parent, source),
-                              [](const std::string& path) { return ::access(path.c_str(), R_OK) == 0; });
+// What get(buffer, size), a function of the library that returns the whole length, puts into its buffer.
+template <class Get>
+std::string text_of(const Get& get, const Context& context, std::string_view what) {
+  const ssize_t length = check(get(nullptr, 0), context, what);
+  std::string text(static_cast<size_t>(length) + 1, '\0');
+  check(get(text.data(), text.size()), context, what);
+  text.pop_back();
+  return text;
 }
 
-// The files that a virtual data set names as sources; "." is its own.
-std::vector<std::string> sources_of(hid_t creation, const Context& context) {
+// What a virtual data set names as a source of values.
+struct Source {
+  std::string file;  // ".": that of the virtual data set
+  std::string dataset;
+  auto operator<=>(const Source&) const = default;
+};
+
+std::set<Source> sources_of(hid_t creation, const Context& context) {
   size_t count = 0;
   check(H5Pget_virtual_count(creation, &count), context, "count the sources");
-  std::vector<std::string> names;
+  std::set<Source> sources;
   for (size_t i = 0; i < count; ++i) {
-    const ssize_t length = check(H5Pget_virtual_filename(creation, i, nullptr, 0), context, "get a source");
-    std::string name(static_cast<size_t>(length) + 1, '\0');
-    check(H5Pget_virtual_filename(creation, i, name.data(), name.size()), context, "get a source");
-    name.pop_back();
-    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+    const auto file = [&](char* to, size_t size) { return H5Pget_virtual_filename(creation, i, to, size); };
+    const auto dataset = [&](char* to, size_t size) { return H5Pget_virtual_dsetname(creation, i, to, size); };
+    sources.insert({text_of(file, context, "get a source"), text_of(dataset, context, "get a source")});
   }
-  return names;
+  return sources;
 }
 
-// The path of the file that an object lies in.
-std::string file_of(hid_t object, const Context& context) {
-  const ssize_t length = check(H5Fget_name(object, nullptr, 0), context, "get the file's name");
-  std::string name(static_cast<size_t>(length) + 1, '\0');
-  check(H5Fget_name(object, name.data(), name.size()), context, "get the file's name");
-  name.pop_back();
-  return name;
+// Throws unless the library finds the source: it takes fill values in place of one that it does not find or cannot
+// open. Where the user has it look elsewhere, or sources are numbered by a pattern, this is not known.
+void require_present(const std::string& parent, const Source& source, const Context& context) {
+  const bool pattern = (source.file + source.dataset).find('%') != std::string::npos;
+  if (pattern || std::getenv("HDF5_VDS_PREFIX") != nullptr) return;
+  const auto paths = source.file == "." ? std::vector{parent} : candidates(parent, source.file);
+  const auto found =
+      std::ranges::find_if(paths, [](const std::string& path) { return ::access(path.c_str(), R_OK) == 0; });
+  if (found == paths.end()) {
+    fail(context.blame, "{}: takes values from {}, which does not exist or cannot be read; put it beside {}",
+         context.where, printable(source.file), printable(parent));
+  }
+  const std::string path = source.dataset.starts_with('/') ? source.dataset : "/" + source.dataset;
+  if (Hdf5File::open(*found, context.blame).exists(path)) return;
+  fail(context.blame, "{}: takes values from {} in {}, which has no such data set", context.where,
+       printable(source.dataset), printable(*found));
 }
 
 constexpr int kMostSoftLinks = 16;  // as many as the library follows
@@ -148,16 +163,14 @@ void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const 
     fail(context.blame, "{}: is a virtual data set, whose values lie elsewhere; copy them into this file",
          context.where);
   }
-  for (const std::string& source : sources_of(creation, context)) {
-    if (source == ".") continue;
-    const std::string parent = file_of(dataset, context);
-    if (is_special(parent, source)) {
-      fail(context.blame, "{}: takes values from {}, which is not a regular file", context.where, printable(source));
+  const std::string parent =
+      text_of([&](char* to, size_t size) { return H5Fget_name(dataset, to, size); }, context, "get the file's name");
+  for (const Source& source : sources_of(creation, context)) {
+    if (source.file != "." && is_special(parent, source.file)) {
+      fail(context.blame, "{}: takes values from {}, which is not a regular file", context.where,
+           printable(source.file));
     }
-    if (is_missing(parent, source)) {
-      fail(context.blame, "{}: takes values from {}, which does not exist or cannot be read; put it beside {}",
-           context.where, printable(source), printable(parent));
-    }
+    require_present(parent, source, context);
   }
 }
 

@@ -144,12 +144,20 @@ TEST_CASE("a virtual data set on disk is read from its sources") {
   CHECK(file.dataset("/virtual").info().file_offset == -1);
 }
 
-TEST_CASE("a virtual data set whose source is not there is an error, not fill values") {
+TEST_CASE("a virtual data set whose source is not there or damaged is an error, not fill values") {
   const ScratchFolder folder;
   const std::string path = write_virtual(folder);
   CHECK(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data) ==
         path + ": /virtual: takes values from part.h5, which does not exist or cannot be read; put it beside " + path);
+  write_part(folder / "part.h5", "y");
+  CHECK_THAT(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data),
+             ContainsSubstring("takes values from /x in " + folder / "part.h5, which has no such data set"));
   write_part(folder / "part.h5", "x", 5000);
+  const std::string whole = read_file(folder / "part.h5");
+  write_file(folder / "part.h5", whole.substr(0, whole.size() / 2));
+  CHECK_THAT(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data),
+             ContainsSubstring(folder / "part.h5: cannot open as HDF5"));
+  write_file(folder / "part.h5", whole);
   const ScratchFolder other;
   REQUIRE(::symlink(path.c_str(), (other / "linked.h5").c_str()) == 0);
   CHECK(Hdf5File::open(other / "linked.h5", ExitCode::data).read<uint8_t>("/virtual") == kPixels);
