@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 
 import kit
 import numpy
@@ -44,7 +45,9 @@ class Base(kit.TestCase):
                               "checkpoint.keep": 100, "checkpoint.directory": folder,
                               **{key.replace("__", "."): value for key, value in changes.items()}}, SPARSE)
         result = self.train(ranks, config, flags=["--oversubscribe", *flags])
-        skipped = result.count("is skipped: the one before is still being written")
+        # The first save that is skipped has a line of its own; a total, when there are more, includes it.
+        totals = [int(n) for n in re.findall(r"(\d+) checkpoints, \d+ of them of best states, were skipped", result.output)]
+        skipped = result.count("is skipped: the one before is still being written") - len(totals) + sum(totals)
         found = kit.checkpoints(self.path(folder))
         # The last step is saved in any case, also when its save was due and skipped before.
         self.assertGreaterEqual(len(found) + skipped, steps // 2, str(result))
