@@ -147,10 +147,14 @@ bool heartbeat_stands_still(const std::string& path, const std::string& text, co
 }
 
 // Moves a dead owner's file out of the way. Another process may have done so and made its own since `text` was read;
-// then that one is put back and false returned.
+// then that one is put back and false returned. Throws Error(checkpoint) where it cannot be moved.
 bool remove_dead(const std::string& path, const std::string& text) {
   const std::string aside = fmt::format("{}.{}.{}", path, host_name(), ::getpid());
-  if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT;
+  if (::rename(path.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return true;
+    fail(kBlame, "{}: its owner is not running any more, but the lock cannot be taken over: {}; delete the file", path,
+         errno_text(errno));
+  }
   const bool same = read_text_file(aside, kBlame) == text;
   if (!same && ::link(aside.c_str(), path.c_str()) != 0) {
     log_warning("{}: cannot be put back: {}", path, errno_text(errno));

@@ -31,7 +31,7 @@ constexpr RunLockOptions kFast{.heartbeat_seconds = 0.05, .stale_seconds = 0.5};
 
 }  // namespace
 
-TEST_CASE("a second run on a folder is refused and told who owns it; afterwards the folder is free") {
+TEST_CASE("a second run on a folder is refused and told who owns it, and afterwards the folder is free") {
   const ScratchFolder folder;
   {
     const RunLock first(folder / "run");
@@ -77,6 +77,24 @@ TEST_CASE("the lock of a dead process of this machine is taken over at once") {
     CHECK(lock.held());
     CHECK(field_of(lock_text(folder), "pid") == std::to_string(::getpid()));
   }
+}
+
+TEST_CASE("a dead owner's lock that cannot be moved is refused, not tried for ever") {
+  const ScratchFolder folder;
+  std::string space, host;
+  {
+    const RunLock own(folder.path());
+    space = field_of(lock_text(folder), "space");
+    host = field_of(lock_text(folder), "host");
+  }
+  write_lock(folder, fmt::format("host old\npid 999999999\nstarted 1\nspace {}\nheartbeat 000000000007\n", space));
+  // A directory is in the way of the rename.
+  std::filesystem::create_directory(fmt::format("{}/run.lock.{}.{}", folder.path(), host, ::getpid()));
+  const auto error = error_of([&] { RunLock lock(folder.path()); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::checkpoint);
+  CHECK_THAT(error->what(), ContainsSubstring("run.lock: its owner is not running any more, but the lock cannot be "
+                                              "taken over: "));
 }
 
 TEST_CASE("the lock of another machine is taken over when its heartbeat stands still") {
