@@ -210,6 +210,18 @@ class Temporary {
   FileDescriptor file_;
 };
 
+// What ::open() with O_NONBLOCK returned, which changes nothing for a regular file; `error`: its errno.
+FileDescriptor require_regular(FileDescriptor file, const std::string& path, ExitCode blame, int error) {
+  struct stat status {};
+  const bool known = (file ? ::fstat(file.get(), &status) : ::stat(path.c_str(), &status)) == 0;
+  if (known && !S_ISREG(status.st_mode)) {
+    fail(blame, "{}: is {}, where a file is needed", printable(path, PATH_MAX), kind_of_file(status.st_mode));
+  }
+  if (!file) fail_errno(path, "open", blame, error);
+  if (!known) fail_errno(path, "stat", blame, errno);
+  return file;
+}
+
 }  // namespace
 
 void FileDescriptorTraits::destroy(type descriptor) noexcept { ::close(descriptor); }
@@ -222,15 +234,7 @@ FileDescriptor open_for_reading(const std::string& path, ExitCode blame) {
 
 FileDescriptor open_regular_file(const std::string& path, ExitCode blame) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  const int error = errno;
-  struct stat status {};
-  const bool known = (file ? ::fstat(file.get(), &status) : ::stat(path.c_str(), &status)) == 0;
-  if (known && !S_ISREG(status.st_mode)) {
-    fail(blame, "{}: is {}, where a file is needed", printable(path, PATH_MAX), kind_of_file(status.st_mode));
-  }
-  if (!file) fail_errno(path, "open", blame, error);
-  if (!known) fail_errno(path, "stat", blame, errno);
-  return file;  // O_NONBLOCK changes nothing for a regular file
+  return require_regular(std::move(file), path, blame, errno);
 }
 
 int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame) {
@@ -282,9 +286,8 @@ FileDescriptor create_file(const std::string& path, ExitCode blame) {
 
 FileDescriptor open_for_appending(const std::string& path, ExitCode blame) {
   make_directories(parent_directory(path), blame);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kNewFileMode));
-  if (!file) fail_errno(path, "open", blame, errno);
-  return file;
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, kNewFileMode));
+  return require_regular(std::move(file), path, blame, errno);
 }
 
 bool is_at(const FileDescriptor& file, const std::string& path) noexcept {

@@ -62,25 +62,28 @@ MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move
 
 void MetricsLog::go_back(int64_t step) {
   if (path_.empty()) return;
-  mend([&](const Json& row) { return is_up_to(row, step); });
-  open();
+  mend_and_open([&](const Json& row) { return is_up_to(row, step); });
 }
 
 bool MetricsLog::drop(std::string_view kind, int64_t step) {
   if (path_.empty()) return false;
-  const int64_t dropped =
-      mend([&](const Json& row) { return row.value("kind", Json()) != kind || row.value("step", Json()) != step; });
-  open();
-  return dropped > 0;
+  return mend_and_open([&](const Json& row) {
+           return row.value("kind", Json()) != kind || row.value("step", Json()) != step;
+         }) > 0;
 }
 
-// Returns how many lines went. The file is not rewritten when none has to.
+// Returns how many lines went. The file is not rewritten when none has to, nor read where it is none (a pipe, which
+// might never end).
 template <class Keep>
-int64_t MetricsLog::mend(const Keep& keep) {
+int64_t MetricsLog::mend_and_open(const Keep& keep) {
+  open();
+  if (!file_) return 0;
   try {
     const Rewritten result = rewrite(path_, keep);
     torn_ = !result.ends_in_line;
-    if (result.dropped > 0) write_text_atomically(path_, result.text, ExitCode::checkpoint);
+    if (result.dropped == 0) return 0;
+    write_text_atomically(path_, result.text, ExitCode::checkpoint);
+    open();
     return result.dropped;
   } catch (const Error& error) {
     log_warning("rows of repeated steps stay in the metrics: {}", error.what());

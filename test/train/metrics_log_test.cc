@@ -1,5 +1,7 @@
 #include "lockstep/train/metrics_log.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include "test/catch.h"
@@ -116,6 +118,15 @@ TEST_CASE("a file that cannot be opened is a warning and nothing else") {
   const LogCapture log;
   MetricsLog("/proc/nowhere/metrics.jsonl", 0).write("{}");
   CHECK_THAT(log.text(), ContainsSubstring("warning: metrics cannot be written: /proc/nowhere: cannot create the"));
+}
+
+TEST_CASE("what is no regular file is a warning, and nobody waits for it") {
+  const ScratchFolder folder;
+  const LogCapture log;
+  const std::string path = folder / "metrics.jsonl";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  MetricsLog(path, 0).write("{}");  // waiting for the pipe's other end would fail the test's time limit
+  CHECK_THAT(log.text(), ContainsSubstring("metrics cannot be written: " + path + ": is a pipe"));
 }
 
 TEST_CASE("without a path nothing is written") { CHECK_NOTHROW(MetricsLog("", 0).write("{}")); }

@@ -54,7 +54,7 @@ void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, con
 // Makes a file that must not exist yet; invalid where it does.
 FileDescriptor create_file(const std::string& path, ExitCode blame);
 
-// Opens a log, which is made if need be; so is its directory. Each write(2) goes to the end of the file.
+// Opens a log, a regular file that is made if need be, like its directory. Each write(2) goes to the end of the file.
 FileDescriptor open_for_appending(const std::string& path, ExitCode blame);
 
 // Whether `path` still names the open file: not after somebody has deleted, moved or replaced it.

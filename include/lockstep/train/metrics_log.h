@@ -31,7 +31,7 @@ class MetricsLog {
 
  private:
   template <class Keep>
-  int64_t mend(const Keep& keep);
+  int64_t mend_and_open(const Keep& keep);
   void open();
   void reopen_if_gone();
 
