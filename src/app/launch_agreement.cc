@@ -13,17 +13,27 @@ namespace {
 
 constexpr double kAgreeSeconds = 60;
 
+// Each ends with a zero, as those below do.
 std::string arguments_of(const CommandLine& line) {
   std::string text;
-  if (!line.config.empty()) text = "--config " + line.config;
-  for (const Assignment& given : line.overrides) {
-    text += fmt::format("{}--{} {}", text.empty() ? "" : " ", given.name, given.value);
+  const auto add = [&](std::string_view name, const auto& value) {
+    (text += fmt::format("--{} {}", name, value)) += '\0';
+  };
+  if (!line.config.empty()) add("config", line.config);
+  for (const Assignment& given : line.overrides) add(given.name, given.value);
+  if (line.command == Command::evaluate) add("checkpoint", line.checkpoint);
+  if (line.command == Command::benchmark) {
+    const BenchmarkOptions& options = line.benchmark;
+    add("num_batches", options.batches);
+    add("num_warmup_batches", options.warm_up);
+    add("num_alone_batches", options.alone);
+    add("display_every", options.display_every);
+    add("forward_only", options.forward_only);
+    add("benchmark_log_dir", options.log_folder);
   }
-  if (line.command == Command::evaluate) text += fmt::format(" --checkpoint {}", line.checkpoint);
   return text;
 }
 
-// Each ends with a zero.
 std::string environment_text() {
   std::string text;
   for (const Assignment& setting : environment_settings()) (text += setting.name + "=" + setting.value) += '\0';
@@ -46,8 +56,22 @@ std::vector<std::string> split(std::string_view text) {
                   group.describe(static_cast<int>(rank)), its, group.describe(0), ours));
 }
 
-std::string quoted(const std::string& arguments) {
-  return arguments.empty() ? "no arguments" : fmt::format("'{}'", printable(arguments));
+// Those of `some` that `others` lack.
+std::string only_in(const std::vector<std::string>& some, const std::vector<std::string>& others) {
+  std::string text;
+  for (const std::string& one : some) {
+    if (std::ranges::find(others, one) == others.end()) text += (text.empty() ? "" : " ") + one;
+  }
+  return text.empty() ? "no such argument" : fmt::format("'{}'", printable(text));
+}
+
+void compare_arguments(ProcessGroup& group, const CommandLine& line, const WaitFor& wait) {
+  const std::vector<std::string> all = group.allgather(arguments_of(line), wait);
+  const std::vector<std::string> ours = split(all[0]);
+  for (size_t r = 1; r < all.size(); ++r) {
+    const std::vector<std::string> theirs = split(all[r]);
+    if (theirs != ours) refuse(group, r, only_in(theirs, ours), only_in(ours, theirs));
+  }
 }
 
 void compare_environments(ProcessGroup& group, const WaitFor& wait) {
@@ -77,10 +101,7 @@ void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::op
                       fmt::format("{} was started with another subcommand than {}",
                                   group.describe(static_cast<int>(other - commands.begin())), group.describe(0)));
   }
-  const std::vector<std::string> arguments = group.allgather(arguments_of(line), wait);
-  for (size_t r = 1; r < arguments.size(); ++r) {
-    if (arguments[r] != arguments[0]) refuse(group, r, quoted(arguments[r]), quoted(arguments[0]));
-  }
+  compare_arguments(group, line, wait);
   compare_environments(group, wait);
 }
 

@@ -161,14 +161,19 @@ class Refusals(kit.TestCase):
         return [wrapper]
 
     def test_ranks_that_were_given_other_arguments(self):
-        for given, texts in (("--config other.toml", ("'--config other.toml --train.steps 3'",)),
-                             ("--train.batch_size 8", ("--train.batch_size 8", "--train.steps 3"))):
+        for given, texts in (("--config other.toml", ("'--config other.toml'", "'--config ")),
+                             ("--train.batch_size 8", ("'--train.batch_size 8'", "with no such argument"))):
             wrapper = self.of_rank_1(f'program="$1"; shift; [ "$1" = check ] && command=check && shift; '
                                      f'shift 2; exec "$program" $command --config {"run.toml" if "batch" in given else ""} '
                                      f'{given.replace("--config ", "")} "$@"')
             self.config({"train.batch_size": 6}, name="other.toml")
             self.assert_both_refuse(2, kit.CONFIG, "rank 1@", "rank 0@", *texts, arguments=("--train.steps", "3"),
                                     wrapper=wrapper)
+
+    def test_ranks_of_a_benchmark_that_were_given_other_flags(self):
+        wrapper = self.of_rank_1('exec "$@" --forward_only')
+        result = self.run_job(2, "--model", "cifar10_cnn", "--num_batches", "2", wrapper=wrapper)
+        self.assert_one_error(result, kit.CONFIG, "rank 1@", "'--forward_only true'", "'--forward_only false'")
 
     def test_ranks_whose_environments_set_other_values(self):
         wrapper = self.of_rank_1('LOCKSTEP_TRAIN_SEED=8 exec "$@"')
