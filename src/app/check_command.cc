@@ -229,6 +229,7 @@ void Check::check_ranks(const WaitFor& wait) {
 }
 
 void Check::check_reductions(const WaitFor& wait) {
+  if (group_.size() == 1) return row("allreduce", "one rank: there is nothing to reduce");
   const ReductionSpeed speed = measure_reductions(group_, wait, may_share_memory(config_, device() == "cpu"));
   row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, {}", speed.latency_seconds * 1e6,
                                speed.bytes_per_second / kGigabyte, speed.shared ? "in shared memory" : "over MPI"));

@@ -114,14 +114,18 @@ std::vector<Fact> model_facts(const CompiledModel& model) {
            "set device.kind, or mend the ranks without one"}};
 }
 
-void compare_programs(const Config& config, ProcessGroup& group) {
-  const WaitFor wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
-  const std::vector<FactRow> rows = gather_facts(group, wait, program_facts(config));
+std::string program_line(std::span<const FactRow> rows) {
   std::string line;
   for (const FactRow& row : rows) {
     if (row.fact.name != "configuration") line += (line.empty() ? "" : ", ") + row.values.front();
   }
-  log_info("{}", line);
+  return line;
+}
+
+void compare_programs(const Config& config, ProcessGroup& group) {
+  const WaitFor wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
+  const std::vector<FactRow> rows = gather_facts(group, wait, program_facts(config));
+  log_info("{}", program_line(rows));
   const std::vector<std::string> names = rank_names(group);
   std::vector<Finding> findings = network_findings(group, wait);
   for (const FactRow& row : rows) {

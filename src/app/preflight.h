@@ -16,6 +16,9 @@ namespace lockstep {
 // The program, its libraries, the processor and the configuration of this rank.
 std::vector<Fact> program_facts(const Config& config);
 
+// Rank 0's values of those facts, for the log.
+std::string program_line(std::span<const FactRow> rows);
+
 // "16 hexadecimal digits" of some bytes, for comparing them over ranks.
 std::string digest_text(std::span<const std::byte> bytes);
 

@@ -121,11 +121,7 @@ void RunStart::compare_programs() {
   const size_t before = rows.size();
   for (Finding& finding : network_findings(parts_.group, wait("the comparison of programs"))) note(std::move(finding));
   compare(program_facts(config_));
-  std::string line;
-  for (const FactRow& row : std::span(rows).subspan(before)) {
-    if (row.fact.name != "configuration") line += (line.empty() ? "" : ", ") + row.values.front();
-  }
-  if (use_ == Use::train) log_info("{}", line);
+  if (use_ == Use::train) log_info("{}", program_line(std::span(rows).subspan(before)));
 }
 
 void RunStart::share_cores() {
