@@ -55,6 +55,11 @@ std::string percent(int64_t part, int64_t whole) {
                      part, whole);
 }
 
+// Three decimals, or where those would be zeros three digits.
+std::string seconds_text(double seconds) {
+  return seconds >= 0.1 || seconds <= 0 ? fmt::format("{:.3f}", seconds) : fmt::format("{:.3g}", seconds);
+}
+
 }  // namespace
 
 Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
@@ -169,15 +174,6 @@ LoneWait Reporter::longest_wait(std::span<const double> lone_wait_seconds, doubl
   }
   return longest;
 }
-
-namespace {
-
-// Three decimals, or where those would be zeros three digits.
-std::string seconds_text(double seconds) {
-  return seconds >= 0.1 || seconds <= 0 ? fmt::format("{:.3f}", seconds) : fmt::format("{:.3g}", seconds);
-}
-
-}  // namespace
 
 void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds) {
   const int64_t looked_at = totals.steps - watched_.steps;

@@ -320,11 +320,12 @@ bool Trainer::evaluate() {
   return true;
 }
 
-// Early in a run with batch normalization it may be in the millions, and frighten.
+// Early in a run with batch normalization, which alone has parameters that are not trained, it may be in the millions.
 void Trainer::explain_large_loss(const EvaluationResult& result) {
   constexpr double kTimesGuessing = 5;
   const double guessing = std::log(static_cast<double>(config_.model.classes));
-  if (loss_explained_ || !(result.loss > kTimesGuessing * guessing)) return;
+  const bool has_statistics = !std::ranges::all_of(parts_.program.parameters().all(), &Parameter::trained);
+  if (loss_explained_ || !has_statistics || !(result.loss > kTimesGuessing * guessing)) return;
   loss_explained_ = true;
   if (!parts_.group.is_root()) return;
   log_info(
