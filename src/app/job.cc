@@ -23,7 +23,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kConfigSeconds = 60;  // the configuration's own limits are not known yet
+constexpr double kConfigSeconds = 60;           // the configuration's own limits are not known yet
+constexpr double kReadCheckpointSeconds = 600;  // the whole of one, for the configuration in it
 constexpr int64_t kProbedRecords = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
@@ -112,10 +113,13 @@ void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources&
 }  // namespace
 
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
-  const std::string text = on_root(group, {"the configuration", kConfigSeconds}, [&] {
+  const bool evaluation = command.command == Command::evaluate;
+  const bool in_checkpoint = evaluation && command.config.empty();
+  const WaitFor wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
+  const std::string text = on_root(group, wait, [&] {
     ConfigSources sources = gather_config_sources(command.config, command.overrides);
-    sources.evaluation = command.command == Command::evaluate;
-    if (sources.evaluation && command.config.empty()) take_configuration_of_checkpoint(command, sources);
+    sources.evaluation = evaluation;
+    if (in_checkpoint) take_configuration_of_checkpoint(command, sources);
     const LoadedConfig loaded = load_config(sources);
     // A whole configuration of a checkpoint sets every key, of effect or not.
     if (command.command != Command::benchmark && !sources.effective) announce_choices(loaded, group.size());
