@@ -28,8 +28,8 @@ std::optional<LaunchClaim> launch_claim(const EnvironmentLookup& environment);
 // a program that never starts MPI passes 1.
 std::optional<std::string> launcher_mismatch(int mpi_size, const EnvironmentLookup& environment);
 
-// A process in a step of srun that no launcher of MPI's own started: the shell of `srun --pty`, or a task of srun without
-// --mpi=pmix. Open MPI takes it for one of its own there, finds nobody to connect to and ends it in MPI_Init.
+// A process in a step of srun that no launcher of MPI's own started: the shell of `srun --pty`, or a task of srun
+// without --mpi=pmix. Open MPI takes it for one of its own, finds nobody to connect to and ends it in MPI_Init.
 bool lone_in_slurm_step(const EnvironmentLookup& environment);
 
 }  // namespace lockstep
