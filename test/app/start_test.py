@@ -85,7 +85,7 @@ class Refusals(kit.TestCase):
         self.photos("photos", ["ant", "bee", "cat"])
         self.photos("others", ["ant", "cow", "cat"])
         for ranks in (0, 2):
-            self.assert_both_refuse(ranks, kit.DATA, "'cow'",
+            self.assert_both_refuse(ranks, kit.DATA, "'bee' in data.train and 'cat' in data.validation",
                                     changes={"data.format": "folder", "data.train": "photos", "data.validation": "others",
                                              "model.classes": 3})
 
@@ -162,7 +162,7 @@ class Refusals(kit.TestCase):
 
     def test_ranks_that_were_given_other_arguments(self):
         for given, texts in (("--config other.toml", ("'--config other.toml'", "'--config ")),
-                             ("--train.batch_size 8", ("'--train.batch_size 8'", "with no such argument"))):
+                             ("--train.batch_size 8", ("--train.batch_size 8'", "'--config "))):
             wrapper = self.of_rank_1(f'program="$1"; shift; [ "$1" = check ] && command=check && shift; '
                                      f'shift 2; exec "$program" $command --config {"run.toml" if "batch" in given else ""} '
                                      f'{given.replace("--config ", "")} "$@"')
