@@ -94,7 +94,7 @@ TEST_CASE("hue and saturation agree with the textbook's conversion there and bac
   }
 }
 
-TEST_CASE("contrast scales the distance from each channel's mean; results are clipped to 0..1") {
+TEST_CASE("contrast scales the distance from each channel's mean, and results are clipped to 0..1") {
   std::vector<float> image = {0.2F, 0.4F, 0.5F, 0.5F, 0.0F, 1.0F};  // two pixels, gray-like planes
   distort_color({.saturation = 1.0F, .contrast = 1.5F}, image.data(), 2);
   CHECK(image[0] == Approx(0.15F));

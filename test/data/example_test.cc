@@ -67,7 +67,7 @@ TEST_CASE("a label may be a float that is a whole number") {
                     ContainsSubstring("no whole number"));
 }
 
-TEST_CASE("the features of a sparse sample may have other names; without values they are 1") {
+TEST_CASE("the features of a sparse sample may have other names, and without values they are 1") {
   const std::string record =
       features({wire_feature("click", int64_feature(1)), wire_feature("f", int64s_feature({4, 5}))});
   const Sample sample = parse_sparse(record, {.label = "click", .ids = "f", .values = "v"});

@@ -44,7 +44,7 @@ std::string listing_error(const std::string& root) {
 
 }  // namespace
 
-TEST_CASE("classes are the sorted visible folders; an empty one keeps its number and stray files count for nothing") {
+TEST_CASE("classes are the sorted visible folders, an empty one keeps its number and stray files count for nothing") {
   const ScratchFolder folder;
   const std::string png = flat_png(1, 1, 1, 2, 3);
   for (const char* name : {"c/1.png", "a/2.png", "a/.3.png", ".ipynb_checkpoints/4.png"}) {
@@ -171,7 +171,7 @@ TEST_CASE("an image that cannot be opened is a bad record: a dangling link, a pi
   }
 }
 
-TEST_CASE("fewer classes take the labels of those that another source names; others are refused") {
+TEST_CASE("fewer classes take the labels of those that another source names, and others are refused") {
   const ScratchFolder folder;
   for (const char* name :
        {"train/a/1.png", "train/b/2.png", "train/c/3.png", "part/c/4.png", "other/b/5.png", "other/d/6.png"}) {

@@ -63,7 +63,7 @@ TEST_CASE("records of all shards are numbered through, empty shards included") {
   CHECK(source->description() == "tfrecord: 5 records in 3 files");
 }
 
-TEST_CASE("a flipped payload byte is a bad record that names file, record and offset; others stay readable") {
+TEST_CASE("a flipped payload byte is a bad record that names file, record and offset, and others stay readable") {
   Shards shards;
   shards.contents[0][shards.contents[0].size() - 6] ^= 1;
   const auto source = shards.open();

@@ -100,7 +100,7 @@ TEST_CASE("buckets must cover the arena") {
                     ContainsSubstring("bucket at element 11"));
 }
 
-TEST_CASE("gradients are narrowed bucket by bucket; what lies behind them is summed as it is") {
+TEST_CASE("gradients are narrowed bucket by bucket, and what lies behind them is summed as it is") {
   Recorder recorder;
   const auto backend = make_backend("reference", {.threads = 1});
   const auto stream = backend->make_stream();

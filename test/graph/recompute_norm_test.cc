@@ -46,7 +46,7 @@ TEST_CASE("normalized activations, concatenated or not, are made again where the
   CHECK(is_well_formed(graph));
 }
 
-TEST_CASE("a pool of a slice, which others keep, is made again; another pool is not") {
+TEST_CASE("a pool of a slice, which others keep, is made again, and another pool is not") {
   const auto pools_again = [](Graph graph) {
     graph = differentiated(std::move(graph));
     recompute_norm(graph);

@@ -43,7 +43,7 @@ class FileSizeLimit {
 
 }  // namespace
 
-TEST_CASE("only a regular file is opened for positioned reads; a pipe or device is refused by name, without a wait") {
+TEST_CASE("only a regular file is opened for positioned reads, a pipe or device is refused by name, without a wait") {
   const ScratchFolder folder;
   write_file(folder / "file", "content");
   CHECK(file_size(open_regular_file(folder / "file", ExitCode::data), "file", ExitCode::data) == 7);
@@ -60,7 +60,7 @@ TEST_CASE("only a regular file is opened for positioned reads; a pipe or device 
   CHECK_THAT(message(folder / "absent"), ContainsSubstring("absent: cannot open: No such file"));
 }
 
-TEST_CASE("a pipe is read to its end, in whatever pieces it comes; files of /proc are read though they have no size") {
+TEST_CASE("a pipe is read to its end, in whatever pieces it comes, and files of /proc that have no size are too") {
   const ScratchFolder folder;
   const std::string pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);

@@ -51,7 +51,7 @@ TEST_CASE("jobs run one after the other, in the order in which they were posted,
   CHECK(thread != std::this_thread::get_id());
 }
 
-TEST_CASE("while the disk does not answer, jobs wait up to the bounds; what is dropped is counted and reported") {
+TEST_CASE("while the disk does not answer, jobs wait up to the bounds, and what is dropped is counted and reported") {
   const LogCapture log;
   int ran = 0;
   FileWorker worker({.directory = "runs/a", .max_jobs = 3, .max_bytes = 100});

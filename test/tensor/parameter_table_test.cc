@@ -27,7 +27,7 @@ TEST_CASE("a name may be declared once only") {
   CHECK(table.trained_elements() == 28);
 }
 
-TEST_CASE("parameters lie in the order given, aligned; statistics have their own arena") {
+TEST_CASE("parameters lie in the order given, aligned, and statistics have their own arena") {
   const ParameterTable table = three_weights_and_statistics();
   const ParameterId order[] = {2, 0, 1};
   const ParameterLayout layout = lay_out_parameters(table, order);

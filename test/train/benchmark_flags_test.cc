@@ -140,7 +140,7 @@ TEST_CASE("a switch that says what happens anyway is understood") {
   }
 }
 
-TEST_CASE("tf_cnn_benchmarks' Inception-v3 has neither an auxiliary head nor dropout; Lockstep's has both") {
+TEST_CASE("tf_cnn_benchmarks' Inception-v3 has neither an auxiliary head nor dropout, and Lockstep's has both") {
   const BenchmarkCommand theirs = parse_benchmark_flags({"--model=inception3"});
   CHECK(value_of(theirs, "model.aux_weight") == "0");
   CHECK(value_of(theirs, "model.dropout") == "0");

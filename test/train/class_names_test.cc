@@ -5,7 +5,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("names that are UTF-8 stay as they are; other bytes, control characters and backslashes are escaped") {
+TEST_CASE("names that are UTF-8 stay as they are, and other bytes, control characters and backslashes are escaped") {
   for (const char* name :
        {"", "cat", "A b", "\xc3\xbc \xe7\x8c\xab", "\xf0\x9f\x90\x88", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) {
     CHECK(printable_name(name) == name);
@@ -55,7 +55,7 @@ TEST_CASE("lists of classes must agree as far as both go") {
   }
 }
 
-TEST_CASE("fewer classes are a part of others; the same ones, others and none are not") {
+TEST_CASE("fewer classes are a part of others, and the same ones, others and none are not") {
   const std::vector<std::string> three = {"a", "b", "c"};
   CHECK(are_part_of({"c"}, three));
   CHECK_FALSE(are_part_of(three, three));

@@ -129,7 +129,7 @@ TEST_CASE("lists have commas between their items") {
   CHECK(parsed<Numbers>("schedule.factors", "0.1,") == kRefused);
 }
 
-TEST_CASE("a list in TOML's notation has items with commas; a pattern that begins with a bracket is none") {
+TEST_CASE("a list in TOML's notation has items with commas, and a pattern that begins with a bracket is none") {
   using Texts = std::vector<std::string>;
   CHECK(parsed<Texts>("data.train", R"(["a,b", "c d"])") == Texts{"a,b", "c d"});
   CHECK(parsed<Texts>("data.train", R"([ 'a\b,["c"]', ])") == Texts{R"(a\b,["c"])"});

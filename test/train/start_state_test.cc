@@ -106,7 +106,7 @@ TEST_CASE("resume = auto goes on from the newest checkpoint, with every value, s
   CHECK(s.run.values() == newest);
 }
 
-TEST_CASE("a damaged checkpoint is passed over; when all are, the start fails on every rank") {
+TEST_CASE("a damaged checkpoint is passed over, and when all are, the start fails on every rank") {
   const SharedFolder folder;
   const Config config = config_with(folder);
   save(config, 20);
@@ -359,7 +359,7 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
   CHECK(again.run.values()[0] == saved[0]);
 }
 
-TEST_CASE("a head for other classes starts anew from init_from, and is said so; everything else must fit") {
+TEST_CASE("a head for other classes starts anew from init_from, and is said so, and everything else must fit") {
   const SharedFolder folder;
   Config config = config_with(folder);
   save(config, 7);

@@ -120,7 +120,7 @@ TEST_CASE("a run without a trace, or with too few steps for one, writes none") {
   }
 }
 
-TEST_CASE("the spans of a run nest: steps, their parts, the passes, the layers; a captured step has none inside") {
+TEST_CASE("the spans of a run nest: steps, their parts, the passes, the layers, and a captured step has none inside") {
   const SharedFolder folder;
   const PlainSource data(24), validation(5);
   Config config = config_in(folder);
