@@ -21,6 +21,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
     lines.emplace_back(text.substr(0, end));
   }
+  if (!text.empty()) lines.emplace_back(text);  // an editor may leave out the last line feed
   return lines;
 }
 
@@ -35,7 +36,7 @@ void write_class_names(const std::string& folder, const std::vector<std::string>
     return;
   }
   const std::string path = path_in(folder);
-  if (path_exists(path) && lines_of(read_text_file(path, ExitCode::data)) != names) {
+  if (path_exists(path) && lines_of(read_text_file(path, ExitCode::data, kMostBytes)) != names) {
     fail(ExitCode::data, "{}: names other classes than the data to be packed have", path);
   }
   write_text_atomically(path, fmt::format("{}\n", fmt::join(names, "\n")), ExitCode::data);
@@ -50,7 +51,7 @@ std::vector<std::string> read_class_names(const std::vector<std::string>& files)
   const auto bytes = std::filesystem::file_size(path, none);
   if (none || bytes > static_cast<uintmax_t>(kMostBytes)) return {};
   if (!std::ranges::all_of(files, [&](const std::string& file) { return folder_of(file) == folder; })) return {};
-  return lines_of(read_text_file(path, ExitCode::data));
+  return lines_of(read_text_file(path, ExitCode::data, kMostBytes));
 }
 
 }  // namespace lockstep

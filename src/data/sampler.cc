@@ -31,7 +31,7 @@ std::vector<int64_t> make_order(const SamplerOptions& options, int64_t epoch) {
     shuffle(order, random);
     return order;
   }
-  const int64_t block = options.shuffle_block;
+  const int64_t block = std::min(options.shuffle_block, options.size);
   std::vector<int64_t> blocks = iota((options.size + block - 1) / block);
   shuffle(blocks, random);
   std::vector<int64_t> order;

@@ -1,6 +1,7 @@
 #include "lockstep/data/sampler.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <thread>
 
@@ -21,7 +22,8 @@ std::vector<int64_t> identity(int64_t size) { return epoch_order({.size = size, 
 
 TEST_CASE("every epoch's order holds each sample once, for any size and block") {
   for (int64_t size = 1; size <= 60; ++size) {
-    for (const int64_t block : {0, 1, 7, 100}) {
+    for (const int64_t block :
+         {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{100}, std::numeric_limits<int64_t>::max()}) {
       for (int64_t epoch = 0; epoch < 3; ++epoch) {
         const auto order = epoch_order({.size = size, .seed = 5, .shuffle_block = block}, epoch);
         REQUIRE(sorted(order) == identity(size));

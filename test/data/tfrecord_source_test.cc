@@ -63,6 +63,15 @@ TEST_CASE("records of all shards are numbered through, empty shards included") {
   CHECK(source->description() == "tfrecord: 5 records in 3 files");
 }
 
+TEST_CASE("the names of classes are those of the file beside the records, with or without a last line feed") {
+  const Shards shards;
+  CHECK(shards.open()->class_names().empty());
+  for (const char* text : {"ant\nbee\n", "ant\nbee"}) {
+    write_file(shards.folder / "lockstep_classes.txt", text);
+    CHECK(shards.open()->class_names() == std::vector<std::string>{"ant", "bee"});
+  }
+}
+
 TEST_CASE("a flipped payload byte is a bad record that names file, record and offset, and others stay readable") {
   Shards shards;
   shards.contents[0][shards.contents[0].size() - 6] ^= 1;
