@@ -162,7 +162,7 @@ int train_command(const CommandParts& parts) {
   Trainer trainer({config, group, *start.communicator, *backend, *stream, *program, data,
                    evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
                   loader_options(config, start.threads.budget), from);
-  if (trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
+  if (group.is_root() && trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
   announce(config, trainer, {*program, batches, data.size(), group.size(), start.shared_gradients});
 
   const auto train = [&] {

@@ -271,9 +271,10 @@ class Changes(kit.TestCase):
 
     # A sweep of rates in one directory would report one result for all of them.
     def test_a_finished_run_with_another_rate_warns_that_nothing_is_trained(self):
-        result = self.run_job(0, "--config", self.config({"train.steps": 2, "optimizer.lr": 0.5}))
-        self.assertEqual(result.code, kit.OK, str(result))
-        self.assertTrue(any("nothing will be trained" in line for line in result.warnings()), str(result))
+        for ranks in (0, 2):
+            result = self.run_job(ranks, "--config", self.config({"train.steps": 2, "optimizer.lr": 0.5}))
+            self.assertEqual(result.code, kit.OK, str(result))
+            self.assertEqual(sum("nothing will be trained" in line for line in result.warnings()), 1, str(result))
 
 
 class Leads(kit.TestCase):
