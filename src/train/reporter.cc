@@ -121,6 +121,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
                {"lr", row.learning_rate},
                {"examples_per_second", row.examples_per_second},
                {"seconds_per_step", row.seconds_per_step},
+               {"slowest_step_seconds", std::ranges::max(timer.step_seconds())},
                {"data_seconds", row.data_seconds},
                {"compute_seconds", row.compute_seconds},
                {"reduce_seconds", row.reduce_seconds},

@@ -57,6 +57,7 @@ TEST_CASE("an interval is reported in means a step and names the rank that the o
   CHECK(row["lr"] == 0.01);
   CHECK(row["queue_depth"] == 1.5);
   CHECK(row["seconds_per_step"].get<double>() == Approx(timer.total_seconds() / 5));
+  CHECK(row["slowest_step_seconds"].get<double>() >= 0.1);  // the first step has all of the wait
   CHECK(row["examples_per_second"].get<double>() == Approx(40 / timer.total_seconds()));
   CHECK(row[last ? "compute_seconds" : "reduce_seconds"].get<double>() >= 0.02);
   CHECK_THAT(r.log.text(), ContainsSubstring(": step 5, loss = 1.25 ("));
