@@ -1,6 +1,9 @@
 #include "data/file_kind.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 
 namespace lockstep {
 namespace {
@@ -78,6 +81,17 @@ std::string_view name_file_kind(std::span<const std::byte> beginning) {
 bool is_packed(std::span<const std::byte> beginning) {
   const Signature* signature = find_signature(as_text(beginning));
   return signature != nullptr && signature->packed;
+}
+
+std::string describe_other_kind(const InputFile& file, std::string_view wanted) {
+  std::array<std::byte, kFileKindBytes> bytes = {};
+  const auto beginning =
+      std::span(bytes).first(static_cast<size_t>(std::min<int64_t>(file.size_bytes(), std::ssize(bytes))));
+  file.read(0, beginning);
+  const std::string_view kind = name_file_kind(beginning);
+  if (kind.empty() || kind == wanted) return {};
+  if (is_packed(beginning)) return fmt::format("the file is {}; unpack it first", kind);
+  return fmt::format("the file is {}, where {} is needed", kind, wanted);
 }
 
 }  // namespace lockstep

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "data/input_file.h"
 
 namespace lockstep {
 
@@ -16,5 +19,10 @@ std::string_view name_file_kind(std::span<const std::byte> beginning);
 
 // Whether it is one of those that have to be unpacked first.
 bool is_packed(std::span<const std::byte> beginning);
+
+// Of a file that is not `wanted` ("an HDF5 file"): "the file is a zip archive; unpack it first", or "the file is a
+// NumPy array, where an HDF5 file is needed". Empty when its kind is not known, or is the one that is wanted (a damaged
+// one). Throws Error(data) when it cannot be read.
+std::string describe_other_kind(const InputFile& file, std::string_view wanted);
 
 }  // namespace lockstep

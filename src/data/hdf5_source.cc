@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/file_kind.h"
 #include "data/input_file.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/io/hdf5.h"
@@ -63,8 +64,19 @@ std::string contents_of(const Hdf5File& file) {
   return fmt::format("it has {}{}", fmt::join(found, ", "), more ? ", ..." : "");
 }
 
+// Looks at the first bytes only once the library has refused the file: HDF5 may begin with any (a user block).
+Hdf5File open_file(const std::string& path) {
+  try {
+    return Hdf5File::open(path, ExitCode::data);
+  } catch (const Error&) {
+    const std::string kind = describe_other_kind(InputFile(path), "an HDF5 file");
+    if (!kind.empty()) fail(ExitCode::data, "{}: {}", path, kind);
+    throw;
+  }
+}
+
 Hdf5Dataset open_dataset(const std::string& path, const std::string& name) {
-  const Hdf5File file = Hdf5File::open(path, ExitCode::data);
+  const Hdf5File file = open_file(path);
   if (!file.exists(name)) fail(ExitCode::data, "{}: has no {}; {}", path, name, contents_of(file));
   return file.dataset(name);
 }

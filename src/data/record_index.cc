@@ -124,13 +124,8 @@ namespace {
 
 // What a file is whose very first record is wrong.
 std::string name_other_file(const InputFile& file) {
-  std::array<std::byte, kFileKindBytes> bytes = {};
-  const auto beginning =
-      std::span(bytes).first(static_cast<size_t>(std::min<int64_t>(file.size_bytes(), std::ssize(bytes))));
-  file.read(0, beginning);
-  const std::string_view kind = name_file_kind(beginning);
-  if (is_packed(beginning)) return fmt::format("the file is {}; unpack it first", kind);
-  if (!kind.empty()) return fmt::format("the file is {}, where a TFRecord file is needed", kind);
+  const std::string kind = describe_other_kind(file, "a TFRecord file");
+  if (!kind.empty()) return kind;
   return "the checksum of its length is wrong: the file is damaged, or no TFRecord file";
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lockstep/data/formats.h"
+#include "lockstep/io/file.h"
 #include "test/catch.h"
 #include "test/scratch.h"
 
@@ -180,6 +181,20 @@ TEST_CASE("labels may be a column") {
   Sample sample;
   open({folder / "data.h5"})->read(2, sample);
   CHECK(sample.label == 4);
+}
+
+TEST_CASE("a file of another kind is named, a damaged HDF5 file is not") {
+  const ScratchFolder folder;
+  const std::string path = folder / "data.h5";
+  const auto message = [&](std::string_view text) {
+    write_text_atomically(path, std::string(text), ExitCode::data);
+    return error_of([&] { open({path}); }).value().what();
+  };
+  CHECK(message("PK\x03\x04 and so on") == path + ": the file is a zip archive; unpack it first");
+  CHECK(message("<html></html>") == path + ": the file is an HTML or XML page, where an HDF5 file is needed");
+  CHECK(message("") == path + ": the file is empty, where an HDF5 file is needed");
+  CHECK_THAT(message("1,2,3"), ContainsSubstring("data.h5: cannot open as HDF5: "));
+  CHECK_THAT(message("\x89HDF\r\n\x1a\n"), ContainsSubstring("data.h5: cannot open as HDF5: "));
 }
 
 TEST_CASE("messages say which data sets and shapes a file has") {
