@@ -292,9 +292,8 @@ void CheckpointWriter::Worker::point(const std::string& link, int64_t step) {
   } catch (const Error& error) {
     if (std::exchange(links_fail_, true)) return;
     log_warning(
-        "{}; without the links latest and best the newest checkpoint is that of the highest step, the best one is "
-        "named "
-        "in each (/training/best_step)",
+        "{}; without the links latest and best the newest checkpoint is that of the highest step, and each names the "
+        "best one (/training/best_step)",
         error.what());
   }
 }
