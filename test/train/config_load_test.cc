@@ -173,7 +173,7 @@ TEST_CASE("the defaults of a model are keys with values that they take, and a wh
 }
 
 TEST_CASE(
-    "every setting that has no effect is named once, with where it was given and what it needs; defaults are not") {
+    "every setting that has no effect is named once, with where it was given and what it needs, defaults are not") {
   const std::string file =
       "[model]\nname = \"cifar10_cnn\"\nbn_epsilon = 0.1\naux_weight = 0\n[optimizer]\nname = \"adamw\"\n"
       "momentum = 0.9\nepsilon = 1e-8\n[schedule]\nname = \"constant\"\nboundaries = [1]\n"

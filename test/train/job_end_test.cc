@@ -40,7 +40,7 @@ TEST_CASE("an end that is no time is refused") {
 }
 
 TEST_CASE(
-    "of Slurm's variable only a time in the future counts; anything else is ignored with a warning that names it") {
+    "of Slurm's variable only a time in the future counts, and anything else is ignored with a warning that names it") {
   for (const std::string& text : {std::string("Unknown"), std::string("0"), std::string("-1"), std::string("NONE"),
                                   std::string("17e9x"), in_seconds(-100), std::string("1700000000")}) {
     INFO(text);
