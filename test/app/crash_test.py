@@ -32,7 +32,7 @@ class Case(kit.TestCase):
                 self.assertIn(f"resuming at step {last} ", job.output())
             last = max([int(name[5:-3]) for name in names], default=0)
             with open(self.path("run/metrics.jsonl"), "a") as file:
-                file.write('{"kind": "train", "st')  # as if the kill had come in the middle of a line
+                file.write('{"kind":"train","st')  # as if the kill had come in the middle of a line
         self.assertGreater(last, 0)
         self.train(2, config, {"train.steps": last + 5})
         self.assertEqual(sorted(kit.per_step(self.path("run"), "loss")), list(range(1, last + 6)))
