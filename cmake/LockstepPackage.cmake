@@ -2,7 +2,7 @@
 # brings.
 
 set(CPACK_PACKAGE_NAME ${PROJECT_NAME})
-set(CPACK_PACKAGE_CONTACT "The Lockstep developers <maintainers@users.noreply.a-seed-0b487107.example>")
+set(CPACK_PACKAGE_CONTACT "The Lockstep developers <lockstep@example.org>")
 set(CPACK_PACKAGE_DESCRIPTION "Trains Inception-v3 and other convolutional networks on many processes by MPI allreduce, and
 writes HDF5 checkpoints without stopping. Start it with mpirun or srun.")
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)

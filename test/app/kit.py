@@ -146,7 +146,7 @@ def merged(config, changes):
 SMALL = {
     "model": {"name": "cifar10_cnn", "classes": 10, "image_size": 16, "aux_weight": 0.0, "dropout": 0.0},
     "data": {"format": "tfrecord", "train": "train.tfrecord", "augment": "none"},
-    "train": {"batch_size": 12, "steps": 20, "epochs": 1000.0, "label_smoothing": 0.1},
+    "train": {"batch_size": 12, "steps": 20, "epochs": 1e6, "label_smoothing": 0.1},
     "optimizer": {"name": "sgd", "lr": 0.01, "weight_decay": 1e-4},
     "schedule": {"name": "constant"},
     "ema": {"decay": 0.0},

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-FILES = """usr/bin/trainer
+FILES = """usr/bin/lockstep-run
+usr/bin/trainer
 usr/share/doc/lockstep/CHANGELOG.md
 usr/share/doc/lockstep/LICENSE
 usr/share/doc/lockstep/NOTICE
@@ -25,6 +26,7 @@ usr/share/lockstep/recipes/inception_v3_imagenet.toml
 usr/share/lockstep/slurm/README.md
 usr/share/lockstep/slurm/mpirun.sbatch
 usr/share/lockstep/slurm/srun.sbatch""".splitlines()
+EXECUTABLES = ("usr/bin/lockstep-run", "usr/bin/trainer", "usr/share/lockstep/plot.py")
 
 
 def output_of(*command, **options):
@@ -44,11 +46,11 @@ def check_contents(package):
         mode, owner, _, _, _, path = line.split(maxsplit=5)
         path = path.removeprefix("./").rstrip("/")
         assert owner == "root/root", line
-        wanted = "drwxr-xr-x" if mode[0] == "d" else "-rwxr-xr-x" if path in (FILES[0], FILES[7]) else "-rw-r--r--"
+        wanted = "drwxr-xr-x" if mode[0] == "d" else "-rwxr-xr-x" if path in EXECUTABLES else "-rw-r--r--"
         assert mode == wanted, f"mode {mode} instead of {wanted}: {line}"
         if mode[0] != "d":
             found.add(path)
-            assert re.match("usr/(bin/trainer$|share/(doc/)?lockstep/)", path), line
+            assert re.match("usr/(bin/(trainer|lockstep-run)$|share/(doc/)?lockstep/)", path), line
     assert found >= set(FILES), f"missing: {set(FILES) - found}"
 
 
