@@ -40,14 +40,6 @@ class Check(kit.TestCase):
         self.assertIn("check", self.run_job(0, "--help").output)
         self.assert_one_error(self.run_job(0, "chekc", "--config", self.config()), kit.CONFIG, "check")
 
-    def of_rank_1(self, script):
-        wrapper = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
-{script}
-""")
-        os.chmod(wrapper, 0o755)
-        return [wrapper]
-
     def test_another_program_on_one_rank_is_named(self):
         other = self.path("other")
         shutil.copy(kit.TRAINER, other)

@@ -63,15 +63,6 @@ class Case(kit.TestCase):
             timer.cancel()
             command("fsfreeze", "-u", self.disk)
 
-    def last_step(self, job):
-        lines = [line for line in job.output().splitlines() if ": step " in line and ", loss = " in line]
-        return int(lines[-1].split(": step ")[1].split(",")[0]) if lines else 0
-
-    def wait_for_steps(self, job, count):
-        """So many more steps are logged."""
-        end = self.last_step(job) + count
-        job.wait_for(lambda: self.last_step(job) >= end, f"step {end}")
-
     def ends(self, job, limit=LIMIT):
         since = time.monotonic()
         try:

@@ -300,6 +300,25 @@ class TestCase(unittest.TestCase):
     def run_job(self, ranks, *arguments, timeout=120, **more):
         return self.start(ranks, *arguments, **more).wait(timeout)
 
+    def last_step(self, job):
+        """The last step that the job has logged, 0 before the first."""
+        lines = [line for line in job.output().splitlines() if ": step " in line and ", loss = " in line]
+        return int(lines[-1].split(": step ")[1].split(",")[0]) if lines else 0
+
+    def wait_for_steps(self, job, count):
+        """So many more steps are logged."""
+        end = self.last_step(job) + count
+        job.wait_for(lambda: self.last_step(job) >= end, f"step {end}")
+
+    def of_rank_1(self, script):
+        """A wrapper of the program that runs a shell script in place of it on rank 1, with its command line as "$@"."""
+        wrapper = write(self.path("wrapper.sh"), f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+{script}
+""")
+        os.chmod(wrapper, 0o755)
+        return [wrapper]
+
     def disk_fault(self, fault):
         """A wrapper under which rank 0's fsync suffers what strace's inject=fsync: says, and nothing else does."""
         if subprocess.run(["strace", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL, check=False).returncode:

@@ -17,14 +17,6 @@ class Directory(kit.TestCase):
         super().setUp()
         self.records(60)
 
-    def last_step(self, job):
-        lines = [line for line in job.output().splitlines() if ": step " in line and ", loss = " in line]
-        return int(lines[-1].split(": step ")[1].split(",")[0]) if lines else 0
-
-    def wait_for_steps(self, job, count):
-        end = self.last_step(job) + count
-        job.wait_for(lambda: self.last_step(job) >= end, f"step {end}")
-
     def stopped(self, job):
         os.kill(job.process.pid, signal.SIGUSR1)
         result = job.wait()

@@ -152,14 +152,6 @@ class Refusals(kit.TestCase):
         self.assert_both_refuse(2, kit.CONFIG, "belongs to a running job")
         self.assertIsNone(job.process.poll(), "the running job goes on")
 
-    def of_rank_1(self, script):
-        wrapper = kit.write(self.path("wrapper.sh"), f"""#!/bin/sh
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
-{script}
-""")
-        os.chmod(wrapper, 0o755)
-        return [wrapper]
-
     def test_ranks_that_were_given_other_arguments(self):
         for given, texts in (("--config other.toml", ("'--config other.toml'", "'--config ")),
                              ("--train.batch_size 8", ("--train.batch_size 8'", "'--config "))):
