@@ -10,6 +10,7 @@
 #include "lockstep/train/class_names.h"
 #include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/evaluator.h"
 #include "lockstep/train/reporter.h"
 #include "lockstep/train/start_state.h"
 

@@ -8,7 +8,6 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/train/host_state.h"
 #include "train/bad_records.h"
 
 namespace lockstep {
@@ -243,16 +242,10 @@ void Reporter::write_evaluation(EvaluationRecords records) {
                .bytes = bytes});
 }
 
-void Reporter::histograms(int64_t step, const Program& program) {
-  if (!group_.is_root() || options_.events.empty()) return;
-  const HostState state(program);
-  state.download();
-  const ParameterTable& table = program.parameters();
-  for (ParameterId id = 0; id < table.size(); ++id) {
-    if (!table[id].trained()) continue;
-    if (std::string event = encode_histogram(step, "weights/" + table[id].name, state.parameter(id)); !event.empty()) {
-      write_event(std::move(event));
-    }
+void Reporter::histogram(int64_t step, const std::string& parameter, std::span<const float> values) {
+  if (!writes_events()) return;
+  if (std::string event = encode_histogram(step, "weights/" + parameter, values); !event.empty()) {
+    write_event(std::move(event));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/host_state.h"
 #include "lockstep/train/run_plan.h"
 #include "lockstep/train/start_state.h"
 
@@ -350,7 +351,13 @@ void Trainer::report_weights_if_due() {
   const int64_t every = config_.log.histogram_steps;
   if (steps_in_flight_ > 0 || every == 0 || progress_.step % every != 0) return;
   timer_.pause();
-  parts_.reporter.histograms(progress_.step, parts_.program);
+  if (!parts_.reporter.writes_events()) return;
+  const HostState state(parts_.program);
+  state.download();
+  const ParameterTable& table = parts_.program.parameters();
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    if (table[id].trained()) parts_.reporter.histogram(progress_.step, table[id].name, state.parameter(id));
+  }
 }
 
 void Trainer::report_bad_records() {

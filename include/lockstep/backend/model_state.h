@@ -1,6 +1,7 @@
 // The arenas of one rank: everything a training run remembers from step to step, and the scratch memory beside it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "lockstep/backend/backend.h"
@@ -19,6 +20,9 @@ struct ModelState {
   int64_t trained_elements = 0, statistic_elements = 0;
   int64_t gradient_elements() const { return trained_elements + statistic_elements + kStepHeaderElements; }
 };
+
+// Which of the two sets of parameters and statistics: as trained, or their moving average.
+enum class Weights : uint8_t { raw, average };
 
 struct ModelStateOptions {
   OptimizerKind optimizer = OptimizerKind::sgd;

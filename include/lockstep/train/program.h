@@ -26,8 +26,6 @@ struct ProgramBatches {
   int ranks = 1;  // that train together: synchronized batch norm
 };
 
-enum class Weights : uint8_t { raw, average };
-
 enum class Purpose : uint8_t {
   train,
   evaluate,  // no training graph, no gradients, no optimizer slots

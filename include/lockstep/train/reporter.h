@@ -13,10 +13,9 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/io/file_worker.h"
-#include "lockstep/train/evaluator.h"
+#include "lockstep/train/evaluation_result.h"
 #include "lockstep/train/event_file.h"
 #include "lockstep/train/metrics_log.h"
-#include "lockstep/train/program.h"
 #include "lockstep/train/progress.h"
 #include "lockstep/train/run_summary.h"
 #include "lockstep/train/slowdown.h"
@@ -59,8 +58,10 @@ class Reporter {
   // communicator, since it was made.
   void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds);
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
-  // The values of each trained parameter, which nothing may be changing, for TensorBoard.
-  void histograms(int64_t step, const Program& program);
+  // Whether this rank writes event files, which histogram() is for.
+  bool writes_events() const { return group_.is_root() && !options_.events.empty(); }
+  // The values of one trained parameter, for TensorBoard.
+  void histogram(int64_t step, const std::string& parameter, std::span<const float> values);
   // A save that has ended; one that failed is an event, \"save failed\".
   void checkpoint(const SaveResult& result);
   // Something a reader of metrics.jsonl should know ("resumed", "skipped").
