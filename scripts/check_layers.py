@@ -4,8 +4,9 @@
     check_layers.py [ROOT] [--lengths]
 
 Fails on: an include that goes to a peer or upward; a private header of another layer; a vendor header under include/;
-a header without `#pragma once`; a source that no CMakeLists.txt lists; a glob in CMake. `--lengths` also lists files
-and functions beyond the house limits (a report, never a failure).
+a header without `#pragma once`; a header that stands in both trees, or under include/ though no other layer needs it; a
+directory that holds more than an eighth of the program; a source that no CMakeLists.txt lists; a glob in CMake.
+`--lengths` also lists files and functions beyond the house limits (a report, never a failure).
 """
 
 import argparse
@@ -17,21 +18,22 @@ import sys
 LEVELS = {
     "base": 0,
     "tensor": 1, "io": 1,
-    "ops": 2,
+    "ops": 2, "config": 2,
     "backend": 3,
-    "graph": 4, "dist": 4, "data": 4, "checkpoint": 4,
-    "models": 5, "exchange": 5,
+    "graph": 4, "comm": 4, "data": 4, "checkpoint": 4,
+    "models": 5, "exchange": 5, "observe": 5,
     "train": 6,
     "app": 7,
 }
 # Model authors write against the graph builder alone.
-ONLY = {"models": {"models", "graph", "ops", "tensor", "base"}}
+ONLY = {"models": {"models", "graph", "ops", "tensor", "base"}, "config": {"config", "io", "base"}}
 
 VENDOR = re.compile(
     r"^(mpi|hdf5|H5\w*|dnnl\w*|cuda\w*|cublas\w*|cudnn\w*|nccl\w*|jpeglib|turbojpeg|png)\.(h|hpp)$"
     r"|^(oneapi|toml\+\+|CLI|google|catch2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCE_SUFFIXES = {".cc", ".cu"}
+LARGEST_ROOM = 1 / 8  # of the program's lines, in one directory
 LIMITS = {".h": 200, ".cc": 400, ".cu": 400}
 FUNCTION_LIMIT = 60
 
@@ -98,6 +100,47 @@ def check_file(root, path):
     return complaints
 
 
+def room_of(path):
+    """The directory of a file without its tree: src/comm/group and include/lockstep/comm/group are one room."""
+    parts = path.parent.parts
+    if parts[0] == "src":
+        return "/".join(parts[1:])
+    if parts[:2] == ("include", "lockstep"):
+        return "/".join(parts[2:])
+    return "/".join(parts)
+
+
+def header_places(root, files):
+    """Complaints about headers in both trees, and about public ones that only their own layer includes."""
+    headers = {path for path in files if path.suffix == ".h"}
+    public = {path for path in headers if path.parts[0] == "include"}
+    complaints = []
+    needed = set()
+    for path in files:
+        text = (root / path).read_text(encoding="utf-8")
+        for name in (found[2] for line in text.splitlines() if (found := INCLUDE.match(line))):
+            header = pathlib.Path("include") / name
+            if header in public and (layer_of(path) != layer_of(header) or path in public):
+                needed.add(header)
+    for header in sorted(public):
+        if pathlib.Path("src", *header.parts[2:]) in headers:
+            complaints.append(f"{header}: a header of this name stands in src/ too")
+        if header not in needed:
+            complaints.append(f"{header}: no other layer includes it: it belongs beside its source")
+    return complaints
+
+
+def large_rooms(root, files):
+    """Complaints about directories that hold too much of the program."""
+    lines = {}
+    for path in files:
+        room = room_of(path)
+        lines[room] = lines.get(room, 0) + len((root / path).read_text(encoding="utf-8").splitlines())
+    limit = LARGEST_ROOM * sum(lines.values())
+    return [f"{room}: {count} lines, more than an eighth of the program" for room, count in sorted(lines.items())
+            if count > limit]
+
+
 def unlisted_sources(root):
     """Sources that no CMakeLists.txt in their folder or above it names by a path relative to itself."""
     unlisted = []
@@ -158,6 +201,8 @@ def main():
 
     files = files_under(root, ["include/lockstep", "src", "models"], {".h", ".inc"} | SOURCE_SUFFIXES)
     complaints = [f"{path}:{number}: {text}" for path in files for number, text in check_file(root, path)]
+    complaints += header_places(root, files)
+    complaints += large_rooms(root, files)
     complaints += [f"{path}: listed in no CMakeLists.txt" for path in unlisted_sources(root)]
     complaints += [f"{path}: collects sources by file(GLOB)" for path in globs(root)]
     for complaint in complaints:

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "lockstep/dist/mpi_session.h"
+#include "lockstep/comm/group/mpi_session.h"
 #include "test/runner.h"
 
 namespace lockstep::testing {

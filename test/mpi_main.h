@@ -1,7 +1,7 @@
 // For tests that run under mpirun: every rank runs the same cases in the same order.
 #pragma once
 
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/group/process_group.h"
 
 namespace lockstep::testing {
 

@@ -2,6 +2,7 @@
 #include <functional>
 #include <span>
 
+#include "app/cli/benchmark_lines.h"
 #include "app/commands.h"
 #include "app/devices.h"
 #include "app/fatal.h"
@@ -10,10 +11,9 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/io/file.h"
-#include "lockstep/train/benchmark_lines.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/decay_loss.h"
 #include "lockstep/train/host_state.h"

@@ -3,10 +3,10 @@
 
 #include <atomic>
 
+#include "app/cli/command_line.h"
 #include "app/fatal.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/watchdog.h"
-#include "lockstep/train/command_line.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/supervision/watchdog.h"
 
 namespace lockstep {
 

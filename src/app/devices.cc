@@ -3,11 +3,11 @@
 #include "lockstep/backend/deferred_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/device_placement.h"
-#include "lockstep/dist/mpi_communicator.h"
-#include "lockstep/dist/nccl_communicator.h"
-#include "lockstep/dist/staged_communicator.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/device_placement.h"
+#include "lockstep/comm/transport/mpi_communicator.h"
+#include "lockstep/comm/transport/nccl_communicator.h"
+#include "lockstep/comm/transport/staged_communicator.h"
 #include "lockstep/train/deadlines.h"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/cpu_cores.h"
-#include "lockstep/dist/communicator.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/train/config.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/transport/communicator.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {

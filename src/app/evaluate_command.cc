@@ -6,12 +6,12 @@
 #include "app/job.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/dist/agreement.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/config/load.h"
+#include "lockstep/observe/reporter.h"
 #include "lockstep/train/class_names.h"
-#include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/evaluator.h"
-#include "lockstep/train/reporter.h"
 #include "lockstep/train/start_state.h"
 
 namespace lockstep {

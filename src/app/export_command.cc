@@ -7,7 +7,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/schema.h"
-#include "lockstep/data/augment.h"
+#include "lockstep/data/image/augment.h"
 #include "lockstep/exchange/hdf5_weights.h"
 #include "lockstep/exchange/onnx.h"
 #include "lockstep/exchange/safetensors.h"

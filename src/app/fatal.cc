@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "lockstep/base/log.h"
-#include "lockstep/dist/mpi_session.h"
+#include "lockstep/comm/group/mpi_session.h"
 #include "lockstep/io/file.h"
 #include "lockstep/io/file_thread.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/progress_board.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/supervision/progress_board.h"
 
 namespace lockstep {
 

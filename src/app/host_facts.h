@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/launcher.h"
+#include "lockstep/comm/supervision/launcher.h"
 
 namespace lockstep {
 

@@ -8,11 +8,11 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/config/sources.h"
 #include "lockstep/exchange/hdf5_weights.h"
 #include "lockstep/exchange/safetensors.h"
 #include "lockstep/io/file.h"
 #include "lockstep/models/models.h"
-#include "lockstep/train/config_sources.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {

@@ -12,12 +12,12 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/data/formats.h"
-#include "lockstep/data/split_source.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/train/config_advice.h"
-#include "lockstep/train/config_load.h"
-#include "lockstep/train/config_sources.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/config/advice.h"
+#include "lockstep/config/load.h"
+#include "lockstep/config/sources.h"
+#include "lockstep/data/source/formats.h"
+#include "lockstep/data/source/split_source.h"
 #include "lockstep/train/deadlines.h"
 
 namespace lockstep {

@@ -4,16 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "app/cli/command_line.h"
 #include "app/commands.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/cpu_cores.h"
-#include "lockstep/data/data_source.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/supervision/watchdog.h"
+#include "lockstep/config/config.h"
+#include "lockstep/config/load.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/watchdog.h"
-#include "lockstep/train/command_line.h"
-#include "lockstep/train/config.h"
-#include "lockstep/train/config_load.h"
+#include "lockstep/data/source/data_source.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/base/printable.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/train/config_sources.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/config/sources.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <optional>
 
+#include "app/cli/command_line.h"
 #include "lockstep/base/error.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/train/command_line.h"
+#include "lockstep/comm/group/process_group.h"
 
 namespace lockstep {
 

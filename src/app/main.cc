@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "app/cli/command_line.h"
+#include "app/cli/terminal.h"
 #include "app/commands.h"
 #include "app/fatal.h"
 #include "app/job.h"
@@ -18,15 +20,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread_name.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/heartbeats.h"
-#include "lockstep/dist/launcher.h"
-#include "lockstep/dist/mpi_session.h"
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/mpi_session.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/supervision/heartbeats.h"
+#include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/io/file_thread.h"
-#include "lockstep/train/command_line.h"
 #include "lockstep/train/deadlines.h"
-#include "lockstep/train/terminal.h"
 
 namespace lockstep {
 namespace {

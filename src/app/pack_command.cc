@@ -4,11 +4,11 @@
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/data/formats.h"
+#include "lockstep/config/load.h"
+#include "lockstep/config/sources.h"
 #include "lockstep/data/pack.h"
+#include "lockstep/data/source/formats.h"
 #include "lockstep/io/path_pattern.h"
-#include "lockstep/train/config_load.h"
-#include "lockstep/train/config_sources.h"
 
 namespace lockstep {
 namespace {

@@ -8,12 +8,12 @@
 #include "app/version.h"
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/log.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/mpi_session.h"
-#include "lockstep/dist/parameter_audit.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/mpi_session.h"
+#include "lockstep/comm/group/parameter_audit.h"
+#include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
 #include "lockstep/io/hdf5.h"
-#include "lockstep/train/config_load.h"
 #include "lockstep/train/deadlines.h"
 
 namespace lockstep {

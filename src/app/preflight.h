@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "app/job.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/rank_facts.h"
-#include "lockstep/train/config.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/group/rank_facts.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/start_state.h"
 
 namespace lockstep {

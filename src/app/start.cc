@@ -9,9 +9,9 @@
 #include "app/preflight.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/data/probe_samples.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/launcher.h"
 #include "lockstep/train/class_names.h"
 #include "lockstep/train/deadlines.h"
 

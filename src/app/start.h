@@ -12,8 +12,8 @@
 #include "app/commands.h"
 #include "app/job.h"
 #include "lockstep/checkpoint/run_lock.h"
-#include "lockstep/dist/communicator.h"
-#include "lockstep/dist/rank_facts.h"
+#include "lockstep/comm/group/rank_facts.h"
+#include "lockstep/comm/transport/communicator.h"
 #include "lockstep/train/job_end.h"
 #include "lockstep/train/start_state.h"
 

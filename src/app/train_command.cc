@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/cli/terminal.h"
 #include "app/commands.h"
 #include "app/fatal.h"
 #include "app/job.h"
@@ -14,10 +15,9 @@
 #include "app/stop_signals.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/dist/launcher.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/train/deadlines.h"
-#include "lockstep/train/terminal.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {

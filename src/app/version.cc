@@ -5,7 +5,7 @@
 
 #include "app/commit.h"  // written by the build
 #include "lockstep/backend/cpu_library.h"
-#include "lockstep/dist/mpi_session.h"
+#include "lockstep/comm/group/mpi_session.h"
 #include "lockstep/io/hdf5.h"
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "lockstep/base/parse_number.h"
-#include "lockstep/data/formats.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/data/source/formats.h"
 
 namespace {
 

@@ -7,13 +7,13 @@
 #include <mutex>
 #include <thread>
 
-#include "data/encode.h"
-#include "data/example_writer.h"
-#include "data/exif.h"
-#include "data/packed_classes.h"
-#include "data/resample.h"
+#include "data/image/encode.h"
+#include "data/image/exif.h"
+#include "data/image/resample.h"
+#include "data/source/example_writer.h"
+#include "data/source/packed_classes.h"
 #include "lockstep/base/log.h"
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/io/file.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/exif.h"
+#include "data/image/exif.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {

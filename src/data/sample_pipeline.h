@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/activity.h"
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
 #include "lockstep/data/loader.h"
 
 namespace lockstep {

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/formats.h"
+#include "graph/gradients.h"
+#include "graph/passes/alias_concat.h"
+#include "graph/passes/precision.h"
+#include "graph/passes/recompute_norm.h"
+#include "graph/passes/rewrite.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/graph/alias_concat.h"
-#include "lockstep/graph/formats.h"
-#include "lockstep/graph/gradients.h"
-#include "lockstep/graph/precision.h"
-#include "lockstep/graph/recompute_norm.h"
-#include "lockstep/graph/rewrite.h"
 
 namespace lockstep {
 namespace {

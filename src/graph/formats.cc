@@ -1,4 +1,4 @@
-#include "lockstep/graph/formats.h"
+#include "graph/formats.h"
 
 #include <map>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "lockstep/graph/gradients.h"
+#include "graph/gradients.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lockstep/train/auc.h"
+#include "train/auc.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
-#include "lockstep/train/audit.h"
+#include "train/audit.h"
 
-#include "lockstep/dist/parameter_audit.h"
+#include "lockstep/comm/group/parameter_audit.h"
 #include "lockstep/train/host_state.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/train/config_changes.h"
-#include "lockstep/train/config_load.h"
+#include "lockstep/config/changes.h"
+#include "lockstep/config/load.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/train/config.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/start_state.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/parse_number.h"
-#include "train/config_keys.h"
+#include "lockstep/config/keys.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/train/auc.h"
+#include "train/auc.h"
 
 namespace lockstep {
 namespace {

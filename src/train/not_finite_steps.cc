@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/dist/agreement.h"
-#include "lockstep/train/audit.h"
+#include "lockstep/comm/group/agreement.h"
+#include "train/audit.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/dist/bucket_plan.h"
-#include "lockstep/dist/gradient_reducer.h"
-#include "lockstep/train/config.h"
+#include "lockstep/comm/transport/bucket_plan.h"
+#include "lockstep/comm/transport/gradient_reducer.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {

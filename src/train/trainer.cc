@@ -8,11 +8,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
-#include "lockstep/train/audit.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
-#include "lockstep/train/run_plan.h"
 #include "lockstep/train/start_state.h"
+#include "train/audit.h"
+#include "train/run_plan.h"
 
 namespace lockstep {
 namespace {

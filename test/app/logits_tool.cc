@@ -9,8 +9,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/checkpoint/schema.h"
+#include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
-#include "lockstep/train/config_load.h"
 #include "lockstep/train/program.h"
 
 using namespace lockstep;

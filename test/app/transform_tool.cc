@@ -5,8 +5,8 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/augment.h"
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/augment.h"
+#include "lockstep/data/image/decode.h"
 #include "lockstep/io/file.h"
 
 namespace {

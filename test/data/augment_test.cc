@@ -1,9 +1,9 @@
-#include "lockstep/data/augment.h"
+#include "lockstep/data/image/augment.h"
 
 #include <cmath>
 
 #include "lockstep/base/random.h"
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 

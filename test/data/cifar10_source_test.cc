@@ -1,6 +1,6 @@
-#include "data/cifar10_source.h"
+#include "data/source/cifar10_source.h"
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "data/color_distortion.h"
+#include "data/image/color_distortion.h"
 
 #include <algorithm>
 #include <array>

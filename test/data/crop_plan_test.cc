@@ -1,4 +1,4 @@
-#include "data/crop_plan.h"
+#include "data/image/crop_plan.h"
 
 #include <set>
 

@@ -1,10 +1,10 @@
-#include "lockstep/data/data_source.h"
+#include "lockstep/data/source/data_source.h"
 
 #include <filesystem>
 #include <limits>
 #include <new>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/scratch.h"
 

@@ -1,9 +1,9 @@
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
 
 #include <cstdlib>
 
 #include "lockstep/base/random.h"
-#include "lockstep/data/data_source.h"
+#include "lockstep/data/source/data_source.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 #include "test/scratch.h"

@@ -1,8 +1,8 @@
 // The data set that the project ships.
 #include <map>
 
-#include "lockstep/data/decode.h"
-#include "lockstep/data/formats.h"
+#include "lockstep/data/image/decode.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 
 using namespace lockstep;

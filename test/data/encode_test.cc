@@ -1,9 +1,9 @@
-#include "data/encode.h"
+#include "data/image/encode.h"
 
 #include <cmath>
 #include <cstdlib>
 
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
 #include "test/catch.h"
 
 using namespace lockstep;

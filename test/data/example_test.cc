@@ -1,9 +1,9 @@
-#include "data/example.h"
+#include "data/source/example.h"
 
 #include <limits>
 
 #include "lockstep/base/random.h"
-#include "lockstep/data/data_source.h"
+#include "lockstep/data/source/data_source.h"
 #include "test/catch.h"
 #include "test/data/record_writer.h"
 

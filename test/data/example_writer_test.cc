@@ -1,6 +1,6 @@
-#include "data/example_writer.h"
+#include "data/source/example_writer.h"
 
-#include "data/example.h"
+#include "data/source/example.h"
 #include "test/catch.h"
 #include "test/data/record_writer.h"
 

@@ -1,7 +1,7 @@
-#include "data/exif.h"
+#include "data/image/exif.h"
 
-#include "lockstep/data/formats.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 #include "test/data/record_writer.h"

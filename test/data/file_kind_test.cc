@@ -1,4 +1,4 @@
-#include "data/file_kind.h"
+#include "data/source/file_kind.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "data/folder_source.h"
+#include "data/source/folder_source.h"
 
 #include <sys/stat.h>
 
@@ -6,8 +6,8 @@
 #include <map>
 
 #include "lockstep/base/printable.h"
-#include "lockstep/data/decode.h"
-#include "lockstep/data/formats.h"
+#include "lockstep/data/image/decode.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 #include "test/redirected.h"

@@ -1,4 +1,4 @@
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 
 #include <cstdlib>
 

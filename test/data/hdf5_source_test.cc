@@ -1,11 +1,11 @@
-#include "data/hdf5_source.h"
+#include "data/source/hdf5_source.h"
 
 #include <hdf5.h>
 
 #include <cstring>
 #include <thread>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "lockstep/io/file.h"
 #include "test/catch.h"
 #include "test/scratch.h"

@@ -13,8 +13,8 @@
 #include <set>
 
 #include "lockstep/base/activity.h"
-#include "lockstep/data/formats.h"
 #include "lockstep/data/probe_samples.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"
 #include "test/data/record_writer.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <set>
 
-#include "lockstep/data/decode.h"
-#include "lockstep/data/formats.h"
+#include "lockstep/data/image/decode.h"
+#include "lockstep/data/source/formats.h"
 #include "lockstep/io/file.h"
 #include "test/catch.h"
 #include "test/data/image_writer.h"

@@ -1,4 +1,4 @@
-#include "data/record_index.h"
+#include "data/source/record_index.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "data/resample.h"
+#include "data/image/resample.h"
 
 #include <numeric>
 

@@ -1,8 +1,8 @@
-#include "lockstep/data/split_source.h"
+#include "lockstep/data/source/split_source.h"
 
 #include <set>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/data/record_writer.h"
 #include "test/scratch.h"

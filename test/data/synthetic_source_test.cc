@@ -1,10 +1,10 @@
-#include "data/synthetic_source.h"
+#include "data/source/synthetic_source.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 
 using namespace lockstep;

@@ -1,11 +1,11 @@
-#include "data/tfrecord_source.h"
+#include "data/source/tfrecord_source.h"
 
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/data/record_writer.h"
 #include "test/scratch.h"

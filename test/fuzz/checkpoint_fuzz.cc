@@ -6,7 +6,7 @@
 
 #include "checkpoint/header.h"
 #include "lockstep/checkpoint/inspect.h"
-#include "lockstep/train/config_load.h"
+#include "lockstep/config/load.h"
 #include "test/fuzz/targets.h"
 
 namespace lockstep::fuzz {

@@ -1,7 +1,7 @@
 // Files of CIFAR-10 and CIFAR-100.
 #include <algorithm>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/fuzz/targets.h"
 
 namespace lockstep::fuzz {

@@ -1,5 +1,5 @@
 // A command line, one argument a line: commands, benchmark flags, and the keys of the configuration.
-#include "lockstep/train/command_line.h"
+#include "app/cli/command_line.h"
 
 #include "test/fuzz/targets.h"
 

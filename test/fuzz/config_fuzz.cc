@@ -1,5 +1,5 @@
 // A configuration file: as one that a run is started with, and as the text inside a checkpoint.
-#include "lockstep/train/config_load.h"
+#include "lockstep/config/load.h"
 #include "test/fuzz/targets.h"
 
 namespace lockstep::fuzz {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lockstep/base/cpu_cores.h"
-#include "lockstep/dist/launcher.h"
-#include "lockstep/train/config_load.h"
+#include "lockstep/comm/supervision/launcher.h"
+#include "lockstep/config/load.h"
 #include "lockstep/train/job_end.h"
 #include "test/fuzz/targets.h"
 

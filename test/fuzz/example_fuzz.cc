@@ -1,5 +1,5 @@
 // One tf.train.Example: as an image and as a sparse sample.
-#include "data/example.h"
+#include "data/source/example.h"
 
 #include "test/fuzz/targets.h"
 

@@ -1,5 +1,5 @@
 // The orientation in a JPEG's EXIF segment. Read as it is, and as the TIFF block of a segment with the right frame.
-#include "data/exif.h"
+#include "data/image/exif.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,7 @@
 // An HDF5 file of images and labels.
 #include <algorithm>
 
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/fuzz/targets.h"
 
 namespace lockstep::fuzz {

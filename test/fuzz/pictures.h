@@ -1,7 +1,7 @@
 // What the targets of pictures share.
 #pragma once
 
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
 #include "test/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <vector>
 
-#include "data/record_index.h"
+#include "data/source/record_index.h"
 #include "lockstep/base/random.h"
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "lockstep/io/crc32c.h"
 #include "test/fuzz/targets.h"
 
@@ -63,7 +63,7 @@ class Scene {
   std::string folder_, data_;
 };
 
-// The head of an index, as src/data/record_index.cc has it.
+// The head of an index, as src/data/source/record_index.cc has it.
 struct Head {
   std::array<char, 8> magic = {'L', 'S', 'R', 'I', 'D', 'X', '0', '1'};
   int64_t file_bytes = 0;

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "data/record_index.h"
-#include "lockstep/data/formats.h"
+#include "data/source/record_index.h"
+#include "lockstep/data/source/formats.h"
 #include "lockstep/io/crc32c.h"
 #include "test/fuzz/targets.h"
 

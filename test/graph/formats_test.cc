@@ -1,7 +1,7 @@
-#include "lockstep/graph/formats.h"
+#include "graph/formats.h"
 
-#include "lockstep/graph/gradients.h"
-#include "lockstep/graph/rewrite.h"
+#include "graph/gradients.h"
+#include "graph/passes/rewrite.h"
 #include "test/catch.h"
 #include "test/graph/fake_backend.h"
 #include "test/graph/nets.h"

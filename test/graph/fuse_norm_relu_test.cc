@@ -1,6 +1,6 @@
+#include "graph/gradients.h"
+#include "graph/passes/rewrite.h"
 #include "lockstep/base/error.h"
-#include "lockstep/graph/gradients.h"
-#include "lockstep/graph/rewrite.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"

@@ -1,5 +1,5 @@
-#include "lockstep/graph/gradients.h"
-#include "lockstep/graph/rewrite.h"
+#include "graph/gradients.h"
+#include "graph/passes/rewrite.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"

@@ -2,9 +2,9 @@
 
 #include <numeric>
 
+#include "graph/formats.h"
+#include "graph/gradients.h"
 #include "lockstep/base/error.h"
-#include "lockstep/graph/formats.h"
-#include "lockstep/graph/gradients.h"
 #include "test/catch.h"
 #include "test/graph/fake_backend.h"
 #include "test/graph/nets.h"

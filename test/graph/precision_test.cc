@@ -1,9 +1,9 @@
-#include "lockstep/graph/precision.h"
+#include "graph/passes/precision.h"
 
 #include <algorithm>
 
+#include "graph/gradients.h"
 #include "lockstep/base/error.h"
-#include "lockstep/graph/gradients.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"

@@ -1,7 +1,7 @@
-#include "lockstep/graph/recompute_norm.h"
+#include "graph/passes/recompute_norm.h"
 
-#include "lockstep/graph/gradients.h"
-#include "lockstep/graph/rewrite.h"
+#include "graph/gradients.h"
+#include "graph/passes/rewrite.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"

@@ -1,4 +1,4 @@
-#include "lockstep/graph/rewrite.h"
+#include "graph/passes/rewrite.h"
 
 #include "test/catch.h"
 #include "test/graph/nets.h"

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "lockstep/graph/gradients.h"
+#include "graph/gradients.h"
 #include "test/catch.h"
 #include "test/graph/nets.h"
 

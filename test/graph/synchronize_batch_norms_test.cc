@@ -1,8 +1,8 @@
 #include <barrier>
 #include <thread>
 
+#include "graph/passes/rewrite.h"
 #include "lockstep/base/random.h"
-#include "lockstep/graph/rewrite.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"

@@ -1,4 +1,4 @@
-#include "lockstep/train/audit.h"
+#include "train/audit.h"
 
 #include <cmath>
 

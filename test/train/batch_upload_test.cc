@@ -1,7 +1,7 @@
 #include "lockstep/train/batch_upload.h"
 
 #include "lockstep/backend/deferred_backend.h"
-#include "lockstep/data/formats.h"
+#include "lockstep/data/source/formats.h"
 #include "test/catch.h"
 #include "test/train/plain_source.h"
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "test/catch.h"
-#include "test/train/config_error.h"
+#include "test/config/config_error.h"
 
 using namespace lockstep;
 

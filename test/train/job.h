@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/dist/mpi_communicator.h"
-#include "lockstep/dist/staged_communicator.h"
+#include "lockstep/comm/transport/mpi_communicator.h"
+#include "lockstep/comm/transport/staged_communicator.h"
 #include "lockstep/train/start_state.h"
 #include "lockstep/train/trainer.h"
 #include "test/train/json_rows.h"

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/io/file.h"
-#include "lockstep/train/reporter.h"
+#include "lockstep/observe/reporter.h"
 
 namespace lockstep {
 

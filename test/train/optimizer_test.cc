@@ -8,7 +8,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/graph/model_builder.h"
 #include "test/catch.h"
-#include "test/train/config_error.h"
+#include "test/config/config_error.h"
 
 using namespace lockstep;
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lockstep/base/random.h"
-#include "lockstep/data/data_source.h"
+#include "lockstep/data/source/data_source.h"
 
 namespace lockstep {
 

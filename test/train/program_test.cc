@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "test/catch.h"
-#include "test/train/config_error.h"
+#include "test/config/config_error.h"
 #include "test/train/small_run.h"
 
 using namespace lockstep;

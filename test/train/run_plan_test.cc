@@ -1,4 +1,4 @@
-#include "lockstep/train/run_plan.h"
+#include "train/run_plan.h"
 
 #include <cmath>
 #include <limits>

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "test/catch.h"
-#include "test/train/config_error.h"
+#include "test/config/config_error.h"
 
 using namespace lockstep;
 

@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/dist/mpi_communicator.h"
+#include "lockstep/comm/transport/mpi_communicator.h"
+#include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
 #include "lockstep/train/checkpointer.h"
-#include "lockstep/train/config_load.h"
 #include "lockstep/train/initialize.h"
 #include "test/catch.h"
 #include "test/train/log_capture.h"

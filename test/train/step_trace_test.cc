@@ -1,4 +1,4 @@
-#include "lockstep/train/step_trace.h"
+#include "lockstep/observe/step_trace.h"
 
 #include <algorithm>
 #include <filesystem>

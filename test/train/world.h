@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/dist/agreement.h"
+#include "lockstep/comm/group/agreement.h"
 #include "test/mpi_main.h"
 #include "test/scratch.h"
 

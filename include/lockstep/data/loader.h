@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/data/augment.h"
-#include "lockstep/data/data_source.h"
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/augment.h"
+#include "lockstep/data/image/decode.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/data/source/data_source.h"
 
 namespace lockstep {
 

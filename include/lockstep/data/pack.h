@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/data_source.h"
-#include "lockstep/data/decode.h"
+#include "lockstep/data/image/decode.h"
+#include "lockstep/data/source/data_source.h"
 
 namespace lockstep {
 

@@ -10,11 +10,11 @@
 
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
-#include "lockstep/train/config.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/job_end.h"
 #include "lockstep/train/program.h"
-#include "lockstep/train/progress_state.h"
+#include "lockstep/train/progress.h"
 
 namespace lockstep {
 

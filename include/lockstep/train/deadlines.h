@@ -3,10 +3,10 @@
 
 #include <span>
 
-#include "lockstep/dist/launcher.h"
-#include "lockstep/dist/watchdog.h"
-#include "lockstep/train/config.h"
-#include "lockstep/train/config_load.h"
+#include "lockstep/comm/supervision/launcher.h"
+#include "lockstep/comm/supervision/watchdog.h"
+#include "lockstep/config/config.h"
+#include "lockstep/config/load.h"
 
 namespace lockstep {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "lockstep/backend/backend.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/supervision/watchdog.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/watchdog.h"
+#include "lockstep/observe/evaluation_result.h"
 #include "lockstep/train/batch_upload.h"
-#include "lockstep/train/evaluation_result.h"
 #include "lockstep/train/program.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/model_state.h"
-#include "lockstep/dist/bucket_plan.h"
+#include "lockstep/comm/transport/bucket_plan.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "lockstep/dist/launcher.h"
+#include "lockstep/comm/supervision/launcher.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/group/process_group.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/step_frame.h"
 

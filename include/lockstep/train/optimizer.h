@@ -8,8 +8,8 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/model_state.h"
 #include "lockstep/backend/update.h"
+#include "lockstep/config/config.h"
 #include "lockstep/graph/executable.h"
-#include "lockstep/train/config.h"
 
 namespace lockstep {
 

@@ -7,9 +7,9 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/model_state.h"
+#include "lockstep/config/config.h"
 #include "lockstep/graph/executable.h"
 #include "lockstep/graph/model_builder.h"
-#include "lockstep/train/config.h"
 
 namespace lockstep {
 

@@ -1,34 +1,24 @@
-// What a person sees of a running training: the log line that scripts parse, and a bar on a terminal.
+// Where a run stands between two steps.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace lockstep {
 
-// One log interval, of all ranks together; seconds are means a step.
-struct ProgressRow {
-  int64_t step = 0;
-  int64_t total_steps = 0;
-  double epoch = 0;
-  double loss = 0;  // mean of the steps whose loss was finite; NaN: of none, shown as "none"
-  double learning_rate = 0;
-  double examples_per_second = 0;
-  double seconds_per_step = 0;
-  double data_seconds = 0;         // waiting for the loader
-  double compute_seconds = 0;      // forward, backward, update
-  double reduce_seconds = 0;       // waiting for the reduction: the part that computing did not hide
-  double save_seconds = 0;         // waiting for the copy of a snapshot
-  double queue_depth = 0;          // batches that lay ready when one was asked for
-  std::string slowest_rank;        // "3@node7"; empty with one rank
-  double slowest_lag_seconds = 0;  // its own work beyond the median rank's
+// What train.precision = fp16 multiplies gradients by, and the updates since that last changed; 1 otherwise.
+struct LossScale {
+  double value = 1;
+  int64_t steady_steps = 0;
 };
 
-// "2026-11-27 21:43:10.123456: step 110, loss = 0.85 (354.3 examples/sec; 0.361 sec/batch) [data 0.001 compute ...]"
-std::string training_line(const std::string& timestamp, const ProgressRow& row);
-
-// "step 110/1000 [=====>     ] 354.3 examples/sec loss 0.85 ETA 0:05:21 [data 0 compute 94 reduce 5 save 1 %]", less
-// than `width` columns: the time split goes first where there is no room. Coloured, what is done is green.
-std::string progress_bar(const ProgressRow& row, int width, bool coloured = false);
+// A function of the global sample stream, the same on every rank.
+struct Progress {
+  int64_t step = 0;
+  int64_t position = 0;  // samples of the global stream consumed so far
+  int64_t updates = 0;   // steps that changed the weights (a skipped step does not)
+  LossScale loss_scale;
+  double best_score = -1;  // highest score of all evaluations, where checkpoint.keep_best is set; -1: none yet
+  int64_t best_step = -1;  // whose checkpoint has it; on rank 0, where a run begins
+};
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/train/config.h"
+#include "lockstep/config/config.h"
 
 namespace lockstep {
 

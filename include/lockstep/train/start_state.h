@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/communicator.h"
-#include "lockstep/dist/process_group.h"
-#include "lockstep/train/config.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/transport/communicator.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/program.h"
-#include "lockstep/train/progress_state.h"
+#include "lockstep/train/progress.h"
 
 namespace lockstep {
 

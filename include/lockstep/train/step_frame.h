@@ -11,9 +11,9 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/step_header.h"
 #include "lockstep/backend/update.h"
-#include "lockstep/train/config.h"
+#include "lockstep/config/config.h"
 #include "lockstep/train/program.h"
-#include "lockstep/train/progress_state.h"
+#include "lockstep/train/progress.h"
 
 namespace lockstep {
 

@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "lockstep/backend/backend.h"
-#include "lockstep/dist/communicator.h"
-#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/comm/transport/communicator.h"
+#include "lockstep/comm/transport/gradient_reducer.h"
+#include "lockstep/config/config.h"
+#include "lockstep/observe/step_timer.h"
+#include "lockstep/observe/step_trace.h"
 #include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
-#include "lockstep/train/config.h"
 #include "lockstep/train/gradient_accumulator.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/program.h"
 #include "lockstep/train/step_frame.h"
-#include "lockstep/train/step_timer.h"
-#include "lockstep/train/step_trace.h"
 
 namespace lockstep {
 

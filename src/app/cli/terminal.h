@@ -1,0 +1,25 @@
+// Where this process's output ends, and what may be shown there.
+#pragma once
+
+#include "lockstep/comm/supervision/launcher.h"
+
+namespace lockstep {
+
+// Whether what this process writes to descriptor 1 or 2 ends in a terminal, and nowhere else. Under mpirun a rank's own
+// output always looks like one (a pseudo-terminal that mpirun reads), so the launcher's is what counts; one that was
+// asked to tag lines or to keep them in files does more with them than show them. A rank that a daemon started, on
+// another host, has none.
+bool output_is_terminal(int descriptor);
+
+// Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
+int terminal_columns();
+
+// Whether a terminal of this kind can draw a line again: not where TERM is "dumb" or missing, which knows no escape
+// sequences.
+bool moves_cursor(const EnvironmentLookup& environment);
+
+// Whether the person at a terminal takes colours: not with NO_COLOR (https://no-color.org), nor where TERM is "dumb" or
+// missing. A rank beside mpirun has mpirun's environment.
+bool takes_colours(const EnvironmentLookup& environment);
+
+}  // namespace lockstep

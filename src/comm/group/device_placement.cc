@@ -1,0 +1,55 @@
+#include "lockstep/comm/group/device_placement.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+int device_of(const LocalPlace& place) {
+  require(place.local_rank >= 0 && place.visible_devices > 0, "local rank {} with {} devices", place.local_rank,
+          place.visible_devices);
+  return place.local_rank % place.visible_devices;
+}
+
+DeviceKind agree_on_kind(std::string_view wanted, std::span<const RankDevice> ranks) {
+  const auto without = std::ranges::find_if(ranks, [](const RankDevice& r) { return !r.obstacle.empty(); });
+  if (without == ranks.end()) return DeviceKind::gpu;
+  if (wanted == "gpu") {
+    fail(ExitCode::config, "device.kind = \"gpu\", but on {}: {}", without->rank, without->obstacle);
+  }
+  const auto with = std::ranges::find_if(ranks, [](const RankDevice& r) { return r.obstacle.empty(); });
+  if (with == ranks.end()) return DeviceKind::cpu;
+  fail(ExitCode::config,
+       "{} has a GPU, but on {}: {}; give every rank one, or set device.kind = \"cpu\" to compute on the CPUs of all",
+       with->rank, without->rank, without->obstacle);
+}
+
+bool devices_are_shared(std::span<const RankDevice> ranks, bool share) {
+  std::map<std::pair<std::string, std::string>, const RankDevice*> users;  // by host and device
+  for (const RankDevice& rank : ranks) {
+    const auto [user, is_first] = users.try_emplace({rank.host, rank.id}, &rank);
+    if (is_first) continue;
+    if (share) return true;
+    fail(ExitCode::config,
+         "{} and {} would compute on the same GPU, {}: start as many ranks a host as it has GPUs, or set device.share "
+         "= true to let ranks share them",
+         user->second->rank, rank.rank, rank.id);
+  }
+  return false;
+}
+
+std::vector<RankDevice> gather_devices(ProcessGroup& group, const RankDevice& mine, const WaitFor& wait) {
+  const std::vector<std::string> obstacles = group.allgather(mine.obstacle, wait);
+  const std::vector<std::string> ids = group.allgather(mine.id, wait);
+  std::vector<RankDevice> all;
+  for (int r = 0; r < group.size(); ++r) {
+    const auto i = static_cast<size_t>(r);
+    all.push_back({.rank = group.describe(r), .host = group.host(r), .obstacle = obstacles[i], .id = ids[i]});
+  }
+  return all;
+}
+
+}  // namespace lockstep

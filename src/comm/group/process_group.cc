@@ -1,0 +1,176 @@
+#include "lockstep/comm/group/process_group.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "comm/group/process_group_state.h"
+#include "comm/group/roll_call.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/group/mpi_session.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kBytesPerCall = int64_t{1} << 30;  // MPI counts are int
+
+double limit(const ProcessGroupState& group, const WaitFor& wait) {
+  return wait.seconds > 0 ? wait.seconds : group.wait_seconds;
+}
+
+// One exchange: roll call, start(buffer, request) on a copy of `bytes`, wait, copy back. Works on a copy because MPI
+// may still write to it after the exchange was given up; the copy is then left to the end of the process.
+template <class Start>
+void exchange(ProcessGroupState& group, std::string_view operation, const WaitFor& wait, std::span<std::byte> bytes,
+              Start start) {
+  const std::string name = fmt::format("{} for {}", operation, wait.what);
+  const double seconds = limit(group, wait);
+  const int64_t number = roll_call(group, name, seconds);
+  auto buffer = std::make_unique<std::byte[]>(bytes.size());
+  std::ranges::copy(bytes, buffer.get());
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(start(buffer.get(), &request), name);
+  const WaitingHere waiting(group.board, {Together::exchange, number, name});
+  Deadline deadline(seconds);
+  if (!wait_all({&request, 1}, deadline, name)) {
+    (void)buffer.release();
+    group.broken = true;
+    fail(ExitCode::stalled, "{}: a rank stopped in the middle of it (no end within {:g} s){}", name, seconds,
+         who_is_behind(group));
+  }
+  std::copy_n(buffer.get(), bytes.size(), bytes.begin());
+}
+
+template <class T>
+void all_reduce(ProcessGroupState& group, MPI_Datatype type, MPI_Op op, std::span<T> values, const WaitFor& wait) {
+  if (group.size == 1) return;
+  exchange(group, op == MPI_SUM ? "sum" : "maximum", wait, std::as_writable_bytes(values),
+           [&](std::byte* buffer, MPI_Request* request) {
+             return MPI_Iallreduce(MPI_IN_PLACE, buffer, static_cast<int>(values.size()), type, op, group.comm.get(),
+                                   request);
+           });
+}
+
+std::string processor_name() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(name.data(), &length), "host name");
+  return std::string(name.data(), static_cast<size_t>(length));
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
+    : state_(std::make_unique<ProcessGroupState>()) {
+  ProcessGroupState& group = *state_;
+  group.wait_seconds = options.wait_seconds;
+  group.board = options.board;
+  group.comm = duplicate(MPI_COMM_WORLD, options.wait_seconds, "first contact of the ranks");
+  check_mpi(MPI_Comm_rank(group.comm.get(), &group.rank), "rank");
+  check_mpi(MPI_Comm_size(group.comm.get(), &group.size), "number of ranks");
+  MPI_Comm local = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(group.comm.get(), MPI_COMM_TYPE_SHARED, group.rank, MPI_INFO_NULL, &local),
+            "ranks of this host");
+  const CommHandle local_owner(local);
+  check_mpi(MPI_Comm_rank(local, &group.local_rank), "local rank");
+  check_mpi(MPI_Comm_size(local, &group.local_size), "number of local ranks");
+  group.hosts = allgather(processor_name(), {.what = "host names"});
+  if (group.board) group.board->set_hosts(group.hosts);
+}
+
+ProcessGroup::ProcessGroup(std::unique_ptr<ProcessGroupState> state) : state_(std::move(state)) {}
+
+ProcessGroup ProcessGroup::lone(const ProcessGroup& job) {
+  auto state = std::make_unique<ProcessGroupState>();
+  state->wait_seconds = job.state().wait_seconds;
+  state->hosts = {job.host()};
+  return ProcessGroup(std::move(state));
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (state_->broken) (void)state_->comm.release();  // operations are pending on it
+}
+
+int ProcessGroup::rank() const { return state_->rank; }
+int ProcessGroup::size() const { return state_->size; }
+int ProcessGroup::local_rank() const { return state_->local_rank; }
+int ProcessGroup::local_size() const { return state_->local_size; }
+const std::string& ProcessGroup::host(int rank) const { return state_->hosts.at(static_cast<size_t>(rank)); }
+std::string ProcessGroup::describe(int rank) const { return describe_rank(*state_, rank); }
+
+void ProcessGroup::barrier(const WaitFor& wait) {
+  roll_call(*state_, fmt::format("barrier for {}", wait.what), limit(*state_, wait));
+}
+
+void ProcessGroup::broadcast(std::span<std::byte> bytes, const WaitFor& wait) {
+  if (size() == 1) return;
+  for (size_t done = 0; done < bytes.size() || done == 0;) {
+    const size_t count = std::min<size_t>(bytes.size() - done, kBytesPerCall);
+    exchange(*state_, "broadcast", wait, bytes.subspan(done, count), [&](std::byte* buffer, MPI_Request* request) {
+      return MPI_Ibcast(buffer, static_cast<int>(count), MPI_BYTE, 0, state_->comm.get(), request);
+    });
+    done += std::max<size_t>(count, 1);
+  }
+}
+
+std::string ProcessGroup::broadcast(std::string text, const WaitFor& wait) {
+  const std::vector<char> bytes = broadcast(std::vector<char>(text.begin(), text.end()), wait);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+void ProcessGroup::sum(std::span<int64_t> values, const WaitFor& wait) {
+  all_reduce(*state_, MPI_INT64_T, MPI_SUM, values, wait);
+}
+void ProcessGroup::sum(std::span<double> values, const WaitFor& wait) {
+  all_reduce(*state_, MPI_DOUBLE, MPI_SUM, values, wait);
+}
+void ProcessGroup::max(std::span<int64_t> values, const WaitFor& wait) {
+  all_reduce(*state_, MPI_INT64_T, MPI_MAX, values, wait);
+}
+void ProcessGroup::max(std::span<double> values, const WaitFor& wait) {
+  all_reduce(*state_, MPI_DOUBLE, MPI_MAX, values, wait);
+}
+
+std::vector<int64_t> ProcessGroup::allgather(std::span<const int64_t> values, const WaitFor& wait) {
+  const size_t count = values.size();
+  std::vector<int64_t> all(count * static_cast<size_t>(size()));
+  std::ranges::copy(values, all.begin() + static_cast<std::ptrdiff_t>(count) * rank());
+  if (size() == 1) return all;
+  exchange(*state_, "gathering", wait, std::as_writable_bytes(std::span(all)),
+           [&](std::byte* buffer, MPI_Request* request) {
+             return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, static_cast<int>(count), MPI_INT64_T,
+                                   state_->comm.get(), request);
+           });
+  return all;
+}
+
+std::vector<std::string> ProcessGroup::allgather(const std::string& text, const WaitFor& wait) {
+  const int64_t length = static_cast<int64_t>(text.size());
+  const std::vector<int64_t> lengths = allgather(std::span(&length, 1), wait);
+  const int64_t total = std::reduce(lengths.begin(), lengths.end());
+  require(total <= kBytesPerCall, "gathering for {}: {} bytes of text are too many", wait.what, total);
+  std::vector<int> counts, starts;
+  int start = 0;
+  for (int64_t each : lengths) {
+    counts.push_back(static_cast<int>(each));
+    starts.push_back(start);
+    start += static_cast<int>(each);
+  }
+  std::string all(static_cast<size_t>(total), '\0');
+  std::ranges::copy(text, all.begin() + starts[static_cast<size_t>(rank())]);
+  if (size() > 1) {
+    exchange(*state_, "gathering text", wait, std::as_writable_bytes(std::span(all)),
+             [&](std::byte* buffer, MPI_Request* request) {
+               return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, counts.data(), starts.data(),
+                                      MPI_BYTE, state_->comm.get(), request);
+             });
+  }
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < lengths.size(); ++r) {
+    texts.push_back(all.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(counts[r])));
+  }
+  return texts;
+}
+
+}  // namespace lockstep

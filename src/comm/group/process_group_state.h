@@ -1,0 +1,24 @@
+// The MPI side of a ProcessGroup, for the sources of this layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/group/mpi_support.h"
+#include "lockstep/comm/supervision/progress_board.h"
+
+namespace lockstep {
+
+struct ProcessGroupState {
+  CommHandle comm;
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  double wait_seconds = 0;
+  bool broken = false;
+  ProgressBoard* board = nullptr;
+  std::vector<std::string> hosts;  // by rank; empty until all have told theirs
+};
+
+}  // namespace lockstep

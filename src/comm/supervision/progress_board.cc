@@ -1,0 +1,275 @@
+#include "lockstep/comm/supervision/progress_board.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "lockstep/base/activity.h"
+#include "lockstep/base/clock.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kEventsKept = 64, kStepsKept = 16;
+constexpr size_t kRanksNamed = 8;
+constexpr double kSilentSeconds = 3;  // several heartbeats: whoever was not heard for so long does not count as alive
+
+template <size_t N>
+void set_text(std::array<char, N>& to, std::string_view text) {
+  to.fill('\0');
+  std::copy_n(text.data(), std::min(text.size(), N - 1), to.data());
+}
+
+size_t place_of(Together what) { return static_cast<size_t>(what); }
+
+}  // namespace
+
+const char* run_phase_name(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::mpi:
+      return "start of MPI";
+    case RunPhase::config:
+      return "configuration";
+    case RunPhase::start:
+      return "start";
+    case RunPhase::scan:
+      return "scan of the data";
+    case RunPhase::compile:
+      return "compilation";
+    case RunPhase::first_step:
+      return "first step";
+    case RunPhase::train:
+      return "training";
+    case RunPhase::evaluate:
+      return "evaluation";
+    case RunPhase::save:
+      return "last save";
+  }
+  return "?";
+}
+
+ProgressBoard::ProgressBoard() : ranks_(1), heard_(1, monotonic_seconds()), since_(monotonic_seconds()) {}
+
+void ProgressBoard::set_ranks(int rank, int size) {
+  std::lock_guard lock(mutex_);
+  const RankPosition mine = ranks_[static_cast<size_t>(rank_)];
+  ranks_.assign(static_cast<size_t>(size), {});
+  heard_.assign(static_cast<size_t>(size), monotonic_seconds());
+  ranks_[static_cast<size_t>(rank)] = mine;
+  rank_ = rank;
+}
+
+void ProgressBoard::set_hosts(std::vector<std::string> hosts) {
+  std::lock_guard lock(mutex_);
+  hosts_ = std::move(hosts);
+}
+
+void ProgressBoard::progress(RunPhase phase, int64_t step) {
+  std::lock_guard lock(mutex_);
+  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  if (mine.phase != phase) {
+    note_locked(fmt::format("{}, step {}", run_phase_name(phase), step));
+    steps_.clear();
+  }
+  mine.phase = phase;
+  mine.step = step;
+  phase_now_ = phase;
+  step_now_ = step;
+  since_ = monotonic_seconds();
+  if (steps_.size() == kStepsKept) steps_.pop_front();
+  steps_.push_back({since_, step});
+}
+
+void ProgressBoard::note(std::string_view event) {
+  std::lock_guard lock(mutex_);
+  note_locked(event);
+}
+
+void ProgressBoard::note_locked(std::string_view event) {
+  if (events_.size() == kEventsKept) events_.pop_front();
+  events_.push_back({monotonic_seconds(), std::string(event)});
+}
+
+int64_t ProgressBoard::begin(Together what, std::string_view label) {
+  std::lock_guard lock(mutex_);
+  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  set_text(mine.at, label);
+  return ++mine.begun[place_of(what)];
+}
+
+void ProgressBoard::wait_begins(Together what, int64_t number, std::string_view label) {
+  std::lock_guard lock(mutex_);
+  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  mine.waiting = true;
+  set_text(mine.at, label);
+  waiting_for_ = what;
+  waiting_number_ = number;
+  waiting_label_ = label;
+}
+
+void ProgressBoard::wait_ends() {
+  std::lock_guard lock(mutex_);
+  ranks_[static_cast<size_t>(rank_)].waiting = false;
+}
+
+void ProgressBoard::set_files_in_use(std::string_view path) {
+  std::lock_guard lock(mutex_);
+  files_in_use_ = path;
+}
+
+void ProgressBoard::forgive(double seconds) {
+  std::lock_guard lock(mutex_);
+  const double now = monotonic_seconds();
+  since_ = std::min(now, since_ + seconds);
+  for (double& heard : heard_) heard = std::min(now, heard + seconds);
+  note_locked(fmt::format("this process stood still for {:.0f} s", seconds));
+}
+
+RankPosition ProgressBoard::own() const {
+  std::lock_guard lock(mutex_);
+  RankPosition mine = ranks_[static_cast<size_t>(rank_)];
+  mine.quiet_seconds = static_cast<float>(monotonic_seconds() - since_);
+  return mine;
+}
+
+std::vector<RankPosition> ProgressBoard::beat(bool leaving) {
+  std::lock_guard lock(mutex_);
+  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  ++mine.beat;
+  mine.left = leaving;
+  mine.quiet_seconds = static_cast<float>(monotonic_seconds() - since_);
+  heard_[static_cast<size_t>(rank_)] = monotonic_seconds();
+  return ranks_;
+}
+
+void ProgressBoard::hear(const std::vector<RankPosition>& news) {
+  std::lock_guard lock(mutex_);
+  const double now = monotonic_seconds();
+  for (size_t r = 0; r < std::min(news.size(), ranks_.size()); ++r) {
+    if (news[r].beat <= ranks_[r].beat || r == static_cast<size_t>(rank_)) continue;
+    ranks_[r] = news[r];
+    heard_[r] = now;
+  }
+}
+
+std::string ProgressBoard::name(int rank) const {
+  if (hosts_.empty()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {}@{}", rank, hosts_[static_cast<size_t>(rank)]);
+}
+
+// "in phase training, step 119", and for how long.
+std::string ProgressBoard::describe(int rank, double now) const {
+  const RankPosition& p = ranks_[static_cast<size_t>(rank)];
+  const double silent = now - heard_[static_cast<size_t>(rank)];
+  if (p.beat == 0) return fmt::format("not heard of for {:.0f} s", silent);
+  const std::string where = fmt::format("in phase {}, step {}", run_phase_name(p.phase), p.step);
+  if (p.left) return "at the end of the job";
+  if (silent > kSilentSeconds) return fmt::format("last heard {:.0f} s ago {}", silent, where);
+  const double quiet = static_cast<double>(p.quiet_seconds) + silent;
+  if (p.waiting) return fmt::format("{}, waits for '{}'", where, p.at.data());
+  return fmt::format("{}, alive, no progress for {:.0f} s", where, quiet);
+}
+
+bool ProgressBoard::is_late(int rank) const {
+  return rank != rank_ && ranks_[static_cast<size_t>(rank)].begun[place_of(waiting_for_)] < waiting_number_;
+}
+
+std::string ProgressBoard::place() const {
+  const RankPosition mine = own();
+  return fmt::format("{}, step {}", run_phase_name(mine.phase), mine.step);
+}
+
+void ProgressBoard::write_place(std::span<char> text) const noexcept {
+  char* to = text.data();
+  char* const end = to + text.size() - 1;
+  for (const std::string_view part : {std::string_view(run_phase_name(phase_now_)), std::string_view(", step ")}) {
+    to = std::copy_n(part.data(), std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(part.size()), end - to), to);
+  }
+  *std::to_chars(to, end, step_now_.load()).ptr = '\0';
+}
+
+std::string ProgressBoard::describe_wait() const {
+  std::lock_guard lock(mutex_);
+  if (ranks_[static_cast<size_t>(rank_)].waiting) return fmt::format("'{}': {}", waiting_label_, late_locked());
+  return files_in_use_.empty() ? std::string() : fmt::format("the files in '{}'", files_in_use_);
+}
+
+std::string ProgressBoard::describe_late() const {
+  std::lock_guard lock(mutex_);
+  return late_locked();
+}
+
+std::string ProgressBoard::late_locked() const {
+  const double now = monotonic_seconds();
+  std::string text;
+  size_t late = 0;
+  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+    if (!is_late(r) || ++late > kRanksNamed) continue;
+    text += fmt::format("{}{} has not arrived ({})", late == 1 ? "" : ", ", name(r), describe(r, now));
+  }
+  if (late > kRanksNamed) text += fmt::format(" and {} more", late - kRanksNamed);
+  if (late > 0) return text;
+  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+    if (r == rank_ || now - heard_[static_cast<size_t>(r)] <= kSilentSeconds) continue;
+    return fmt::format("all have arrived, but {} is silent ({})", name(r), describe(r, now));
+  }
+  return "all have arrived, and yet it does not end: look at the network";
+}
+
+bool ProgressBoard::alive_locked(int rank, double now) const {
+  const auto r = static_cast<size_t>(rank);
+  return ranks_[r].beat > 0 && now - heard_[r] <= kSilentSeconds;
+}
+
+bool ProgressBoard::speaks() const {
+  std::lock_guard lock(mutex_);
+  if (!ranks_[static_cast<size_t>(rank_)].waiting) return true;
+  const double now = monotonic_seconds();
+  for (int r = 0; r < rank_; ++r) {
+    if (alive_locked(r, now) && ranks_[static_cast<size_t>(r)].waiting) return false;
+  }
+  return true;
+}
+
+int ProgressBoard::alive_below() const {
+  std::lock_guard lock(mutex_);
+  const double now = monotonic_seconds();
+  int alive = 0;
+  for (int r = 0; r < rank_; ++r) alive += alive_locked(r, now);
+  return alive;
+}
+
+std::string ProgressBoard::report() const {
+  const std::string wait = describe_wait();
+  std::lock_guard lock(mutex_);
+  const double now = monotonic_seconds();
+  std::string text = fmt::format("{}, process {}, at {}\n", name(rank_), ::getpid(), iso8601_utc_now());
+  const RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  text +=
+      fmt::format("phase {}, step {}, no progress for {:.1f} s\n", run_phase_name(mine.phase), mine.step, now - since_);
+  if (!wait.empty()) text += fmt::format("waits for {}\n", wait);
+  text += fmt::format("\n{:<28} {:>8} {:>10} {:>10} {:>8} {:>8}  {}\n", "rank", "heard", "reductions", "exchanges",
+                      "step", "quiet", "phase and place");
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const RankPosition& p = ranks_[r];
+    const bool own = r == static_cast<size_t>(rank_);
+    text += fmt::format("{:<28} {:>6.1f} s {:>10} {:>10} {:>8} {:>6.1f} s  {}: {}{}\n", name(static_cast<int>(r)),
+                        own ? 0 : now - heard_[r], p.begun[0], p.begun[1], p.step,
+                        own ? now - since_ : static_cast<double>(p.quiet_seconds),
+                        p.beat == 0 && !own ? "never heard of" : run_phase_name(p.phase), p.waiting ? "waits for " : "",
+                        p.at.data());
+  }
+  text += "\nphases and events of this rank, seconds ago:\n";
+  for (const Event& event : events_) text += fmt::format("{:>10.3f}  {}\n", now - event.at, event.text);
+  if (const auto activities = describe_activities(); !activities.empty()) {
+    text += "\nwhat the threads of this rank are busy with:\n";
+    for (const std::string& line : activities) text += fmt::format("  {}\n", line);
+  }
+  text += "\nlast steps of this phase, seconds ago:\n";
+  for (const Step& step : steps_) text += fmt::format("{:>10.3f}  step {}\n", now - step.at, step.step);
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// Communicator between threads of one process: several ranks without MPI, for tests.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/comm/transport/communicator.h"
+
+namespace lockstep {
+
+// Where the ranks meet; owned by the test, outlives its communicators. Thread-safe.
+class LocalHub {
+ public:
+  explicit LocalHub(int size);
+  ~LocalHub();
+
+ private:
+  friend class LocalCommunicator;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// One rank, used by one thread. Sums are added in the order of ranks, by whichever rank comes last, so they do not
+// depend on timing. Ranks whose calls differ in kind or length all get Error(internal).
+class LocalCommunicator final : public Communicator {
+ public:
+  struct Options {
+    int rank = 0;
+    double abort_seconds = 60;  // longest wait in join()
+  };
+  LocalCommunicator(LocalHub& hub, Options options);
+
+  int rank() const override { return options_.rank; }
+  int size() const override;
+  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
+  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
+  void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
+  double join(Stream& stream) override;
+  CommStatistics statistics() const override { return statistics_; }
+
+ private:
+  LocalHub::State& hub_;
+  const Options options_;
+  CommStatistics statistics_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,326 @@
+#include "lockstep/comm/transport/mpi_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/group/process_group_state.h"
+#include "comm/group/roll_call.h"
+#include "comm/transport/doorbell.h"
+#include "comm/transport/flight.h"
+#include "comm/transport/lone_waits.h"
+#include "comm/transport/shared_sums.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/thread_name.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/comm/group/process_group.h"
+
+namespace lockstep {
+namespace {
+
+// Shorter sums of floats take as long as their messages' way, which is shortest along MPI's tree.
+constexpr int64_t kElementsForShares = 16384;
+
+template <class T>
+Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::string_view label) {
+  return {.data = std::as_writable_bytes(values).data(),
+          .count = static_cast<int64_t>(values.size()),
+          .element_bytes = sizeof(T),
+          .type = type,
+          .dtype = dtype,
+          .record = {.label = std::string(label)}};
+}
+
+}  // namespace
+
+// The communication thread and what it shares with the thread of the step.
+class MpiCommunicator::Driver {
+ public:
+  Driver(Flight::Comms comms, const ProcessGroup& ranks, SharedSums* shared, MpiCommunicatorOptions options)
+      : shared_(shared),
+        bell_(shared ? shared->bell() : Doorbell(own_bell_)),
+        group_(ranks.state()),
+        options_(std::move(options)),
+        flight_(std::move(comms), {ranks.rank(), ranks.size()}, shared, options_.elements_per_call),
+        lone_waits_(ranks.size()),
+        thread_([this] { run(); }) {}
+
+  ~Driver() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    bell_.ring();
+    thread_.join();
+    if (queue_.empty() && flight_.empty()) return;
+    if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
+    flight_.abandon();
+  }
+
+  void enqueue(Operation operation) {
+    if (shared_ && operation.kind != Operation::Kind::broadcast) {
+      const auto bytes = static_cast<size_t>(operation.count * operation.element_bytes);
+      operation.shared = shared_->find({operation.data, bytes}, operation.dtype);
+    }
+    const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
+    {
+      std::lock_guard lock(mutex_);
+      add(std::move(operation), number);
+    }
+    bell_.ring();
+  }
+
+  // Waits for this operation alone.
+  double run_at_once(Operation operation) {
+    const double begin = monotonic_seconds();
+    operation.at_once = true;
+    const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
+    std::unique_lock lock(mutex_);
+    const size_t index = outstanding_.size();
+    add(std::move(operation), number);
+    wait(lock, [&] { return error_ || outstanding_[index].finished; });
+    const double waited = monotonic_seconds() - begin;
+    statistics_.exposed_seconds += waited;
+    return waited;
+  }
+
+  double join() {
+    const double begin = monotonic_seconds();
+    std::unique_lock lock(mutex_);
+    wait(lock, [&] { return error_ || finished_ == outstanding_.size(); });
+    outstanding_.clear();
+    finished_ = 0;
+    const double waited = monotonic_seconds() - begin;
+    statistics_.exposed_seconds += waited;
+    return waited;
+  }
+
+  CommStatistics statistics() const {
+    std::lock_guard lock(mutex_);
+    CommStatistics result = statistics_;
+    result.lone_wait_seconds = lone_waits_.seconds();
+    return result;
+  }
+
+ private:
+  struct Outstanding {
+    std::string label;
+    int64_t number = 0;  // on the board
+    bool finished = false;
+  };
+
+  // Called with the lock held.
+  void add(Operation operation, int64_t number) {
+    if (error_) std::rethrow_exception(error_);
+    operation.index = outstanding_.size();
+    operation.record.bytes = operation.count * operation.element_bytes;
+    operation.record.queued = monotonic_seconds();
+    outstanding_.push_back({.label = operation.record.label, .number = number});
+    if (operation.at_once) {
+      queue_.push_front(std::move(operation));
+    } else {
+      queue_.push_back(std::move(operation));
+    }
+  }
+
+  // Called with the lock held, until `settled`.
+  template <class Condition>
+  void wait(std::unique_lock<std::mutex>& lock, const Condition& settled) {
+    joining_ = true;
+    bell_.ring();
+    Deadline deadline(options_.abort_seconds);
+    while (!settled()) {
+      const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
+      const WaitingHere waiting(group_.board, {Together::reduction, oldest->number, oldest->label});
+      done_.wait_for(lock, kLookEvery, [&] { return settled(); });
+      if (!settled() && deadline.passed()) give_up(lock);
+    }
+    joining_ = false;
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock) {
+    const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
+    const std::string text = fmt::format("'{}' did not finish within {:g} s ({} of {} reductions are done)",
+                                         oldest->label, options_.abort_seconds, finished_, outstanding_.size());
+    if (group_.board) group_.board->wait_begins(Together::reduction, oldest->number, oldest->label);
+    lock.unlock();
+    const Error error(ExitCode::stalled, text + who_is_behind(group_));
+    lock.lock();
+    error_ = std::make_exception_ptr(error);
+    throw error;
+  }
+
+  void run() noexcept {
+    try {
+      name_thread("reduction");
+      drive();
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      done_.notify_all();
+    }
+  }
+
+  void drive() {
+    PollPause pause;
+    std::deque<Operation> fresh;
+    while (true) {
+      const uint32_t rings = bell_.rings();
+      PollPause::Reason reason;
+      const int missing = flight_.waits_for();  // before messages are looked at: what is complete is taken right away
+      {
+        std::lock_guard lock(mutex_);
+        lone_waits_.look(missing, monotonic_seconds());
+        if (stop_) return;
+        fresh.swap(queue_);
+        reason.joining = joining_;
+      }
+      if (flight_.empty()) active_since_ = monotonic_seconds();
+      for (Operation& operation : fresh) flight_.begin(std::move(operation));
+      fresh.clear();
+      const std::vector<Operation> finished = flight_.take_finished();
+      if (!finished.empty()) {
+        report(finished);
+        pause.progressed();
+        continue;
+      }
+      reason.polling = flight_.needs_polling();
+      pause.wait(bell_, rings, reason);
+    }
+  }
+
+  void report(const std::vector<Operation>& finished) {
+    for (const Operation& operation : finished) {
+      trace_operation("reduction", operation.record.label, operation.record.started, operation.record.finished);
+    }
+    if (options_.observer) {
+      for (const Operation& operation : finished) options_.observer(operation.record);
+    }
+    std::lock_guard lock(mutex_);
+    account(finished);
+    done_.notify_all();
+  }
+
+  // Called with the lock held.
+  void account(const std::vector<Operation>& finished) {
+    for (const Operation& operation : finished) {
+      outstanding_[operation.index].finished = true;
+      ++finished_;
+      ++statistics_.operations;
+      statistics_.bytes += operation.record.bytes;
+    }
+    if (flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
+  }
+
+  static constexpr std::chrono::seconds kLookEvery{1};
+
+  SharedSums* const shared_;  // null: all goes through MPI
+  uint32_t own_bell_ = 0;     // where there is none in shared memory
+  const Doorbell bell_;       // for the communication thread
+  const ProcessGroupState& group_;
+  const MpiCommunicatorOptions options_;
+
+  // Used by the communication thread alone, and by the destructor after it has ended.
+  Flight flight_;
+  double active_since_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable done_;  // for join()
+  std::deque<Operation> queue_;
+  std::vector<Outstanding> outstanding_;  // operations since the last join
+  size_t finished_ = 0;                   // of those
+  bool joining_ = false;
+  bool stop_ = false;
+  std::exception_ptr error_;
+  CommStatistics statistics_;
+  LoneWaits lone_waits_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options) : group_(group) {
+  require(options.elements_per_call > 0 && options.elements_per_call <= int64_t{1} << 30,
+          "a call of MPI cannot carry {} elements", options.elements_per_call);
+  if (group.size() == 1) return;
+  group.barrier({.what = "the reduction's communicator"});
+  const ProcessGroupState& state = group.state();
+  const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
+  Flight::Comms comms{.in_order = another(), .at_once = another()};
+  if (options.shared_memory && group.local_size() == group.size()) {
+    auto [sums, obstacle] = SharedSums::make(group);
+    shared_ = std::move(sums);
+    report(obstacle);
+  }
+  driver_ = std::make_unique<Driver>(std::move(comms), group, shared_.get(), std::move(options));
+}
+
+MpiCommunicator::~MpiCommunicator() = default;
+
+void MpiCommunicator::report(const std::string& obstacle) const {
+  if (obstacle.empty() || !group_.is_root()) return;
+  log_warning("the ranks of this host can share no memory, so gradients go through MPI, which is slower: {}", obstacle);
+}
+
+Buffer MpiCommunicator::shared_buffer(size_t bytes) {
+  if (!shared_ || bytes == 0) return {};
+  const auto [memory, obstacle] = shared_->allocate(group_, bytes);
+  report(obstacle);
+  return memory.empty() ? Buffer() : Buffer(memory.data(), memory.size(), [](void*, size_t) noexcept {});
+}
+
+int MpiCommunicator::rank() const { return group_.rank(); }
+int MpiCommunicator::size() const { return group_.size(); }
+
+void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  Operation operation = sum_of(values, MPI_FLOAT, DType::f32, label);
+  if (operation.count >= kElementsForShares) operation.kind = Operation::Kind::share_sum;
+  driver_->enqueue(std::move(operation));
+}
+
+void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  driver_->enqueue(sum_of(values, MPI_DOUBLE, DType::f64, label));
+}
+
+void MpiCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  Operation operation = sum_of(values.values, MPI_UINT16_T, values.type, label);
+  operation.kind = Operation::Kind::share_sum;
+  driver_->enqueue(std::move(operation));
+}
+
+void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
+  if (!driver_) return;
+  stream.wait();
+  driver_->enqueue({.kind = Operation::Kind::broadcast,
+                    .data = bytes.data(),
+                    .count = static_cast<int64_t>(bytes.size()),
+                    .root = root,
+                    .record = {.label = std::string(label)}});
+}
+
+double MpiCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+  if (!driver_) return 0;
+  stream.wait();
+  return driver_->run_at_once(sum_of(values, MPI_FLOAT, DType::f32, label));
+}
+
+double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0; }
+
+CommStatistics MpiCommunicator::statistics() const { return driver_ ? driver_->statistics() : CommStatistics{}; }
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+// NCCL behind the communicator's interface: part of the CUDA plugin.
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/transport/nccl_communicator.h"
+
+namespace lockstep {
+namespace {
+
+// A non-blocking communicator answers ncclInProgress where it would otherwise have waited.
+void check_nccl(ncclResult_t status, std::string_view what) {
+  if (status == ncclSuccess || status == ncclInProgress) return;
+  fail(ExitCode::internal, "NCCL, {}: {}", what, ncclGetErrorString(status));
+}
+
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+// NCCL takes its algorithm from the environment when it is first used; a user's own setting wins.
+void choose_algorithm(const std::string& algorithm) {
+  if (algorithm == "auto") return;
+  int version = 0;
+  check_nccl(ncclGetVersion(&version), "asking for the version");
+  constexpr int kPerOperation = 22400;  // from here on broadcasts can be left out, for which there is no tree
+  const char* tree = version >= kPerOperation ? "allreduce:tree" : "Tree";
+  require(::setenv("NCCL_ALGO", algorithm == "tree" ? tree : "Ring", 0) == 0, "cannot set NCCL_ALGO");
+}
+
+class Link final : public NcclLink {
+ public:
+  explicit Link(const NcclAddress& address) {
+    ncclUniqueId id{};
+    require(address.id.size() == sizeof id.internal, "an address of {} bytes", address.id.size());
+    std::memcpy(id.internal, address.id.data(), sizeof id.internal);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    check_nccl(ncclCommInitRankConfig(&comm_, address.size, id, address.rank, &config), "connecting the ranks");
+  }
+  // The communicator is given up, not finalized: that would be collective, and all work on it has been waited for.
+  ~Link() override { abort(); }
+
+  Report report() override {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+    if (asked != ncclSuccess) return {State::failed, ncclGetErrorString(asked)};
+    if (state == ncclSuccess) return {State::ready, {}};
+    if (state == ncclInProgress) return {State::in_progress, {}};
+    return {State::failed, fmt::format("{} ({})", ncclGetErrorString(state), ncclGetLastError(comm_))};
+  }
+  void sum(Stream& stream, std::span<float> values) override {
+    check_nccl(ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum, comm_, native(stream)),
+               "a sum");
+  }
+  void sum(Stream& stream, std::span<double> values) override {
+    check_nccl(ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat64, ncclSum, comm_, native(stream)),
+               "a sum");
+  }
+  void sum(Stream& stream, HalfSpan half) override {
+    const ncclDataType_t type = half.type == DType::bf16 ? ncclBfloat16 : ncclFloat16;
+    check_nccl(
+        ncclAllReduce(half.values.data(), half.values.data(), half.values.size(), type, ncclSum, comm_, native(stream)),
+        "a sum");
+  }
+  void broadcast(Stream& stream, std::span<std::byte> bytes, int root) override {
+    check_nccl(ncclBroadcast(bytes.data(), bytes.data(), bytes.size(), ncclUint8, root, comm_, native(stream)),
+               "a broadcast");
+  }
+  void abort() noexcept override {
+    if (!comm_) return;
+    const ncclResult_t status = ncclCommAbort(std::exchange(comm_, nullptr));
+    if (status != ncclSuccess) log_warning("ending an NCCL connection: {}", ncclGetErrorString(status));
+  }
+
+ private:
+  ncclComm_t comm_ = nullptr;
+};
+
+class Library final : public NcclLibrary {
+ public:
+  std::vector<std::byte> make_id() override {
+    ncclUniqueId id{};
+    check_nccl(ncclGetUniqueId(&id), "making an address");
+    std::vector<std::byte> bytes(sizeof id.internal);
+    std::memcpy(bytes.data(), id.internal, bytes.size());
+    return bytes;
+  }
+  std::unique_ptr<NcclLink> connect(const NcclAddress& address) override {
+    choose_algorithm(address.algorithm);
+    return std::make_unique<Link>(address);
+  }
+};
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" __attribute__((visibility("default"))) lockstep::NcclLibrary* lockstep_open_nccl() {
+  return new lockstep::Library;
+}

@@ -1,0 +1,217 @@
+#include "lockstep/comm/transport/nccl_communicator.h"
+
+#include <chrono>
+#include <condition_variable>
+
+#include "comm/group/mpi_support.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/plugin.h"
+#include "lockstep/base/thread_name.h"
+#include "lockstep/comm/group/process_group.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kAskEvery{50};
+
+// Asks until a call that may go on in the background is through; throws when it fails or takes too long.
+void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
+  Deadline deadline(seconds);
+  Backoff backoff;
+  for (;;) {
+    const NcclLink::Report report = link.report();
+    if (report.state == NcclLink::State::ready) return;
+    if (report.state == NcclLink::State::failed) {
+      fail(ExitCode::internal, "NCCL, {}: {}; another rank may have ended, see its log; NCCL_DEBUG=INFO says more",
+           what, report.reason);
+    }
+    if (deadline.passed()) {
+      fail(ExitCode::stalled,
+           "NCCL, {}: not done within {:g} s; look for a rank that has stopped, and at the network that NCCL uses "
+           "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)",
+           what, seconds);
+    }
+    backoff.pause();
+  }
+}
+
+std::vector<std::byte> spread_id(ProcessGroup& group, NcclLibrary& library) {
+  return group.broadcast(group.is_root() ? library.make_id() : std::vector<std::byte>{}, {"NCCL's address"});
+}
+
+}  // namespace
+
+// The link, and its abort, which takes a thread of its own: NCCL ends what is under way at once, but then waits until
+// no captured work refers to the connection, and such work goes only after the failure has been reported.
+class NcclCommunicator::Connection {
+ public:
+  Connection(std::unique_ptr<NcclLink> link, double abort_seconds)
+      : state_(std::make_shared<State>(std::move(link))), abort_seconds_(abort_seconds) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() {
+    if (!aborting_) return;
+    std::unique_lock lock(state_->mutex);
+    const bool ended =
+        state_->changed.wait_for(lock, std::chrono::duration<double>(abort_seconds_), [&] { return state_->aborted; });
+    if (!ended) log_warning("NCCL has not ended its connection yet; the job goes on to end without it");
+  }
+
+  NcclLink& link() const { return *state_->link; }
+  // Begins it and returns at once; the link must not be used any more.
+  void abort() {
+    if (std::exchange(aborting_, true)) return;
+    std::thread([state = state_] {
+      name_thread("nccl abort");
+      state->link->abort();
+      const std::lock_guard lock(state->mutex);
+      state->aborted = true;
+      state->changed.notify_all();
+    }).detach();
+  }
+
+ private:
+  struct State {
+    explicit State(std::unique_ptr<NcclLink> l) : link(std::move(l)) {}
+    const std::unique_ptr<NcclLink> link;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool aborted = false;
+  };
+  std::shared_ptr<State> state_;  // also of the thread that aborts, which may stay longer
+  const double abort_seconds_;
+  bool aborting_ = false;
+};
+
+// The thread that asks for errors.
+class NcclCommunicator::Monitor {
+ public:
+  Monitor(Connection& connection, double seconds)
+      : connection_(connection), seconds_(seconds), thread_([this] {
+          name_thread("nccl watch");
+          watch();
+        }) {}
+  ~Monitor() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // Runs `work`, which uses the link, and waits until it is enqueued: the library may do that in the background. Throws
+  // when the link has failed, then or before.
+  template <class Work>
+  void with_link(std::string_view what, const Work& work) {
+    std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+      work();
+      wait_until_ready(connection_.link(), what, seconds_);
+    } catch (...) {
+      give_up();
+      throw;
+    }
+  }
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kAskEvery, [&] { return stop_ || failure_; })) {
+      try {
+        if (connection_.link().report().state == NcclLink::State::failed) {
+          wait_until_ready(connection_.link(), "work under way", seconds_);
+        }
+      } catch (...) {
+        give_up();
+      }
+    }
+  }
+
+  // While an exception is handled, with the lock held: the failure stands before the abort begins, so nobody uses the
+  // link beside it.
+  void give_up() {
+    failure_ = std::current_exception();
+    connection_.abort();
+  }
+
+  Connection& connection_;
+  const double seconds_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::exception_ptr failure_;  // set: the link is being aborted
+  bool stop_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+NcclCommunicator::NcclCommunicator(ProcessGroup& group, const Backend& backend, NcclLibrary& library,
+                                   const NcclOptions& options)
+    : rank_(group.rank()),
+      size_(group.size()),
+      reduction_(backend.make_stream()),
+      ready_(backend.make_event()),
+      done_(backend.make_event()) {
+  const NcclAddress address{
+      .id = spread_id(group, library), .rank = rank_, .size = size_, .algorithm = options.algorithm};
+  connection_ = std::make_unique<Connection>(library.connect(address), options.abort_seconds);
+  try {
+    wait_until_ready(connection_->link(), fmt::format("connecting {} ranks", size_), options.wait_seconds);
+  } catch (...) {
+    connection_->abort();
+    throw;
+  }
+  monitor_ = std::make_unique<Monitor>(*connection_, options.wait_seconds);
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+template <class Enqueue>
+void NcclCommunicator::enqueue(Stream& stream, std::string_view label, size_t bytes, const Enqueue& operation) {
+  stream.record(*ready_);
+  reduction_->wait_for(*ready_);
+  monitor_->with_link(label, operation);
+  ++statistics_.operations;
+  statistics_.bytes += static_cast<int64_t>(bytes);
+}
+
+void NcclCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
+}
+
+void NcclCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
+}
+
+void NcclCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  enqueue(stream, label, values.values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
+}
+
+void NcclCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
+  enqueue(stream, label, bytes.size(), [&] { connection_->link().broadcast(*reduction_, bytes, root); });
+}
+
+double NcclCommunicator::join(Stream& stream) {
+  monitor_->with_link("the end of a reduction", [] {});
+  reduction_->record(*done_);
+  stream.wait_for(*done_);
+  return 0;
+}
+
+void NcclCommunicator::check() {
+  monitor_->with_link("work under way", [] {});
+}
+
+// An abort, which ends what captured operations use, cannot begin in between.
+void NcclCommunicator::enqueue_captured(const std::function<void()>& launch) {
+  monitor_->with_link("a captured step", launch);
+}
+
+std::unique_ptr<NcclLibrary> open_nccl() {
+  using Make = NcclLibrary*();
+  const auto make = reinterpret_cast<Make*>(plugin_function("lockstep_cuda.so", "lockstep_open_nccl"));
+  return std::unique_ptr<NcclLibrary>(make());
+}
+
+}  // namespace lockstep

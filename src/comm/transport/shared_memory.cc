@@ -1,0 +1,131 @@
+#include "comm/transport/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kWhat = "memory shared by the ranks";
+
+// Where the others find a rank's memory, and how they know that they have found it.
+struct Address {
+  int64_t process = 0, descriptor = -1, device = 0, file = 0, rank = -1;
+};
+constexpr size_t kAddressNumbers = sizeof(Address) / sizeof(int64_t);
+
+[[noreturn]] void give_up(std::string_view call, int error) {
+  fail(ExitCode::internal, "{}: {}", call, errno_text(error));
+}
+
+// After its bytes stands the rank's number.
+FileDescriptor create(size_t bytes, int64_t rank) {
+  FileDescriptor memory(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) give_up("memfd_create", errno);
+  const auto length = static_cast<off_t>(bytes + sizeof rank);
+  if (ftruncate(memory.get(), length) != 0) give_up("ftruncate", errno);
+  int error = 0;
+  do {
+    error = posix_fallocate(memory.get(), 0, length);
+  } while (error == EINTR);
+  if (error != 0) give_up("posix_fallocate", error);
+  if (pwrite(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) != sizeof rank) give_up("pwrite", errno);
+  if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) give_up("F_ADD_SEALS", errno);
+  return memory;
+}
+
+Address address_of(const FileDescriptor& memory, int64_t rank) {
+  struct stat status {};
+  if (fstat(memory.get(), &status) != 0) give_up("fstat", errno);
+  return {.process = getpid(),
+          .descriptor = memory.get(),
+          .device = static_cast<int64_t>(status.st_dev),
+          .file = static_cast<int64_t>(status.st_ino),
+          .rank = rank};
+}
+
+// Processes that see each other's descriptors under /proc. Where they do not, in containers of their own for instance,
+// the path does not exist or is something else, which must not be opened: it may be a terminal or a device. In virtual
+// machines of their own it may be this rank's own memory, with the very same numbers.
+FileDescriptor open_of(const Address& address, size_t bytes) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.descriptor);
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) give_up(path, errno);
+  bool same =
+      static_cast<int64_t>(found.st_dev) == address.device && static_cast<int64_t>(found.st_ino) == address.file;
+  FileDescriptor memory;
+  if (same) {
+    memory = FileDescriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!memory) give_up(path, errno);
+    int64_t rank = -1;
+    same = pread(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) == sizeof rank && rank == address.rank;
+  }
+  if (!same) fail(ExitCode::internal, "{} is not the memory of rank {}", path, address.rank);
+  return memory;
+}
+
+std::byte* map(const FileDescriptor& memory, size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
+  if (data == MAP_FAILED) give_up("mmap", errno);
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+SharedMemory::Attempt SharedMemory::make(ProcessGroup& group, size_t bytes) {
+  require(bytes > 0 && group.local_size() == group.size(), "{} bytes shared by {} ranks, {} of them on this host",
+          bytes, group.size(), group.local_size());
+  Attempt attempt;
+  std::string obstacle;  // of this rank
+  const auto try_to = [&](const auto& work) {
+    if (!obstacle.empty()) return;
+    try {
+      work();
+    } catch (const Error& error) {
+      obstacle = fmt::format("{}: {}", group.describe(group.rank()), error.what());
+    }
+  };
+  const WaitFor wait{.what = kWhat};
+  FileDescriptor own;
+  std::array<int64_t, kAddressNumbers> numbers{};
+  try_to([&] {
+    own = create(bytes, group.rank());
+    const Address mine = address_of(own, group.rank());
+    numbers = {mine.process, mine.descriptor, mine.device, mine.file, mine.rank};
+  });
+  const std::vector<int64_t> all = group.allgather(numbers, wait);
+  std::unique_ptr<SharedMemory> memory(new SharedMemory(bytes));
+  try_to([&] {
+    for (size_t r = 0; r < all.size() / kAddressNumbers; ++r) {
+      const auto* n = &all[r * kAddressNumbers];
+      if (n[0] == 0) return;  // it could not, and says why
+      const bool mine = r == static_cast<size_t>(group.rank());
+      const FileDescriptor theirs = mine ? FileDescriptor() : open_of({n[0], n[1], n[2], n[3], n[4]}, bytes);
+      memory->blocks_.push_back(map(mine ? own : theirs, bytes));
+    }
+  });
+  // No rank closes its descriptor before all have opened it.
+  for (const std::string& text : group.allgather(obstacle, wait)) {
+    if (!text.empty() && attempt.obstacle.empty()) attempt.obstacle = text;
+  }
+  if (attempt.obstacle.empty()) attempt.memory = std::move(memory);
+  return attempt;
+}
+
+SharedMemory::~SharedMemory() {
+  for (std::byte* block : blocks_) {
+    if (munmap(block, bytes_) != 0) log_warning("cannot give {} bytes of memory back: {}", bytes_, errno_text(errno));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+#include "lockstep/comm/transport/staged_communicator.h"
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace {
+
+// What the host's communicator waits for before it reads: nothing, the memory has arrived.
+class HostMemoryStream final : public Stream {
+ public:
+  void wait() override {}
+  void record(Event&) override {}
+  void wait_for(const Event&) override {}
+};
+
+template <class T>
+std::span<T> as(const Buffer& memory, size_t bytes) {
+  return {memory.as<T>(), bytes / sizeof(T)};
+}
+
+}  // namespace
+
+StagedCommunicator::StagedCommunicator(const Backend& backend, std::unique_ptr<Communicator> host)
+    : backend_(backend), host_(std::move(host)), transfer_(backend.make_stream()) {}
+
+StagedCommunicator::~StagedCommunicator() {
+  try {
+    transfer_->wait();
+  } catch (const std::exception& error) {
+    log_warning("waiting for gradients on their way to the host: {}", error.what());
+  }
+}
+
+void StagedCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+  enqueue(stream, {Kind::sum_floats, std::as_writable_bytes(values), std::string(label)});
+}
+
+void StagedCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+  enqueue(stream, {Kind::sum_doubles, std::as_writable_bytes(values), std::string(label)});
+}
+
+void StagedCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+  enqueue(stream, {Kind::sum_halves, std::as_writable_bytes(values.values), std::string(label), 0, values.type});
+}
+
+// Sums that are on their way stay there. The host waits.
+double StagedCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+  if (size() == 1) return 0;
+  const double begin = monotonic_seconds();
+  download(stream, at_once_, std::as_bytes(values));
+  at_once_.arrived->wait();
+  start_arrived();
+  HostMemoryStream host_stream;
+  host_->sum_at_once(host_stream, as<float>(at_once_.memory, values.size_bytes()), label);
+  backend_.copy(stream, values.data(), at_once_.memory.data(), values.size_bytes());
+  return monotonic_seconds() - begin;
+}
+
+void StagedCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
+  enqueue(stream, {Kind::broadcast, bytes, std::string(label), root});
+}
+
+// The copy back out of the place, in an earlier step, is on a compute stream, before this.
+void StagedCommunicator::download(Stream& stream, Place& place, std::span<const std::byte> memory) {
+  if (place.memory.bytes() < memory.size()) {
+    stream.wait();  // for a copy out of the memory that goes
+    place.memory = backend_.allocate_pinned(memory.size());
+  }
+  stream.record(*place.ready);
+  transfer_->wait_for(*place.ready);
+  backend_.copy(*transfer_, place.memory.data(), memory.data(), memory.size());
+  transfer_->record(*place.arrived);
+}
+
+void StagedCommunicator::enqueue(Stream& stream, Request request) {
+  if (size() == 1) return;
+  const size_t index = requests_.size();
+  if (index == places_.size()) places_.push_back(make_place());
+  download(stream, places_[index], request.memory);
+  requests_.push_back(std::move(request));
+  start_arrived();
+}
+
+void StagedCommunicator::start(size_t index) {
+  const Request& request = requests_[index];
+  const Buffer& memory = places_[index].memory;
+  const size_t bytes = request.memory.size();
+  HostMemoryStream host_stream;
+  switch (request.kind) {
+    case Kind::sum_floats:
+      host_->sum(host_stream, as<float>(memory, bytes), request.label);
+      break;
+    case Kind::sum_doubles:
+      host_->sum(host_stream, as<double>(memory, bytes), request.label);
+      break;
+    case Kind::sum_halves:
+      host_->sum(host_stream, HalfSpan{as<uint16_t>(memory, bytes), request.half_type}, request.label);
+      break;
+    case Kind::broadcast:
+      host_->broadcast(host_stream, as<std::byte>(memory, bytes), request.root, request.label);
+      break;
+  }
+}
+
+// Ranks start operations at different moments, but in one order.
+void StagedCommunicator::start_arrived() {
+  while (started_ < requests_.size() && places_[started_].arrived->passed()) start(started_++);
+}
+
+double StagedCommunicator::join(Stream& stream) {
+  if (size() == 1) return 0;
+  while (started_ < requests_.size()) {
+    places_[started_].arrived->wait();
+    start(started_++);
+  }
+  HostMemoryStream host_stream;
+  const double waited = host_->join(host_stream);
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    backend_.copy(stream, requests_[i].memory.data(), places_[i].memory.data(), requests_[i].memory.size());
+  }
+  requests_.clear();
+  started_ = 0;
+  return waited;
+}
+
+}  // namespace lockstep

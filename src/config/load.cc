@@ -1,0 +1,182 @@
+#include "lockstep/config/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "config/file.h"
+#include "config/model_defaults.h"
+#include "config/uses.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/config/keys.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/config/value.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kEnvironmentPrefix = "LOCKSTEP_";
+constexpr std::string_view kDefault = "default";
+
+void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
+  const std::string folder = sources.file_folder.empty()
+                                 ? std::filesystem::path(sources.file_path).parent_path().string()
+                                 : sources.file_folder;
+  std::vector<ConfigFileEntry> entries = parse_config_file(sources.file_text, sources.file_path);
+  if (entries.empty()) loaded.warnings.push_back(fmt::format("{}: this configuration is empty", sources.file_path));
+  for (ConfigFileEntry& entry : entries) {
+    const ConfigKey& key = *entry.key;
+    const std::string where = fmt::format("{}:{}", sources.file_path, entry.line);
+    const std::string& base = key.path == PathRole::output ? sources.working_folder : folder;
+    key.member.set(loaded.config, resolve_config_paths(key, std::move(entry.value), base, where));
+    loaded.origin.insert_or_assign(key.full_name(), where);
+  }
+}
+
+// One value from the environment or the command line.
+void apply_text(const ConfigKey& key, const std::string& text, const std::string& origin, const ConfigSources& sources,
+                LoadedConfig& loaded) {
+  ConfigValue value = parse_config_value(key, text, origin);
+  check_config_value(key, value, origin);
+  key.member.set(loaded.config, resolve_config_paths(key, std::move(value), sources.working_folder, origin));
+  loaded.origin.insert_or_assign(key.full_name(), origin);
+}
+
+// Other programs may use the prefix too, so only a variable that names one of our sections, or comes close to one of
+// our keys, is taken for a mistake.
+void reject_misspelt_variable(const std::string& name) {
+  std::vector<std::string> variables;
+  for (const ConfigKey& key : config_keys()) variables.push_back(key.environment_variable());
+  std::string nearest = nearest_word(name, variables);
+  bool ours = !nearest.empty();
+  for (const ConfigKey& key : config_keys()) {
+    const std::string variable = key.environment_variable();
+    const std::string_view section_prefix =
+        std::string_view(variable).substr(0, kEnvironmentPrefix.size() + key.section.size() + 1);
+    if (!name.starts_with(section_prefix)) continue;
+    ours = true;
+    const std::vector<std::string> keys = suggest_keys(key.section, name.substr(section_prefix.size()));
+    if (nearest.empty() && !keys.empty()) nearest = find_config_key(keys.front())->environment_variable();
+    break;
+  }
+  if (!ours) return;
+  fail(ExitCode::config, "environment variable {}: no such key{}", quote_for_message(name),
+       did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
+}
+
+void apply_environment(const ConfigSources& sources, LoadedConfig& loaded) {
+  for (const auto& [name, value] : sources.environment) {
+    if (!name.starts_with(kEnvironmentPrefix)) continue;
+    const auto key = std::ranges::find(config_keys(), name, &ConfigKey::environment_variable);
+    if (key == config_keys().end()) {
+      reject_misspelt_variable(name);
+    } else {
+      apply_text(*key, value, fmt::format("environment {}", name), sources, loaded);
+    }
+  }
+}
+
+void apply_overrides(const ConfigSources& sources, LoadedConfig& loaded) {
+  for (const auto& [name, value] : sources.overrides) {
+    const ConfigKey* key = find_config_key(name);
+    if (!key) {
+      const size_t dot = std::min(name.find('.'), name.size());
+      const std::string bare_name = dot < name.size() ? name.substr(dot + 1) : name;
+      const std::string section = dot < name.size() ? name.substr(0, dot) : std::string();
+      fail(ExitCode::config, "command line: unknown key {}{}", quote_for_message(name),
+           did_you_mean(suggest_keys(section, bare_name)));
+    }
+    apply_text(*key, value, "command line", sources, loaded);
+  }
+}
+
+// Rates and the like belong to the optimizer or schedule that they were found for: where another one was chosen, the
+// model's do not count.
+bool belongs_to_another(const LoadedConfig& loaded, std::string_view section, std::span<const ModelDefault> defaults) {
+  const std::string name = fmt::format("{}.name", section);
+  const auto own = std::ranges::find(defaults, name, &ModelDefault::key);
+  if (own == defaults.end()) return false;
+  return loaded.origin.at(name) != kDefault &&
+         std::get<std::string>(find_config_key(name)->member.get(loaded.config)) != own->value;
+}
+
+void apply_model_defaults(LoadedConfig& loaded) {
+  const std::string model = loaded.config.model.name;
+  const std::span<const ModelDefault> defaults = model_defaults(model);
+  const std::string origin = fmt::format("{} of {}", kDefault, model);
+  std::set<std::string_view> skipped;
+  for (const std::string_view section : config_sections()) {
+    if (belongs_to_another(loaded, section, defaults)) skipped.insert(section);
+  }
+  for (const auto& [name, value] : defaults) {
+    const ConfigKey* key = find_config_key(name);
+    require(key != nullptr, "model default {} is no key", name);
+    std::string& from = loaded.origin.at(key->full_name());
+    if (from != kDefault || skipped.contains(key->section)) continue;
+    key->member.set(loaded.config, parse_config_value(*key, value, origin));
+    from = origin;
+  }
+}
+
+// batch_size and global_batch say the same thing in two ways; where both are given, one of them would be ignored.
+void reject_two_batch_sizes(const LoadedConfig& loaded) {
+  const std::string& per_rank = loaded.origin.at("train.batch_size");
+  if (loaded.config.train.global_batch == 0 || per_rank == kDefault) return;
+  fail(ExitCode::config,
+       "train.batch_size ({}) and train.global_batch ({}) are both given; leave one out, or set train.global_batch = 0",
+       per_rank, loaded.origin.at("train.global_batch"));
+}
+
+}  // namespace
+
+LoadedConfig load_config(const ConfigSources& sources) {
+  LoadedConfig loaded;
+  for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), kDefault);
+  if (!sources.file_path.empty()) apply_file(sources, loaded);
+  apply_environment(sources, loaded);
+  apply_overrides(sources, loaded);
+  apply_model_defaults(loaded);
+
+  Config& config = loaded.config;
+  if (config.checkpoint.directory.empty()) {
+    const std::filesystem::path runs = std::filesystem::path(sources.working_folder) / "runs";
+    config.checkpoint.directory = (runs / config.model.name).lexically_normal().string();
+  }
+  // Arguments and folders are any bytes on this system, and paths were made of both.
+  for (const ConfigKey& key : config_keys()) {
+    check_config_encoding(key, key.member.get(config), loaded.origin.at(key.full_name()));
+  }
+  // A whole configuration has both sizes, though nobody wrote them.
+  const bool both_written = loaded.origin.at("train.batch_size").rfind(sources.file_path + ":", 0) != 0;
+  if (!sources.effective || both_written) reject_two_batch_sizes(loaded);
+  validate(config, sources.evaluation);
+  return loaded;
+}
+
+std::vector<std::string> settings_without_effect(const LoadedConfig& loaded) {
+  std::vector<std::string> sentences;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string& origin = loaded.origin.at(key.full_name());
+    if (origin.starts_with(kDefault)) continue;
+    for (const ConfigUse& use : config_uses()) {
+      if (!use.covers(key.section, key.name) || use.holds(loaded.config)) continue;
+      sentences.push_back(fmt::format("{} = {} ({}): it needs {}", key.full_name(),
+                                      printable(config_value_toml(key.member.get(loaded.config))), origin, use.when));
+      break;
+    }
+  }
+  return sentences;
+}
+
+Config config_from_toml(std::string_view text, const std::string& where) {
+  Config config;
+  for (ConfigFileEntry& entry : parse_config_file(text, where)) {
+    entry.key->member.set(config, std::move(entry.value));
+  }
+  return config;
+}
+
+}  // namespace lockstep

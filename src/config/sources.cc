@@ -1,0 +1,98 @@
+#include "lockstep/config/sources.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/program_path.h"
+#include "lockstep/config/keys.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/config/value.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kExtension = ".toml";
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
+}
+
+std::vector<Assignment> environment_variables() {
+  std::vector<Assignment> variables;
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string_view text = *variable;
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.push_back({.name = std::string(text.substr(0, equals)), .value = std::string(text.substr(equals + 1))});
+  }
+  return variables;
+}
+
+}  // namespace
+
+std::vector<std::string> recipe_folders() {
+  if (runs_in_build_tree()) return {LOCKSTEP_SOURCE_RECIPES};
+  return {(program_folder().parent_path() / "share/lockstep/recipes").string()};
+}
+
+std::vector<std::string> recipe_names(const std::vector<std::string>& folders) {
+  std::set<std::string> names;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == kExtension) names.insert(entry.path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string find_config_file(const std::string& name_or_path, const std::vector<std::string>& folders) {
+  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kExtension);
+  if (!is_path) {
+    for (const std::string& folder : folders) {
+      const fs::path recipe = fs::path(folder) / (name_or_path + std::string(kExtension));
+      if (is_file(recipe)) return fs::absolute(recipe).lexically_normal().string();
+    }
+  }
+  const fs::path path = fs::absolute(name_or_path).lexically_normal();
+  if (is_path || is_file(path)) return path.string();
+  const std::vector<std::string> known = recipe_names(folders);
+  const std::string nearest = nearest_word(name_or_path, known);
+  fail(ExitCode::config, "--config {}: no recipe of that name, and no file{}; recipes: {}",
+       quote_for_message(name_or_path),
+       did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}), fmt::join(known, ", "));
+}
+
+ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides) {
+  ConfigSources sources{.environment = environment_variables(),
+                        .overrides = std::move(overrides),
+                        .working_folder = fs::current_path().string()};
+  if (!name_or_path.empty()) {
+    sources.file_path = find_config_file(name_or_path, recipe_folders());
+    sources.file_text = read_text_file(sources.file_path, ExitCode::config);
+    if (!fs::is_regular_file(sources.file_path)) sources.file_folder = sources.working_folder;  // a pipe is in none
+  }
+  return sources;
+}
+
+std::vector<Assignment> environment_settings() {
+  std::vector<Assignment> settings;
+  for (Assignment& variable : environment_variables()) {
+    const auto key = std::ranges::find(config_keys(), variable.name, &ConfigKey::environment_variable);
+    if (key != config_keys().end()) settings.push_back(std::move(variable));
+  }
+  std::ranges::sort(settings, {}, &Assignment::name);
+  return settings;
+}
+
+}  // namespace lockstep

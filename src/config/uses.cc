@@ -1,0 +1,100 @@
+#include "config/uses.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace lockstep {
+namespace {
+
+bool one_of(std::string_view value, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, value) != words.end();
+}
+
+bool has_batch_norm(const Config& c) { return one_of(c.model.name, {"inception_v3", "resnet50"}); }
+bool is_wide_mlp(const Config& c) { return c.model.name == "wide_mlp"; }
+bool has_images(const Config& c) { return !is_wide_mlp(c); }
+bool is_inception(const Config& c) { return c.model.name == "inception_v3"; }
+bool reads_files(const Config& c) { return c.data.format != "synthetic"; }
+bool optimizer_is(const Config& c, std::initializer_list<std::string_view> names) {
+  return one_of(c.optimizer.name, names);
+}
+bool schedule_is(const Config& c, std::initializer_list<std::string_view> names) {
+  return one_of(c.schedule.name, names);
+}
+
+constexpr ConfigUse kUses[] = {
+    {"model.aux_weight model.mixed_7c_pool", "model.name = \"inception_v3\"", is_inception},
+    {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm",
+     "model.name = \"inception_v3\" or \"resnet50\", which have batch normalization", has_batch_norm},
+    {"model.hidden model.vocabulary model.max_ids", "model.name = \"wide_mlp\"", is_wide_mlp},
+    {"model.image_size data.augment data.normalize", "a model of images", has_images},
+    {"data.train data.label_offset data.bad_records", "a data.format that reads files", reads_files},
+    {"data.label_key data.ids_key data.values_key", "data.format = \"sparse_tfrecord\"",
+     [](const Config& c) { return c.data.format == "sparse_tfrecord"; }},
+    {"data.exif_orientation data.jpeg_scaling data.max_pixels", "data.format = \"tfrecord\" or \"folder\"",
+     [](const Config& c) {
+       return one_of(c.data.format, {"tfrecord", "folder"});
+     }},
+    {"data.shuffle_block", "data.shuffle = true", [](const Config& c) { return c.data.shuffle; }},
+    {"optimizer.momentum", "optimizer.name = \"sgd\", \"rmsprop_tf\", \"rmsprop\" or \"lars\"",
+     [](const Config& c) {
+       return optimizer_is(c, {"sgd", "rmsprop_tf", "rmsprop", "lars"});
+     }},
+    {"optimizer.decay", "optimizer.name = \"rmsprop_tf\" or \"rmsprop\"",
+     [](const Config& c) {
+       return optimizer_is(c, {"rmsprop_tf", "rmsprop"});
+     }},
+    {"optimizer.epsilon", "optimizer.name = \"rmsprop_tf\", \"rmsprop\" or \"adamw\"",
+     [](const Config& c) {
+       return optimizer_is(c, {"rmsprop_tf", "rmsprop", "adamw"});
+     }},
+    {"optimizer.beta1 optimizer.beta2", "optimizer.name = \"adamw\"",
+     [](const Config& c) { return optimizer_is(c, {"adamw"}); }},
+    {"optimizer.trust", "optimizer.name = \"lars\"", [](const Config& c) { return optimizer_is(c, {"lars"}); }},
+    {"optimizer.l1 optimizer.l2 optimizer.learning_rate_power optimizer.initial_accumulator",
+     "optimizer.name = \"ftrl\"", [](const Config& c) { return optimizer_is(c, {"ftrl"}); }},
+    {"optimizer.decay_norm_and_bias", "optimizer.weight_decay above 0",
+     [](const Config& c) { return c.optimizer.weight_decay > 0; }},
+    {"schedule.decay_rate schedule.decay_epochs", "schedule.name = \"exponential\" or \"step\"",
+     [](const Config& c) {
+       return schedule_is(c, {"exponential", "step"});
+     }},
+    {"schedule.boundaries schedule.factors", "schedule.name = \"piecewise\"",
+     [](const Config& c) { return schedule_is(c, {"piecewise"}); }},
+    {"checkpoint.overwrite", "checkpoint.resume = \"never\" or a path",
+     [](const Config& c) {
+       return !one_of(c.checkpoint.resume, {"auto", "must", "latest"});
+     }},
+    {"checkpoint.init_exclude", "checkpoint.init_from",
+     [](const Config& c) { return !c.checkpoint.init_from.empty(); }},
+    {"eval.*", "data.validation or data.validation_fraction", [](const Config& c) { return has_validation(c); }},
+    {"eval.every_epochs", "eval.every_steps = 0, which takes its place above 0",
+     [](const Config& c) { return c.eval.every_steps == 0; }},
+    {"device.share device.graph", "device.kind = \"gpu\" or \"auto\"",
+     [](const Config& c) { return c.device.kind != "cpu"; }},
+    {"device.winograd", "device.kind = \"cpu\" or \"auto\"", [](const Config& c) { return c.device.kind != "gpu"; }},
+    {"comm.algorithm", "comm.transport = \"nccl\" or \"auto\"",
+     [](const Config& c) { return c.comm.transport != "mpi"; }},
+    {"watchdog.warn_seconds watchdog.abort_seconds watchdog.start_warn_seconds watchdog.start_abort_seconds "
+     "watchdog.scan_warn_seconds watchdog.scan_abort_seconds watchdog.evaluate_warn_seconds "
+     "watchdog.evaluate_abort_seconds watchdog.save_warn_seconds watchdog.save_abort_seconds",
+     "watchdog.enabled = true", [](const Config& c) { return c.watchdog.enabled; }},
+    {"log.histogram_steps", "log.tensorboard = true", [](const Config& c) { return c.log.tensorboard; }},
+};
+
+}  // namespace
+
+bool ConfigUse::covers(std::string_view section, std::string_view name) const {
+  for (std::string_view rest = keys; !rest.empty();) {
+    const std::string_view key = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(key.size() + 1, rest.size()));
+    const size_t dot = key.find('.');
+    const std::string_view key_name = key.substr(dot + 1);
+    if (key.substr(0, dot) == section && (key_name == name || key_name == "*")) return true;
+  }
+  return false;
+}
+
+std::span<const ConfigUse> config_uses() { return kUses; }
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// What a file is by its first bytes, for messages about files that are not what they should be.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "data/source/input_file.h"
+
+namespace lockstep {
+
+// The most bytes that name_file_kind() looks at.
+inline constexpr size_t kFileKindBytes = 512;
+
+// "a GIF image", "a gzip archive", "a Git LFS pointer (the file itself was not fetched: git lfs pull)"; empty when the
+// kind is not known. `beginning` is the start of the file, or all of it.
+std::string_view name_file_kind(std::span<const std::byte> beginning);
+
+// Whether it is one of those that have to be unpacked first.
+bool is_packed(std::span<const std::byte> beginning);
+
+// Of a file that is not `wanted` ("an HDF5 file"): "the file is a zip archive; unpack it first", or "the file is a
+// NumPy array, where an HDF5 file is needed". Empty when its kind is not known, or is the one that is wanted (a damaged
+// one). Throws Error(data) when it cannot be read.
+std::string describe_other_kind(const InputFile& file, std::string_view wanted);
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include "data/source/packed_classes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{64} << 20;
+
+std::string path_in(const std::string& folder) { return folder + "/lockstep_classes.txt"; }
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    lines.emplace_back(text.substr(0, end));
+  }
+  if (!text.empty()) lines.emplace_back(text);  // an editor may leave out the last line feed
+  return lines;
+}
+
+}  // namespace
+
+void write_class_names(const std::string& folder, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const bool one_line_each =
+      std::ranges::none_of(names, [](const std::string& name) { return name.find('\n') != std::string::npos; });
+  if (!one_line_each) {
+    log_warning("the names of the classes are not packed: one has a line feed");
+    return;
+  }
+  const std::string path = path_in(folder);
+  if (path_exists(path) && lines_of(read_text_file(path, ExitCode::data, kMostBytes)) != names) {
+    fail(ExitCode::data, "{}: names other classes than the data to be packed have", path);
+  }
+  write_text_atomically(path, fmt::format("{}\n", fmt::join(names, "\n")), ExitCode::data);
+}
+
+std::vector<std::string> read_class_names(const std::vector<std::string>& files) {
+  if (files.empty()) return {};
+  const auto folder_of = [](const std::string& file) { return std::filesystem::path(file).parent_path(); };
+  const auto folder = folder_of(files.front());
+  const std::string path = path_in(folder.empty() ? "." : folder.string());
+  std::error_code none;
+  const auto bytes = std::filesystem::file_size(path, none);
+  if (none || bytes > static_cast<uintmax_t>(kMostBytes)) return {};
+  if (!std::ranges::all_of(files, [&](const std::string& file) { return folder_of(file) == folder; })) return {};
+  return lines_of(read_text_file(path, ExitCode::data, kMostBytes));
+}
+
+}  // namespace lockstep

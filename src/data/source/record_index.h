@@ -1,0 +1,41 @@
+// Where each record of a TFRecord file begins, found by reading the records' headers and kept in a cache folder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/source/input_file.h"
+#include "lockstep/data/source/data_source.h"
+
+namespace lockstep {
+
+// A record is: length (u64), masked CRC-32C of the length (u32), the data, masked CRC-32C of the data (u32); all
+// little-endian.
+inline constexpr int64_t kRecordHeaderBytes = 12;
+inline constexpr int64_t kRecordFooterBytes = 4;
+
+struct RecordIndex {
+  std::vector<int64_t> bounds = {0};  // record i occupies [bounds[i], bounds[i+1]) of the file
+  int64_t records() const { return static_cast<int64_t>(bounds.size()) - 1; }
+};
+
+// Whether `index` can be that of a file of `file_bytes`: records that lie one behind another from its first byte to its
+// last, each with room for its header and footer.
+bool fits(const RecordIndex& index, int64_t file_bytes);
+
+// Length of the record whose header stands in `header`; nullopt when the header's checksum is wrong.
+std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHeaderBytes> header);
+
+// Reads every header. A wrong length checksum or a truncated record throws Error(data) naming file, record and offset;
+// under BadRecords::skip it ends the file there with a warning, because nothing behind it can be found.
+RecordIndex scan_records(const InputFile& file, BadRecords policy);
+
+// scan_records() through the cache: an index of the same path, size and modification time is taken from `cache_folder`
+// (empty: no cache); a missing, stale or damaged one, or one that cannot be of this file, is made again and written.
+// Files small enough to scan at once are not cached. A folder that cannot be written costs a warning.
+RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_folder);
+
+}  // namespace lockstep

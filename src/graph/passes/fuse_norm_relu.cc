@@ -1,0 +1,39 @@
+#include "graph/passes/rewrite.h"
+
+namespace lockstep {
+namespace {
+
+// The `relu` flag of a batch norm in either mode; null for every other operation.
+bool* relu_flag(Op& op) {
+  return std::visit(Overload{[](BatchNorm& o) { return &o.relu; }, [](BatchNormInference& o) { return &o.relu; },
+                             [](auto&) -> bool* { return nullptr; }},
+                    op);
+}
+
+}  // namespace
+
+int fuse_norm_relu(Graph& graph) {
+  const auto readers = readers_of(graph);
+  std::vector<bool> dead(graph.nodes.size(), false);
+  int fused = 0;
+  for (Node& norm : graph.nodes) {
+    bool* flag = relu_flag(norm.op);
+    if (!flag || *flag) continue;
+    const ValueId y = norm.outputs[0];
+    const auto& read_by = readers[static_cast<size_t>(y)];
+    if (read_by.size() != 1 || graph.value(y).kept) continue;
+    Node& relu = graph.node(read_by[0]);
+    if (!std::holds_alternative<Relu>(relu.op)) continue;
+    *flag = true;
+    const ValueId result = relu.outputs[0];  // keeps its name and readers; now made by the batch norm
+    graph.value(result).producer = graph.value(y).producer;
+    norm.outputs[0] = result;
+    graph.value(y).producer = -1;
+    dead[static_cast<size_t>(read_by[0])] = true;
+    ++fused;
+  }
+  remove_nodes(graph, dead);
+  return fused;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+#include "graph/passes/rewrite.h"
+
+namespace lockstep {
+namespace {
+
+bool is_pointwise(const Graph& graph, const Node& node) {
+  const auto* conv = std::get_if<Conv2d>(&node.op);
+  return conv && conv->window == Window{} && !conv->bias && graph.value(node.inputs[1]).role == ValueRole::parameter;
+}
+
+// The pool keeps the image's size, and the convolution makes fewer channels than it reads.
+bool pays(const Graph& graph, const Node& pool, const Node& conv) {
+  const Shape &x = graph.value(pool.inputs[0]).desc.shape, &y = graph.value(conv.outputs[0]).desc.shape;
+  return x.h() == y.h() && x.w() == y.w() && y.c() < x.c();
+}
+
+int hoist_once(Graph& graph) {
+  const auto readers = readers_of(graph);
+  int places = 0;
+  for (Node& pool : graph.nodes) {
+    if (!std::holds_alternative<AvgPool>(pool.op)) continue;
+    const Value& pooled = graph.value(pool.outputs[0]);
+    const auto& read_by = readers[static_cast<size_t>(pool.outputs[0])];
+    if (read_by.size() != 1 || pooled.kept) continue;
+    Node& conv = graph.node(read_by[0]);
+    if (!is_pointwise(graph, conv) || !pays(graph, pool, conv)) continue;
+    // The two nodes change places; the value between them becomes the convolution's, the pool makes the result.
+    Value& between = graph.value(pool.outputs[0]);
+    between.desc.shape = graph.value(pool.inputs[0]).desc.shape;
+    between.desc.shape[1] = graph.value(conv.outputs[0]).desc.shape.c();
+    between.name = conv.name;
+    graph.value(conv.outputs[0]).name = pool.name;
+    std::swap(pool.op, conv.op);
+    std::swap(pool.name, conv.name);
+    std::swap(pool.inputs, conv.inputs);
+    std::swap(pool.inputs[0], conv.inputs[0]);  // what was pooled, and the weights; the value between
+    ++places;
+  }
+  return places;
+}
+
+}  // namespace
+
+// Until nothing changes: a convolution may pass several pools.
+int hoist_pointwise(Graph& graph) {
+  int places = 0;
+  for (int more = hoist_once(graph); more > 0; more = hoist_once(graph)) places += more;
+  return places;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+#include "graph/passes/precision.h"
+
+#include <map>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Whether a layer reads this input as an image or a factor, which may be of lower precision.
+bool lowered(const Op& op, size_t input) {
+  return std::visit(
+      Overload{[](const Conv2d&) { return true; }, [](const Linear&) { return true; }, [](const Add&) { return true; },
+               [](const Concat&) { return true; }, [&](const BatchNorm&) { return input == 0; },
+               [&](const BatchNormInference&) { return input == 0; },
+               [&](const SyncBatchNormSums&) { return input == 0; }, [&](const SyncBatchNorm&) { return input == 0; },
+               [](const auto&) { return false; }},
+      op);
+}
+
+class Lowering {
+ public:
+  Lowering(Graph& graph, DType compute) : graph_(graph), compute_(compute) {}
+
+  int run() {
+    std::vector<Node> old = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : old) place(std::move(node));
+    return static_cast<int>(casts_.size());
+  }
+
+ private:
+  void place(Node node) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const DType dtype = graph_.value(node.inputs[i]).desc.dtype;
+      if (lowered(node.op, i) && dtype == DType::f32) node.inputs[i] = cast(node.inputs[i], compute_);
+    }
+    if (std::holds_alternative<SoftmaxCrossEntropy>(node.op)) raise_logits(node);
+    const auto outputs = infer(node.op, graph_.descs(node.inputs));
+    for (size_t i = 0; i < outputs.size(); ++i) graph_.value(node.outputs[i]).desc.dtype = outputs[i].dtype;
+    const auto id = static_cast<NodeId>(graph_.nodes.size());
+    for (ValueId output : node.outputs) graph_.value(output).producer = id;
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  // The loss is computed, and its logits are read by the caller, in float32.
+  void raise_logits(Node& loss) {
+    const ValueId low = loss.inputs[0];
+    if (graph_.value(low).desc.dtype == DType::f32) return;
+    loss.inputs[0] = cast(low, DType::f32);
+    graph_.value(loss.inputs[0]).kept = graph_.value(low).kept;
+    graph_.value(low).kept = false;
+    for (LossHead& head : graph_.losses) {
+      if (head.logits == low) head.logits = loss.inputs[0];
+    }
+  }
+
+  ValueId cast(ValueId value, DType to) {
+    const auto [known, added] = casts_.try_emplace(std::pair(value, to), ValueId{-1});
+    if (added) {
+      std::string name = fmt::format("{}.{}", graph_.value(value).name, dtype_name(to));
+      known->second = graph_.add_node(std::move(name), Cast{to}, {value}).front();
+    }
+    return known->second;
+  }
+
+  Graph& graph_;
+  DType compute_;
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;
+};
+
+}  // namespace
+
+int lower_precision(Graph& graph, DType compute) {
+  if (compute == DType::f32) return 0;
+  require(compute == DType::bf16 || compute == DType::f16, "computing in {}", dtype_name(compute));
+  if (compute == DType::f16) add_loss_scale(graph);
+  return Lowering(graph, compute).run();
+}
+
+void add_loss_scale(Graph& graph) {
+  graph.add_value({.name = "loss_scale",
+                   .desc = {{}, DType::f32, Format::plain()},
+                   .role = ValueRole::external,
+                   .external = ExternalInput::loss_scale});
+}
+
+}  // namespace lockstep

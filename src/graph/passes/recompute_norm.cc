@@ -1,0 +1,89 @@
+#include "graph/passes/recompute_norm.h"
+
+#include <map>
+
+namespace lockstep {
+namespace {
+
+class Recomputer {
+ public:
+  explicit Recomputer(Graph& graph) : graph_(graph), makers_(graph.values.size()) {}
+
+  int run() {
+    std::vector<Node> old = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (const Node& node : old) {
+      if (node.phase == Phase::forward) {
+        for (ValueId output : node.outputs) makers_[static_cast<size_t>(output)] = &node;
+      }
+    }
+    for (Node node : old) {  // a copy: makers_ points to the originals
+      if (node.phase == Phase::backward) {
+        for (ValueId& input : node.inputs) input = again(input);
+      }
+      append(std::move(node));
+    }
+    return norms_;
+  }
+
+ private:
+  // The value to read instead of `v` in the backward pass; appends what makes it.
+  ValueId again(ValueId v) {
+    if (static_cast<size_t>(v) >= makers_.size()) return v;
+    const Node* maker = makers_[static_cast<size_t>(v)];
+    if (!maker || maker->outputs[0] != v || graph_.value(v).kept) return v;
+    if (const auto found = copies_.find(v); found != copies_.end()) return found->second;
+    ValueId copy = v;
+    if (const auto* norm = std::get_if<BatchNorm>(&maker->op)) copy = norm_again(*maker, *norm);
+    if (std::holds_alternative<Concat>(maker->op)) copy = concat_again(*maker);
+    if (pools_slice(*maker)) copy = pool_again(*maker);
+    copies_.emplace(v, copy);
+    return copy;
+  }
+
+  // A convolution moved in front of its pool (hoist_pointwise, which leaves the size as it is) and merged with its
+  // siblings, whose batch norms keep what the pool reads.
+  bool pools_slice(const Node& node) const {
+    if (!std::holds_alternative<AvgPool>(node.op)) return false;
+    const ValueId x = node.inputs[0];
+    const Node* maker = makers_[static_cast<size_t>(x)];
+    return maker && std::holds_alternative<Slice>(maker->op) &&
+           graph_.value(x).desc.shape == graph_.value(node.outputs[0]).desc.shape;
+  }
+
+  ValueId pool_again(const Node& node) {
+    return graph_.add_node(node.name + ".again", node.op, node.inputs, Phase::backward).front();
+  }
+
+  ValueId norm_again(const Node& node, const BatchNorm& norm) {
+    ++norms_;
+    const ValueId x = again(node.inputs[0]);
+    const std::vector<ValueId> inputs{x, node.inputs[1], node.inputs[2], node.outputs[1], node.outputs[2]};
+    return graph_.add_node(node.name + ".again", BatchNormInference{norm.epsilon, norm.relu}, inputs, Phase::backward)
+        .front();
+  }
+
+  ValueId concat_again(const Node& node) {
+    std::vector<ValueId> members;
+    for (ValueId member : node.inputs) members.push_back(again(member));
+    if (members == node.inputs) return node.outputs[0];
+    return graph_.add_node(node.name + ".again", Concat{}, std::move(members), Phase::backward).front();
+  }
+
+  void append(Node node) {
+    const auto id = static_cast<NodeId>(graph_.nodes.size());
+    for (ValueId output : node.outputs) graph_.value(output).producer = id;
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  Graph& graph_;
+  std::vector<const Node*> makers_;  // by value of the graph as it came: the forward node that makes it
+  std::map<ValueId, ValueId> copies_;
+  int norms_ = 0;
+};
+
+}  // namespace
+
+int recompute_norm(Graph& graph) { return Recomputer(graph).run(); }
+
+}  // namespace lockstep

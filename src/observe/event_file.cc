@@ -1,0 +1,169 @@
+#include "lockstep/observe/event_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/io/crc32c.h"
+#include "lockstep/io/file.h"
+#include "lockstep/io/protobuf_writer.h"
+
+namespace lockstep {
+namespace {
+
+// Field numbers of tensorflow's event.proto and summary.proto.
+namespace field {
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+constexpr int kSummaryValue = 1, kValueTag = 1, kValueSimple = 2, kValueHistogram = 5;
+constexpr int kHistogramMin = 1, kHistogramMax = 2, kHistogramCount = 3, kHistogramSum = 4, kHistogramSquares = 5;
+constexpr int kHistogramLimits = 6, kHistogramBuckets = 7;
+constexpr int kSessionStatus = 1;
+}  // namespace field
+
+constexpr int64_t kSessionStart = 1;
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+ProtobufWriter event(int64_t step) {
+  return ProtobufWriter().float64(field::kWallTime, wall_seconds()).integer(field::kStep, step);
+}
+
+template <class T>
+void append(std::string& to, const T& number) {
+  to.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+uint32_t masked_checksum(std::string_view bytes) {
+  return mask_crc32c(crc32c(std::as_bytes(std::span(bytes.data(), bytes.size()))));
+}
+
+// TensorBoard takes the files of a folder in the order of their names.
+std::string new_file_name() {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("events.out.tfevents.{:017.6f}.{}.{}", wall_seconds(), host, ::getpid());
+}
+
+struct Spread {
+  double least = std::numeric_limits<double>::infinity();
+  double most = -std::numeric_limits<double>::infinity();
+  double count = 0, sum = 0, squares = 0;
+  std::vector<double> limits, buckets;  // upper edges, and how many values lie below each and not below the one before
+};
+
+std::optional<Spread> spread_of(std::span<const float> values) {
+  constexpr size_t kBuckets = 64;
+  Spread spread;
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    const double v = value;
+    spread.least = std::min(spread.least, v);
+    spread.most = std::max(spread.most, v);
+    spread.count += 1;
+    spread.sum += v;
+    spread.squares += v * v;
+  }
+  if (spread.count == 0) return std::nullopt;
+  const double width = (spread.most - spread.least) / kBuckets;
+  spread.buckets.resize(width > 0 ? kBuckets : 1);
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    const auto bucket = width > 0 ? static_cast<size_t>((value - spread.least) / width) : 0;
+    spread.buckets[std::min(bucket, spread.buckets.size() - 1)] += 1;
+  }
+  for (size_t i = 1; i < spread.buckets.size(); ++i) {
+    spread.limits.push_back(spread.least + width * static_cast<double>(i));
+  }
+  spread.limits.push_back(spread.most);
+  return spread;
+}
+
+ProtobufWriter encode(const Spread& spread) {
+  return ProtobufWriter()
+      .float64(field::kHistogramMin, spread.least)
+      .float64(field::kHistogramMax, spread.most)
+      .float64(field::kHistogramCount, spread.count)
+      .float64(field::kHistogramSum, spread.sum)
+      .float64(field::kHistogramSquares, spread.squares)
+      .packed(field::kHistogramLimits, spread.limits)
+      .packed(field::kHistogramBuckets, spread.buckets);
+}
+
+}  // namespace
+
+EventFile::EventFile(std::string directory, int64_t resumed_step) : directory_(std::move(directory)) {
+  if (directory_.empty()) return;
+  open();
+  go_back(resumed_step);
+}
+
+void EventFile::open() {
+  path_ = directory_ + "/" + new_file_name();
+  try {
+    file_ = open_for_appending(path_, ExitCode::checkpoint);
+  } catch (const Error& error) {
+    file_.reset();
+    log_warning("TensorBoard events cannot be written: {}", error.what());
+  }
+  append_record(event(0).text(field::kFileVersion, "brain.Event:2").data());
+}
+
+// A session that starts at a step makes TensorBoard drop what it has from there on.
+void EventFile::go_back(int64_t step) {
+  write(event(step + 1)
+            .message(field::kSessionLog, ProtobufWriter().integer(field::kSessionStatus, kSessionStart))
+            .data());
+}
+
+std::string encode_scalars(int64_t step, const EventScalars& values) {
+  ProtobufWriter summary;
+  for (const auto& [tag, value] : values) {
+    summary.message(
+        field::kSummaryValue,
+        ProtobufWriter().text(field::kValueTag, tag).float32(field::kValueSimple, static_cast<float>(value)));
+  }
+  return event(step).message(field::kSummary, summary).data();
+}
+
+std::string encode_histogram(int64_t step, const std::string& tag, std::span<const float> values) {
+  const std::optional<Spread> spread = spread_of(values);
+  if (!spread) return {};
+  const ProtobufWriter value =
+      ProtobufWriter().text(field::kValueTag, tag).message(field::kValueHistogram, encode(*spread));
+  return event(step).message(field::kSummary, ProtobufWriter().message(field::kSummaryValue, value)).data();
+}
+
+void EventFile::write(std::string_view event) {
+  if (!file_) return;
+  if (!is_at(file_, path_)) {
+    log_warning("{}: was deleted or moved during the run; a new file is started", path_);
+    open();
+  }
+  append_record(event);
+}
+
+void EventFile::append_record(std::string_view event) {
+  if (!file_) return;
+  std::string record;
+  append(record, uint64_t{event.size()});
+  append(record, masked_checksum(record));
+  record += event;
+  append(record, masked_checksum(event));
+  errno = 0;
+  if (::write(file_.get(), record.data(), record.size()) == static_cast<ssize_t>(record.size())) return;
+  // Readers stop at a torn record for good, so nothing may follow it.
+  log_warning("{}: TensorBoard events end here ({})", path_, errno == 0 ? "disk full" : errno_text(errno));
+  file_.reset();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,319 @@
+#include "lockstep/observe/reporter.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
+#include "observe/bad_records.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLongestMessage = 1000;  // bytes of one
+constexpr size_t kListedRecords = 100;    // in the log; metrics.jsonl has all
+
+// Paths in it may hold bytes that are no UTF-8.
+std::string json_line(const Json& row) { return row.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// A rank's own work is what it does while the others wait for it: reading and computing, not waiting.
+struct OwnWork {
+  int slowest = 0;
+  double least = 0, median = 0, most = 0;  // seconds a step
+};
+
+OwnWork own_work(std::span<const RankTimes> ranks) {
+  std::vector<double> own;
+  for (const RankTimes& times : ranks) own.push_back(times.part(StepPart::data) + times.part(StepPart::compute));
+  const auto slowest = static_cast<int>(std::ranges::max_element(own) - own.begin());
+  std::ranges::sort(own);
+  return {slowest, own.front(), own[(own.size() - 1) / 2], own.back()};
+}
+
+const char* describe(StepPart part) {
+  switch (part) {
+    case StepPart::data:
+      return "waiting for data";
+    case StepPart::compute:
+      return "computing";
+    case StepPart::reduce:
+      return "the reduction";
+    case StepPart::save:
+      return "copying a snapshot";
+  }
+  return "";
+}
+
+std::string percent(int64_t part, int64_t whole) {
+  return fmt::format("{:.2f} % ({}/{})", whole ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0,
+                     part, whole);
+}
+
+// Three decimals, or where those would be zeros three digits.
+std::string seconds_text(double seconds) {
+  return seconds >= 0.1 || seconds <= 0 ? fmt::format("{:.3f}", seconds) : fmt::format("{:.3g}", seconds);
+}
+
+}  // namespace
+
+Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
+    : group_(group),
+      options_(std::move(options)),
+      files_({.directory = options_.directory, .slow_seconds = options_.slow_disk_seconds}),
+      logs_(std::make_shared<Logs>()) {
+  if (!group_.is_root() || (options_.jsonl.empty() && options_.events.empty())) return;
+  files_.post({.run =
+                   [logs = logs_, metrics = options_.jsonl, events = options_.events, step = options_.resumed_step] {
+                     logs->metrics.emplace(metrics, step);
+                     logs->events.emplace(events, step);
+                   },
+               .required = true});
+}
+
+void Reporter::write_row(std::string row) {
+  if (options_.jsonl.empty()) return;
+  const size_t bytes = row.size();
+  files_.post({.run = [logs = logs_, text = std::move(row)] { logs->metrics->write(text); }, .bytes = bytes});
+}
+
+void Reporter::write_event(std::string event) {
+  if (options_.events.empty()) return;
+  const size_t bytes = event.size();
+  files_.post({.run = [logs = logs_, text = std::move(event)] { logs->events->write(text); }, .bytes = bytes});
+}
+
+void Reporter::interval(ProgressRow row, const StepTimer& timer) {
+  const auto steps = static_cast<double>(timer.steps());
+  auto mean = [&](StepPart part) { return timer.seconds(part) / steps; };
+  row.data_seconds = mean(StepPart::data);
+  row.compute_seconds = mean(StepPart::compute);
+  row.reduce_seconds = mean(StepPart::reduce);
+  row.save_seconds = mean(StepPart::save);
+  row.seconds_per_step = timer.total_seconds() / steps;
+  row.examples_per_second = static_cast<double>(timer.samples()) / timer.total_seconds();
+  const std::vector<RankTimes> ranks =
+      gather({.parts = {row.data_seconds, row.compute_seconds, row.reduce_seconds, row.save_seconds}});
+  const OwnWork own = own_work(ranks);
+  if (group_.size() > 1) {
+    row.slowest_rank = fmt::format("{}@{}", own.slowest, group_.host(own.slowest));
+    row.slowest_lag_seconds = own.most - own.median;
+  }
+  summary_.add(timer.step_seconds(), timer.samples(), ranks);
+  last_step_ = row.step;
+  if (!group_.is_root()) return;
+  if (options_.on_interval) {
+    options_.on_interval(row);
+  } else if (options_.bar_columns > 0) {
+    log_status(progress_bar(row, options_.bar_columns, options_.bar_coloured));
+  } else {
+    log_line(LogLevel::info, training_line(log_timestamp_now(), row));
+  }
+  Json json = {{"kind", "train"},
+               {"step", row.step},
+               {"epoch", row.epoch},
+               {"loss", row.loss},
+               {"lr", row.learning_rate},
+               {"examples_per_second", row.examples_per_second},
+               {"seconds_per_step", row.seconds_per_step},
+               {"slowest_step_seconds", std::ranges::max(timer.step_seconds())},
+               {"data_seconds", row.data_seconds},
+               {"compute_seconds", row.compute_seconds},
+               {"reduce_seconds", row.reduce_seconds},
+               {"save_seconds", row.save_seconds},
+               {"queue_depth", row.queue_depth}};
+  if (!row.slowest_rank.empty()) {
+    json["slowest_rank"] = row.slowest_rank;
+    json["own_seconds"] = {{"min", own.least}, {"median", own.median}, {"max", own.most}};
+  }
+  write_row(json_line(json));
+  EventScalars scalars = {{"train/learning_rate", row.learning_rate},
+                          {"train/epoch", row.epoch},
+                          {"speed/examples_per_second", row.examples_per_second},
+                          {"speed/seconds_per_step", row.seconds_per_step},
+                          {"speed/data_seconds", row.data_seconds},
+                          {"speed/compute_seconds", row.compute_seconds},
+                          {"speed/reduce_seconds", row.reduce_seconds},
+                          {"speed/save_seconds", row.save_seconds},
+                          {"speed/queue_depth", row.queue_depth}};
+  if (!std::isnan(row.loss)) scalars.emplace_back("train/loss", row.loss);
+  write_event(encode_scalars(row.step, scalars));
+}
+
+std::vector<RankTimes> Reporter::gather(const RankTimes& mine, const LoneWait& wait) {
+  constexpr double kNano = 1e9;
+  constexpr size_t kNumbers = kStepParts + 2;
+  std::array<int64_t, kNumbers> numbers{};
+  for (size_t part = 0; part < kStepParts; ++part) numbers[part] = std::llround(mine.parts[part] * kNano);
+  numbers[kStepParts] = wait.rank;
+  numbers[kStepParts + 1] = std::llround(wait.seconds * kNano);
+  const auto all = group_.allgather(std::span<const int64_t>(numbers), {"the log line", options_.wait_seconds});
+  std::vector<RankTimes> ranks(static_cast<size_t>(group_.size()));
+  std::vector<LoneWait> waits(ranks.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int64_t* const theirs = &all[rank * kNumbers];
+    const auto seconds = [&](size_t number) { return static_cast<double>(theirs[number]) / kNano; };
+    for (size_t part = 0; part < kStepParts; ++part) ranks[rank].parts[part] = seconds(part);
+    waits[rank] = {static_cast<int>(theirs[kStepParts]), seconds(kStepParts + 1)};
+  }
+  blame(ranks, waits);
+  return ranks;
+}
+
+LoneWait Reporter::longest_wait(std::span<const double> lone_wait_seconds, double steps) {
+  watched_waits_.resize(lone_wait_seconds.size());
+  LoneWait longest;
+  for (size_t rank = 0; rank < lone_wait_seconds.size(); ++rank) {
+    const double waited = (lone_wait_seconds[rank] - watched_waits_[rank]) / steps;
+    if (waited > longest.seconds) longest = {static_cast<int>(rank), waited};
+    watched_waits_[rank] = lone_wait_seconds[rank];
+  }
+  return longest;
+}
+
+void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds) {
+  const int64_t looked_at = totals.steps - watched_.steps;
+  const auto steps = static_cast<double>(looked_at);
+  RankTimes mine;
+  for (size_t part = 0; part < kStepParts; ++part) {
+    mine.parts[part] = (totals.seconds[part] - watched_.seconds[part]) / steps;
+  }
+  watched_ = totals;
+  const std::vector<RankTimes> ranks = gather(mine, longest_wait(lone_wait_seconds, steps));
+  watch_at_ = totals.steps + steps_between_looks(ranks.front().total());
+  const auto found = slowdown_.add(ranks, looked_at);
+  if (!found || !group_.is_root()) return;
+  const std::string where = found->rank < 0 || group_.size() == 1
+                                ? std::string()
+                                : fmt::format(" on rank {}@{}", found->rank, group_.host(found->rank));
+  const std::string text = fmt::format("step {}: a step takes {} s, {} s at best; {} s more go into {}{}", step,
+                                       seconds_text(found->seconds), seconds_text(found->best_seconds),
+                                       seconds_text(found->added_seconds), describe(found->part), where);
+  log_warning("{}", text);
+  event(step, "slower", text);
+}
+
+void Reporter::evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results) {
+  if (!group_.is_root()) return;
+  EvaluationRecords records{.step = step};
+  for (const EvaluationResult& r : results) {
+    const char* weights = r.weights == Weights::raw ? "raw" : "ema";
+    log_info("evaluation at step {} ({} weights): top-1 {}, top-5 {}, loss {:.4f}{}", step, weights,
+             percent(r.top1, r.examples), percent(r.top5, r.examples), r.loss,
+             r.auc ? fmt::format(", AUC {:.5f}", *r.auc) : "");
+    Json json = {{"kind", "eval"},
+                 {"step", step},
+                 {"epoch", epoch},
+                 {"weights", weights},
+                 {"top1", r.top1_fraction()},
+                 {"top5", r.top5_fraction()},
+                 {"loss", r.loss},
+                 {"examples", r.examples}};
+    if (r.auc) json["auc"] = *r.auc;
+    records.rows.push_back(json_line(json));
+    const std::string group = r.weights == Weights::raw ? "evaluation/" : "evaluation_ema/";
+    EventScalars scalars = {
+        {group + "top1", r.top1_fraction()}, {group + "top5", r.top5_fraction()}, {group + "loss", r.loss}};
+    if (r.auc) scalars.emplace_back(group + "auc", *r.auc);
+    records.events.push_back(encode_scalars(step, scalars));
+  }
+  write_evaluation(std::move(records));
+}
+
+void Reporter::write_evaluation(EvaluationRecords records) {
+  if (options_.jsonl.empty() && options_.events.empty()) return;
+  size_t bytes = 0;
+  for (const auto* texts : {&records.rows, &records.events}) {
+    for (const std::string& text : *texts) bytes += text.size();
+  }
+  // A run evaluates again at the step it goes on from: one that had ended, or stopped where it was to evaluate.
+  const bool may_repeat = records.step == options_.resumed_step;
+  files_.post({.run =
+                   [logs = logs_, may_repeat, records = std::move(records)] {
+                     const bool again = may_repeat && logs->metrics->drop("eval", records.step);
+                     for (const std::string& row : records.rows) logs->metrics->write(row);
+                     if (again) return;
+                     for (const std::string& event : records.events) logs->events->write(event);
+                   },
+               .bytes = bytes});
+}
+
+void Reporter::histogram(int64_t step, const std::string& parameter, std::span<const float> values) {
+  if (!writes_events()) return;
+  if (std::string event = encode_histogram(step, "weights/" + parameter, values); !event.empty()) {
+    write_event(std::move(event));
+  }
+}
+
+void Reporter::checkpoint(const SaveResult& r) {
+  if (!group_.is_root()) return;
+  if (r.error) return event(r.step, "save failed", r.error->what());
+  log_info("checkpoint of step {}: {} ({:.1f} MB; snapshot {:.3f} s, write {:.3f} s)", r.step, r.path,
+           static_cast<double>(r.bytes) * 1e-6, r.snapshot_seconds, r.write_seconds);
+  write_row(json_line({{"kind", "checkpoint"},
+                       {"step", r.step},
+                       {"path", r.path},
+                       {"bytes", r.bytes},
+                       {"snapshot_seconds", r.snapshot_seconds},
+                       {"write_seconds", r.write_seconds},
+                       {"cpu_seconds", r.cpu_seconds}}));
+}
+
+void Reporter::event(int64_t step, const std::string& what, const std::string& text) {
+  if (!group_.is_root()) return;
+  write_row(json_line({{"kind", "event"}, {"step", step}, {"event", what}, {"text", text}}));
+}
+
+void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes) {
+  const auto all = group_.allgather(encode_bad_records(notes), {"the list of bad records", options_.wait_seconds});
+  if (!group_.is_root()) return;
+  const std::vector<BadRecordNote> records = merge_bad_records(all);
+  int64_t times = 0;
+  Json list = Json::array();
+  for (const BadRecordNote& r : records) {
+    times += r.times;
+    if (list.size() < kListedRecords)
+      log_info("bad record, met {} times: {}", r.times, printable(r.message, kLongestMessage));
+    list.push_back({{"index", r.index}, {"times", r.times}, {"message", r.message}});
+  }
+  std::string text =
+      fmt::format("bad records of {} skipped: {}, met {} times in all", skipped.data, records.size(), times);
+  if (const auto& [files, bytes] = skipped.left_out; files > 0) {
+    text += fmt::format("; besides, {} file{} could not be read to the end: {} bytes of records are left out", files,
+                        files == 1 ? "" : "s", bytes);
+  }
+  log_info("{}", text);
+  write_row(json_line(
+      {{"kind", "event"}, {"step", step}, {"event", "bad_records"}, {"text", text}, {"records", std::move(list)}}));
+}
+
+void Reporter::back_to(int64_t step, const std::string& text) {
+  if (group_.is_root() && !(options_.jsonl.empty() && options_.events.empty())) {
+    files_.post({.run =
+                     [logs = logs_, step] {
+                       logs->metrics->go_back(step);
+                       logs->events->go_back(step);
+                     },
+                 .required = true});
+  }
+  event(step, "rolled back", text);
+}
+
+void Reporter::close(double seconds) {
+  log_status({});
+  if (!group_.is_root()) return;
+  for (const std::string& line : summary_.lines()) {
+    if (!options_.on_interval) log_info("{}", line);
+    event(last_step_, "summary", line);
+  }
+  if (files_.finish(seconds)) return;
+  fail(ExitCode::checkpoint,
+       "{}: metrics and events are not written after {} s: the disk does not answer; the last checkpoint is whole",
+       options_.directory, seconds);
+}
+
+}  // namespace lockstep

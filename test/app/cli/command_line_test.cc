@@ -1,0 +1,232 @@
+#include "app/cli/command_line.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "lockstep/config/keys.h"
+#include "test/catch.h"
+#include "test/config/config_error.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string error_of(const Arguments& arguments) {
+  return config_error([&] { parse_command_line(arguments); });
+}
+
+}  // namespace
+
+TEST_CASE("without a subcommand the trainer trains") {
+  const CommandLine line = parse_command_line({"--config", "digits", "--train.seed", "7", "--optimizer.lr=1e-3"});
+  CHECK(line.command == Command::train);
+  CHECK(line.config == "digits");
+  REQUIRE(line.overrides.size() == 2);
+  CHECK(line.overrides[0].name == "train.seed");
+  CHECK(line.overrides[0].value == "7");
+  CHECK(line.overrides[1].name == "optimizer.lr");
+  CHECK(line.overrides[1].value == "1e-3");
+}
+
+TEST_CASE("every key is an option in both forms") {
+  for (const ConfigKey& key : config_keys()) {
+    INFO(key.full_name());
+    const CommandLine spaced = parse_command_line({"--" + key.full_name(), "x"});
+    const CommandLine joined = parse_command_line({"--" + key.full_name() + "=x"});
+    REQUIRE(spaced.overrides.size() == 1);
+    REQUIRE(joined.overrides.size() == 1);
+    CHECK(spaced.overrides[0].name == key.full_name());
+    CHECK(joined.overrides[0].value == "x");
+  }
+}
+
+TEST_CASE("values reach the keys as they were typed") {
+  const CommandLine line = parse_command_line(
+      {"--data.label_offset", "-1", "--data.train", "a b,c*", "--log.jsonl", "", "--checkpoint.directory=a=b"});
+  REQUIRE(line.overrides.size() == 4);
+  CHECK(line.overrides[0].value == "a b,c*");
+  CHECK(line.overrides[1].value == "-1");
+  CHECK(line.overrides[2].value == "a=b");
+  CHECK(line.overrides[3].value == "");
+}
+
+TEST_CASE("an empty value after the equals sign is that, not the next argument") {
+  const CommandLine line = parse_command_line({"--data.validation=", "--log.jsonl", "x", "--train.seed=1"});
+  REQUIRE(line.overrides.size() == 3);
+  CHECK(line.overrides[0].value == "");
+  CHECK(line.overrides[1].value == "1");
+  CHECK(line.overrides[2].value == "x");
+}
+
+TEST_CASE("evaluate takes a checkpoint and the options of training on either side") {
+  CommandLine line =
+      parse_command_line({"evaluate", "--config", "c.toml", "--checkpoint", "a.h5", "--train.seed", "1"});
+  CHECK(line.command == Command::evaluate);
+  CHECK(line.config == "c.toml");
+  CHECK(line.checkpoint == "a.h5");
+  CHECK(line.overrides.size() == 1);
+  line = parse_command_line({"--config", "c.toml", "evaluate"});
+  CHECK(line.command == Command::evaluate);
+  CHECK(line.checkpoint == "latest");
+}
+
+TEST_CASE("check takes a configuration") {
+  const CommandLine line = parse_command_line({"check", "--config", "digits", "--model.classes", "3"});
+  CHECK(line.command == Command::check);
+  CHECK(line.config == "digits");
+  CHECK(line.overrides.size() == 1);
+}
+
+TEST_CASE("explain takes a configuration") {
+  const CommandLine line = parse_command_line({"explain", "--config", "digits", "--model.classes", "3"});
+  CHECK(line.command == Command::explain);
+  CHECK(line.config == "digits");
+  CHECK(line.overrides.size() == 1);
+}
+
+TEST_CASE("inspect takes one checkpoint and no configuration") {
+  CommandLine line = parse_command_line({"inspect", "run/step-00000010.h5"});
+  CHECK(line.command == Command::inspect);
+  CHECK(line.checkpoint == "run/step-00000010.h5");
+  CHECK_FALSE(line.verify);
+  line = parse_command_line({"inspect", "--verify", "a.h5"});
+  CHECK(line.verify);
+  CHECK_THAT(error_of({"inspect"}), ContainsSubstring("checkpoint is required"));
+  CHECK_THAT(error_of({"inspect", "a.h5", "b.h5"}), ContainsSubstring("'b.h5'"));
+  CHECK_THAT(error_of({"inspect", "a.h5", "--train.seed", "1"}), ContainsSubstring("'--train.seed'"));
+}
+
+TEST_CASE("an unknown option is an error with the nearest one") {
+  CHECK(error_of({"--config", "digits", "--train.sed", "1"}) ==
+        "command line: unknown option '--train.sed'; did you mean --train.seed?");
+  CHECK(error_of({"--train.batch-size=3"}) ==
+        "command line: unknown option '--train.batch-size=3'; did you mean --train.batch_size?");
+  CHECK(error_of({"--confg", "digits"}) == "command line: unknown option '--confg'; did you mean --config?");
+  CHECK(error_of({"--lr", "1"}) == "command line: unknown option '--lr'; did you mean --optimizer.lr?");
+  CHECK(error_of({"--zzzzzzzzzzzz"}) == "command line: unknown option '--zzzzzzzzzzzz'");
+  CHECK_THAT(error_of({"-x"}), ContainsSubstring("unknown option '-x'"));
+  CHECK_THAT(error_of({"--checkpoint", "a.h5", "--config", "c"}), ContainsSubstring("unknown option '--checkpoint'"));
+}
+
+TEST_CASE("words without an option are refused") {
+  CHECK(error_of({"digits"}) == "command line: 'digits' is not expected here; see trainer --help");
+  CHECK(error_of({"--config", "digits", "extra"}) == "command line: 'extra' is not expected here; see trainer --help");
+  CHECK(error_of({"evalute", "--config", "digits"}) ==
+        "command line: 'evalute' is not expected here; did you mean evaluate?; see trainer --help");
+  CHECK_THAT(error_of({"evaluate", "--config", "digits", "extra"}), ContainsSubstring("'extra' is not expected here"));
+}
+
+TEST_CASE("an option twice, or without its value, is an error") {
+  CHECK(error_of({"--train.seed", "1", "--train.seed", "2"}) ==
+        "command line: --train.seed is given twice, '1' and '2'");
+  CHECK(error_of({"--config", "a", "--config=b"}) == "command line: --config is given twice, 'a' and 'b'");
+  CHECK_THAT(error_of({"--config", "a", "--train.seed"}), ContainsSubstring("--train.seed"));
+}
+
+TEST_CASE("no configuration at all is an error") {
+  CHECK_THAT(error_of({}), ContainsSubstring("no configuration; give --config FILE"));
+  CHECK_THAT(error_of({"evaluate"}), ContainsSubstring("no configuration") && ContainsSubstring("--checkpoint PATH"));
+  CHECK_THAT(error_of({"evaluate", "--train.seed", "1"}), ContainsSubstring("no configuration"));
+  CHECK(parse_command_line({"evaluate", "--checkpoint", "runs/a"}).config.empty());
+  CHECK(parse_command_line({"evaluate", "--checkpoint.directory", "runs/a"}).checkpoint == "latest");
+}
+
+TEST_CASE("help is a text to print, version asks for one that names the libraries") {
+  const CommandLine help = parse_command_line({"--help"});
+  CHECK(help.command == Command::print);
+  for (const std::string_view section : config_sections()) {
+    CHECK_THAT(help.text, ContainsSubstring("\n  [" + std::string(section) + "]"));
+  }
+  CHECK_THAT(help.text, ContainsSubstring("evaluate_abort_seconds"));
+  CHECK_THAT(parse_command_line({"evaluate", "--help"}).text, ContainsSubstring("--checkpoint"));
+  CHECK_THAT(parse_command_line({"inspect", "-h"}).text, ContainsSubstring("--verify"));
+  CHECK(parse_command_line({"--version"}).command == Command::version);
+}
+
+TEST_CASE("help is short, has the subcommands first, and no help is wider than a terminal") {
+  const std::string help = parse_command_line({"--help"}).text;
+  CHECK(std::ranges::count(help, '\n') < 60);
+  CHECK(help.find("\n  evaluate ") < help.find("--config FILE|RECIPE  "));
+  for (const char* subcommand : {"check", "evaluate", "explain", "inspect", "export", "import", "pack"}) {
+    const size_t at = help.find("\n  " + std::string(subcommand) + " ");
+    REQUIRE(at != std::string::npos);
+    CHECK(std::ranges::count(help.substr(0, at), '\n') < 20);
+  }
+  const std::string keys = parse_command_line({"--help-keys"}).text;
+  for (const ConfigKey& key : config_keys()) {
+    INFO(key.full_name());
+    CHECK_THAT(keys, ContainsSubstring("--" + key.full_name() + "\n"));
+  }
+  CHECK_THAT(keys, ContainsSubstring("default 0.045]"));
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
+                                                    {"--help-keys"},
+                                                    {"check", "--help"},
+                                                    {"evaluate", "--help"},
+                                                    {"explain", "--help"},
+                                                    {"inspect", "--help"},
+                                                    {"export", "--help"},
+                                                    {"import", "--help"},
+                                                    {"pack", "--help"}}) {
+    std::istringstream lines(parse_command_line(arguments).text);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.size() <= 100);
+    }
+  }
+}
+
+TEST_CASE("inspect may compare with another checkpoint") {
+  const CommandLine line = parse_command_line({"inspect", "a.h5", "--compare", "b.h5"});
+  CHECK(line.checkpoint == "a.h5");
+  CHECK(line.compared == "b.h5");
+}
+
+TEST_CASE("export takes a checkpoint, a file to write and what to do with the weights") {
+  const CommandLine line =
+      parse_command_line({"export", "a.h5", "--to", "m.onnx", "--ema", "--fold_batch_norm", "--drop_background"});
+  CHECK(line.command == Command::export_weights);
+  CHECK(line.checkpoint == "a.h5");
+  CHECK(line.to == "m.onnx");
+  CHECK(line.average);
+  CHECK(line.fold_batch_norm);
+  CHECK(line.drop_background);
+  CHECK_FALSE(parse_command_line({"export", "a.h5", "--to", "m.onnx"}).average);
+  CHECK_THAT(error_of({"export", "a.h5"}), ContainsSubstring("--to is required"));
+}
+
+TEST_CASE("import takes a file, a checkpoint to write and, if need be, the options of training") {
+  const CommandLine bare = parse_command_line({"import", "a.safetensors", "--to", "b.h5"});
+  CHECK(bare.command == Command::import_weights);
+  CHECK(bare.from == "a.safetensors");
+  CHECK(bare.to == "b.h5");
+  CHECK(bare.config.empty());
+  const CommandLine full =
+      parse_command_line({"import", "a.h5", "--to", "b.h5", "--config", "digits", "--model.classes", "7"});
+  CHECK(full.config == "digits");
+  REQUIRE(full.overrides.size() == 1);
+  CHECK(full.overrides[0].name == "model.classes");
+}
+
+TEST_CASE("pack takes a folder to write into, the options of training and how pictures are written") {
+  const CommandLine plain = parse_command_line({"pack", "--config", "flowers", "--to", "packed"});
+  CHECK(plain.command == Command::pack);
+  CHECK(plain.config == "flowers");
+  CHECK(plain.to == "packed");
+  CHECK(plain.pack.short_side == 0);
+  CHECK(plain.pack.quality == 95);
+  CHECK_FALSE(plain.pack.png);
+  const CommandLine full = parse_command_line({"pack", "--to", "packed", "--data.train", "photos", "--short_side",
+                                               "400", "--quality", "90", "--png", "--records_per_file", "7"});
+  CHECK(full.overrides.size() == 1);
+  CHECK(full.pack.short_side == 400);
+  CHECK(full.pack.quality == 90);
+  CHECK(full.pack.png);
+  CHECK(full.pack.records_per_file == 7);
+  CHECK_THAT(error_of({"pack", "--config", "flowers"}), ContainsSubstring("--to is required"));
+  CHECK_THAT(error_of({"pack", "--to", "a", "--config", "b", "--quality", "0"}), ContainsSubstring("--quality"));
+  CHECK_THAT(error_of({"pack", "--to", "packed"}), ContainsSubstring("no configuration"));
+  CHECK_THAT(error_of({"pack", "--to", "a", "--config", "b", "--short_sides", "3"}),
+             ContainsSubstring("did you mean --short_side?"));
+}

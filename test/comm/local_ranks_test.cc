@@ -1,0 +1,61 @@
+#include "comm/supervision/local_ranks.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "test/catch.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+
+namespace {
+
+// A folder that looks like /proc, with this program as process 100.
+struct FakeProc {
+  FakeProc() {
+    add(100, 0, 'S');
+    std::filesystem::create_symlink(folder / "100", folder / "self");
+  }
+  void add(int process, int rank, char state, const std::string& job = "job.1", const std::string& exe = "/trainer") {
+    const std::string path = folder / std::to_string(process);
+    std::filesystem::create_directory(path);
+    std::filesystem::create_symlink(exe, path + "/exe");
+    std::ofstream(path + "/environ") << "A=1" << '\0' << "PMIX_NAMESPACE=" << job << '\0' << "PMIX_RANK=" << rank
+                                     << '\0';
+    std::ofstream(path + "/stat") << process << " (a ) b) " << state << " 1 2 3";
+  }
+  std::string describe(int expected) const {
+    const std::map<std::string, std::string> variables = {{"PMIX_NAMESPACE", "job.1"},
+                                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(expected)}};
+    return describe_local_ranks(
+        [&](const char* name) -> std::optional<std::string> {
+          const auto found = variables.find(name);
+          return found == variables.end() ? std::nullopt : std::optional(found->second);
+        },
+        folder / "");
+  }
+  ScratchFolder folder;
+};
+
+}  // namespace
+
+TEST_CASE("a suspended rank of this host is named before MPI has started, others are not blamed") {
+  FakeProc proc;
+  proc.add(101, 1, 'T');
+  proc.add(102, 2, 'R');
+  proc.add(103, 3, 'T', "job.2");
+  proc.add(104, 4, 'T', "job.1", "/bin/sh");
+  CHECK(proc.describe(3) == "rank 1 is suspended (process 101)");
+}
+
+TEST_CASE("ranks that do not run the program are counted, and those that do are named") {
+  FakeProc proc;
+  proc.add(102, 2, 'R');
+  CHECK(proc.describe(4) == "2 of 4 ranks of this host do not run this program (those that do: 0, 2)");
+  CHECK(proc.describe(2) == "all 2 ranks of this host are alive: look at the other hosts and the network");
+}
+
+TEST_CASE("without a launcher that says which processes belong together nothing is claimed") {
+  CHECK_THAT(describe_local_ranks([](const char*) { return std::nullopt; }), ContainsSubstring("cannot be known"));
+}

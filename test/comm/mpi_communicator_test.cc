@@ -1,0 +1,478 @@
+#include "lockstep/comm/transport/mpi_communicator.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/tensor/half.h"
+#include "test/catch.h"
+#include "test/comm/no_files.h"
+#include "test/comm/test_stream.h"
+#include "test/mpi_main.h"
+
+using namespace lockstep;
+using lockstep::testing::IdleStream;
+using lockstep::testing::NoFiles;
+using lockstep::testing::world;
+
+namespace {
+
+std::vector<float> random_values(int rank, size_t count) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = random_unit_float(static_cast<uint64_t>(rank), i) - 0.5F;
+  return values;
+}
+
+// 64 bits of the contents, equal on every rank or the test fails.
+uint64_t common_bits(const std::vector<float>& values) {
+  uint64_t hash = 0;
+  for (const float value : values) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    hash = splitmix64(hash ^ bits);
+  }
+  const int64_t mine = static_cast<int64_t>(hash);
+  const std::vector<int64_t> all = world().allgather(std::span(&mine, 1), {"bits"});
+  for (const int64_t other : all) CHECK(other == mine);
+  return hash;
+}
+
+}  // namespace
+
+TEST_CASE("a sum is right for lengths from one element to megabytes") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  for (const size_t count : {1, 2, 3, 15, 16, 17, 1000, 4096, 65537, 1'000'003, 2'500'000}) {
+    std::vector<float> values = random_values(world().rank(), count);
+    std::vector<double> expected(count);
+    for (int r = 0; r < world().size(); ++r) {
+      const std::vector<float> theirs = random_values(r, count);
+      for (size_t i = 0; i < count; ++i) expected[i] += static_cast<double>(theirs[i]);
+    }
+    communicator.sum(stream, values, "values");
+    communicator.join(stream);
+    double worst = 0;
+    for (size_t i = 0; i < count; ++i) worst = std::max(worst, std::abs(static_cast<double>(values[i]) - expected[i]));
+    INFO("count " << count);
+    CHECK(worst < 1e-6);
+  }
+}
+
+TEST_CASE("a sum of doubles keeps their precision") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  std::vector<double> values(1001, 1.0 + 1e-12);
+  communicator.sum(stream, values, "values");
+  communicator.join(stream);
+  for (const double value : values) REQUIRE(value == Approx(world().size() * (1.0 + 1e-12)).epsilon(1e-15));
+}
+
+TEST_CASE("many sums in flight each give their own result") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  const int n = world().size();
+  std::vector<float> arena(400'000);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    std::fill(arena.begin(), arena.end(), static_cast<float>(world().rank()));
+    std::span<float> rest = arena;
+    int bucket = 0;
+    while (!rest.empty()) {
+      const size_t count = std::min<size_t>(rest.size(), 1 + static_cast<size_t>(bucket) * 997);
+      for (float& value : rest.first(count)) value += static_cast<float>(bucket);
+      communicator.sum(stream, rest.first(count), "bucket " + std::to_string(bucket));
+      rest = rest.subspan(count);
+      ++bucket;
+    }
+    communicator.join(stream);
+    size_t at = 0;
+    for (int b = 0; b < bucket; ++b) {
+      const size_t end = std::min(arena.size(), at + 1 + static_cast<size_t>(b) * 997);
+      bool right = true;
+      for (; at < end; ++at) right = right && arena[at] == static_cast<float>(n * (n - 1) / 2 + n * b);
+      CHECK(right);
+    }
+  }
+}
+
+TEST_CASE("a sum at once is there before the sums that are on their way, and disturbs none of them") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  const int n = world().size();
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::vector<std::vector<float>> large(3, std::vector<float>(300'000, static_cast<float>(world().rank())));
+    for (auto& values : large) {
+      communicator.sum(stream, values, "large");
+      std::vector<float> small(7, static_cast<float>(repeat));
+      CHECK(communicator.sum_at_once(stream, small, "small") >= 0);
+      CHECK(small == std::vector<float>(7, static_cast<float>(repeat * n)));
+    }
+    communicator.join(stream);
+    for (const auto& values : large) {
+      CHECK(values == std::vector<float>(300'000, static_cast<float>(n * (n - 1) / 2)));
+    }
+  }
+}
+
+TEST_CASE("sums have the same bits on every rank and in every repeat") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  const std::vector<float> start = random_values(world().rank(), 1'000'003);
+  uint64_t first = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    std::vector<float> values = start;
+    communicator.sum(stream, std::span(values).first(300'001), "first");
+    communicator.sum(stream, std::span(values).subspan(300'001), "second");
+    communicator.join(stream);
+    const uint64_t bits = common_bits(values);
+    if (repeat == 0) first = bits;
+    CHECK(bits == first);
+  }
+}
+
+TEST_CASE("terms of a long sum are added in the order of ranks") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  constexpr size_t kCount = 100'003;
+  std::vector<float> values = random_values(world().rank(), kCount), expected = random_values(0, kCount);
+  for (int r = 1; r < world().size(); ++r) {
+    const std::vector<float> theirs = random_values(r, kCount);
+    for (size_t i = 0; i < kCount; ++i) expected[i] += theirs[i];
+  }
+  communicator.sum(stream, values, "values");
+  communicator.join(stream);
+  CHECK((values == expected));
+}
+
+TEST_CASE("a sum of 16-bit numbers is that of float32, rounded once, with the same bits on every rank") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  for (const DType type : {DType::bf16, DType::f16}) {
+    for (const size_t count : {1, 2, 5, 1000, 65537, 1'000'003}) {
+      std::vector<float> expected(count), values = random_values(world().rank(), count);
+      for (int r = 0; r < world().size(); ++r) {
+        std::vector<uint16_t> theirs(count);
+        to_half(type, random_values(r, count), theirs);
+        add_half(type, theirs, expected);
+      }
+      std::vector<uint16_t> rounded(count), halves(count);
+      to_half(type, expected, rounded);
+      to_half(type, values, halves);
+      communicator.sum(stream, HalfSpan{halves, type}, "halves");
+      communicator.join(stream);
+      INFO(count << " of " << dtype_name(type));
+      CHECK((halves == rounded));
+      from_half(type, halves, values);
+      common_bits(values);
+    }
+  }
+}
+
+TEST_CASE("a sum of 16-bit numbers is off by no more than the roundings of its terms and its own") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  constexpr size_t kCount = 100'000;
+  for (const auto& [type, unit] : {std::pair{DType::bf16, 0x1p-8}, std::pair{DType::f16, 0x1p-11}}) {
+    std::vector<double> exact(kCount), bound(kCount);
+    for (int r = 0; r < world().size(); ++r) {
+      const std::vector<float> theirs = random_values(r, kCount);
+      for (size_t i = 0; i < kCount; ++i) {
+        exact[i] += static_cast<double>(theirs[i]);
+        bound[i] += std::abs(static_cast<double>(theirs[i])) * unit;
+      }
+    }
+    std::vector<uint16_t> halves(kCount);
+    to_half(type, random_values(world().rank(), kCount), halves);
+    communicator.sum(stream, HalfSpan{halves, type}, "halves");
+    communicator.join(stream);
+    std::vector<float> sums(kCount);
+    from_half(type, halves, sums);
+    size_t outside = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      const double limit = bound[i] + unit * (std::abs(exact[i]) + bound[i]) + 0x1p-24 * world().size();
+      outside += std::abs(static_cast<double>(sums[i]) - exact[i]) > limit;
+    }
+    CHECK(outside == 0);
+  }
+}
+
+TEST_CASE("sums of all types may be in flight together, and long ones are split") {
+  MpiCommunicator communicator(world(), {.elements_per_call = 1000});
+  IdleStream stream;
+  const int n = world().size();
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    std::vector<std::vector<uint16_t>> halves(4, std::vector<uint16_t>(2503, to_bf16(2)));
+    std::vector<float> floats(5000, 1), small(3, 1);
+    for (auto& values : halves) {
+      communicator.sum(stream, HalfSpan{values, DType::bf16}, "halves");
+      communicator.sum(stream, std::span(floats).first(500), "floats");
+      communicator.sum(stream, HalfSpan{}, "nothing");
+      communicator.join(stream);
+    }
+    for (auto& values : halves) {
+      std::fill(values.begin(), values.end(), to_bf16(2));
+      communicator.sum(stream, HalfSpan{values, DType::bf16}, "halves");
+      communicator.sum_at_once(stream, small, "small");
+    }
+    communicator.sum(stream, floats, "floats");
+    communicator.join(stream);
+    for (const auto& values : halves) {
+      CHECK(values == std::vector<uint16_t>(2503, to_bf16(2.0F * static_cast<float>(n))));
+    }
+    CHECK(floats.back() == static_cast<float>(n));
+    CHECK(small == std::vector<float>(3, static_cast<float>(n * n * n * n)));
+  }
+}
+
+TEST_CASE("NaN and infinity of one rank reach all ranks in 16 bits too, and fp16 overflows to infinity") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  std::vector<float> values(100, 1);
+  values[5] = 60000;
+  if (world().rank() == world().size() - 1) {
+    values[17] = std::numeric_limits<float>::quiet_NaN();
+    values[99] = -std::numeric_limits<float>::infinity();
+  }
+  std::vector<uint16_t> halves(values.size());
+  to_half(DType::f16, values, halves);
+  communicator.sum(stream, HalfSpan{halves, DType::f16}, "halves");
+  communicator.join(stream);
+  from_half(DType::f16, halves, values);
+  CHECK(std::isnan(values[17]));
+  CHECK(values[99] == -std::numeric_limits<float>::infinity());
+  CHECK(std::isinf(values[5]) == (world().size() > 1));
+  CHECK(values[0] == static_cast<float>(world().size()));
+}
+
+TEST_CASE("NaN and infinity of one rank reach all ranks") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  std::vector<float> values(10'000, 1.0F);
+  if (world().rank() == world().size() - 1) {
+    values[17] = std::numeric_limits<float>::quiet_NaN();
+    values[9999] = std::numeric_limits<float>::infinity();
+  }
+  communicator.sum(stream, values, "values");
+  communicator.join(stream);
+  CHECK(std::isnan(values[17]));
+  CHECK(std::isinf(values[9999]));
+  CHECK(values[0] == static_cast<float>(world().size()));
+}
+
+TEST_CASE("an operation longer than one call is split without a seam") {
+  MpiCommunicator communicator(world(), {.elements_per_call = 1000});
+  IdleStream stream;
+  std::vector<float> values(5003, 1.0F);
+  communicator.sum(stream, values, "values");
+  std::vector<std::byte> bytes(2500, static_cast<std::byte>(world().rank()));
+  communicator.broadcast(stream, bytes, world().size() - 1, "bytes");
+  communicator.join(stream);
+  CHECK(values == std::vector<float>(5003, static_cast<float>(world().size())));
+  CHECK(bytes == std::vector<std::byte>(2500, static_cast<std::byte>(world().size() - 1)));
+}
+
+TEST_CASE("every rank can be the root of a broadcast") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  for (int root = 0; root < world().size(); ++root) {
+    std::vector<std::byte> bytes(700'001, static_cast<std::byte>(10 + world().rank()));
+    communicator.broadcast(stream, bytes, root, "bytes");
+    communicator.join(stream);
+    CHECK(bytes == std::vector<std::byte>(700'001, static_cast<std::byte>(10 + root)));
+  }
+}
+
+TEST_CASE("the process group may be used while sums are in progress") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  const int64_t n = world().size();
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    std::vector<float> values(1'000'000, 1.0F);
+    communicator.sum(stream, values, "values");
+    int64_t count = world().rank();
+    world().sum(std::span(&count, 1), {"a count"});
+    CHECK(count == n * (n - 1) / 2);
+    world().barrier({"the next turn"});
+    communicator.join(stream);
+    CHECK(values.front() == static_cast<float>(n));
+    CHECK(values.back() == static_cast<float>(n));
+  }
+}
+
+TEST_CASE("joining with nothing in progress returns, and an empty sum is done at once") {
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  communicator.join(stream);
+  communicator.sum(stream, std::span<float>(), "nothing");
+  communicator.join(stream);
+  CHECK(communicator.rank() == world().rank());
+  CHECK(communicator.size() == world().size());
+}
+
+TEST_CASE("statistics and the observer count every operation once") {
+  std::mutex mutex;
+  std::vector<CommRecord> records;
+  MpiCommunicator communicator(world(), {.observer = [&](const CommRecord& record) {
+                                 std::lock_guard lock(mutex);
+                                 records.push_back(record);
+                               }});
+  IdleStream stream;
+  std::vector<float> values(3000);
+  communicator.sum(stream, std::span(values).first(1000), "first");
+  communicator.sum(stream, std::span(values).subspan(1000), "second");
+  const double waited = communicator.join(stream);
+  if (world().size() == 1) return;  // nothing is sent
+  CHECK(communicator.statistics().operations == 2);
+  CHECK(communicator.statistics().bytes == 12'000);
+  CHECK(communicator.statistics().exposed_seconds == Approx(waited));
+  CHECK(communicator.statistics().lone_wait_seconds.size() == static_cast<size_t>(world().size()));
+  std::lock_guard lock(mutex);
+  REQUIRE(records.size() == 2);
+  for (const CommRecord& record : records) {
+    CHECK((record.label == "first" || record.label == "second"));
+    CHECK(record.queued <= record.started);
+    CHECK(record.started <= record.finished);
+  }
+}
+
+TEST_CASE("the rank for which the others wait alone is known while they wait") {
+  const int last = world().size() - 1;
+  MpiCommunicator communicator(world());
+  IdleStream stream;
+  std::vector<float> values(100'000, 1);
+  const auto waited = [&](int rank) { return communicator.statistics().lone_wait_seconds[static_cast<size_t>(rank)]; };
+  if (last == 0) return;
+  if (world().rank() != last) {
+    communicator.sum(stream, values, "values");
+    for (int look = 0; look < 10'000 && waited(last) < 0.5; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(waited(last) >= 0.5);
+    for (int rank = 0; rank < last; ++rank) CHECK(waited(rank) < 0.25);
+  }
+  world().barrier({"the last rank's sum"});
+  if (world().rank() == last) communicator.sum(stream, values, "values");
+  communicator.join(stream);
+  for (int rank = 0; world().rank() == last && rank < last; ++rank) CHECK(waited(rank) < 0.25);
+  CHECK(values.back() == static_cast<float>(world().size()));
+}
+
+TEST_CASE("sums in a shared buffer mix with all others") {
+  MpiCommunicator communicator(world(), {.shared_memory = true});
+  IdleStream stream;
+  const int n = world().size();
+  const auto count = static_cast<float>(n);
+  constexpr size_t kFloats = 300'000, kHalves = 1003;
+  const Buffer memory = communicator.shared_buffer(kFloats * sizeof(float));
+  const Buffer narrow = communicator.shared_buffer(kHalves * sizeof(uint16_t));
+  REQUIRE((memory.data() != nullptr) == (n > 1));
+  if (n == 1) return;
+  const std::span<float> shared(memory.as<float>(), kFloats);
+  const std::span<uint16_t> halves(narrow.as<uint16_t>(), kHalves);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::vector<float> own(2000, 1), small(7, static_cast<float>(repeat));
+    std::vector<std::byte> bytes(1000, static_cast<std::byte>(world().rank()));
+    for (size_t i = 0; i < kFloats; ++i) shared[i] = static_cast<float>(i % 1000);
+    std::fill(halves.begin(), halves.end(), to_bf16(2));
+    communicator.sum(stream, shared.first(100'000), "in shared memory");
+    communicator.sum(stream, own, "by MPI");
+    communicator.sum(stream, HalfSpan{halves, DType::bf16}, "halves in shared memory");
+    communicator.broadcast(stream, bytes, n - 1, "bytes");
+    communicator.sum(stream, shared.subspan(100'000, 1), "one number");
+    communicator.sum(stream, shared.first(0), "nothing");
+    CHECK(communicator.sum_at_once(stream, small, "at once") >= 0);
+    communicator.sum(stream, shared.subspan(100'001), "the rest");
+    communicator.join(stream);
+    size_t wrong = 0;
+    for (size_t i = 0; i < kFloats; ++i) wrong += shared[i] != count * static_cast<float>(i % 1000);
+    CHECK(wrong == 0);
+    CHECK(own == std::vector<float>(2000, count));
+    CHECK(small == std::vector<float>(7, static_cast<float>(repeat * n)));
+    CHECK(bytes == std::vector<std::byte>(1000, static_cast<std::byte>(n - 1)));
+    CHECK(halves.back() == to_bf16(2 * count));
+  }
+  CHECK(communicator.statistics().operations == 20 * 8);
+}
+
+TEST_CASE("a sum at once of values in a shared buffer keeps no order with the others") {
+  MpiCommunicator communicator(world(), {.shared_memory = true});
+  IdleStream stream;
+  const Buffer memory = communicator.shared_buffer(4'000'000);
+  if (!memory.data()) return;
+  const std::span<float> values(memory.as<float>(), 1'000'000);
+  std::fill(values.begin(), values.end(), 1.0F);
+  communicator.sum(stream, values.subspan(10), "large");
+  communicator.sum_at_once(stream, values.first(10), "at once");
+  CHECK(values[9] == static_cast<float>(world().size()));
+  communicator.join(stream);
+  CHECK(values[10] == static_cast<float>(world().size()));
+  CHECK(values.back() == static_cast<float>(world().size()));
+}
+
+TEST_CASE("sums in a shared buffer have the same bits on every rank and in every repeat") {
+  MpiCommunicator communicator(world(), {.shared_memory = true});
+  IdleStream stream;
+  const std::vector<float> start = random_values(world().rank(), 1'000'003);
+  const Buffer memory = communicator.shared_buffer(start.size() * sizeof(float));
+  if (!memory.data()) return;
+  const std::span<float> values(memory.as<float>(), start.size());
+  uint64_t first = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    std::copy(start.begin(), start.end(), values.begin());
+    communicator.sum(stream, values.first(300'001), "first");
+    communicator.sum(stream, values.subspan(300'001), "second");
+    communicator.join(stream);
+    const uint64_t bits = common_bits({values.begin(), values.end()});
+    if (repeat == 0) first = bits;
+    CHECK(bits == first);
+  }
+}
+
+TEST_CASE("where no memory can be shared sums go through MPI") {
+  IdleStream stream;
+  const auto check = [&](MpiCommunicator& communicator) {
+    CHECK(communicator.shared_buffer(1000).data() == nullptr);
+    std::vector<float> values(1000, 1);
+    communicator.sum(stream, values, "values");
+    communicator.join(stream);
+    CHECK(values == std::vector<float>(1000, static_cast<float>(world().size())));
+  };
+  {
+    MpiCommunicator communicator(world());  // not asked for
+    check(communicator);
+  }
+  const bool here = world().rank() == world().size() - 1;
+  {
+    const NoFiles no_files(here);
+    MpiCommunicator communicator(world(), {.shared_memory = true});
+    check(communicator);
+  }
+  MpiCommunicator communicator(world(), {.shared_memory = true});  // it runs out of it later
+  const NoFiles no_files(here);
+  check(communicator);
+}
+
+TEST_CASE("a rank that waits for another in a shared buffer leaves the core alone") {
+  MpiCommunicator communicator(world(), {.shared_memory = true});
+  IdleStream stream;
+  const Buffer memory = communicator.shared_buffer(4000);
+  if (!memory.data()) return;
+  const auto cpu_seconds = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  world().barrier({"the start"});
+  const double begin = cpu_seconds();
+  if (world().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  communicator.sum(stream, std::span(memory.as<float>(), 1000), "values");
+  communicator.join(stream);
+  CHECK(cpu_seconds() - begin < 0.1);
+}
+
+TEST_CASE("a communicator nobody used can be destroyed") { MpiCommunicator communicator(world()); }

@@ -1,0 +1,62 @@
+#include "comm/transport/shared_memory.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "test/catch.h"
+#include "test/comm/no_files.h"
+#include "test/mpi_main.h"
+
+using namespace lockstep;
+using lockstep::testing::NoFiles;
+using lockstep::testing::world;
+
+TEST_CASE("what a rank writes into any rank's memory all ranks read") {
+  constexpr size_t kBytes = 100'003;
+  const auto [memory, obstacle] = SharedMemory::make(world(), kBytes);
+  REQUIRE(memory != nullptr);
+  CHECK(obstacle.empty());
+  CHECK(memory->bytes() == kBytes);
+  CHECK(memory->ranks() == world().size());
+  for (int r = 0; r < world().size(); ++r) {
+    CHECK(std::all_of(memory->of(r), memory->of(r) + kBytes, [](std::byte b) { return b == std::byte{0}; }));
+  }
+  world().barrier({"all have seen zeros"});
+  const int mine = world().rank();
+  for (int r = 0; r < world().size(); ++r) memory->of(r)[mine] = static_cast<std::byte>(16 * r + mine + 1);
+  memory->of(mine)[kBytes - 1] = static_cast<std::byte>(200 + mine);
+  world().barrier({"all have written"});
+  for (int r = 0; r < world().size(); ++r) {
+    for (int writer = 0; writer < world().size(); ++writer) {
+      CHECK(memory->of(r)[writer] == static_cast<std::byte>(16 * r + writer + 1));
+    }
+    CHECK(memory->of(r)[kBytes - 1] == static_cast<std::byte>(200 + r));
+  }
+  world().barrier({"all have read"});
+}
+
+TEST_CASE("shared memory may be larger than a container's /dev/shm, and leaves no descriptor") {
+  const auto entries = [](const char* folder) {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  };
+  const auto descriptors = entries("/proc/self/fd");
+  const auto [memory, obstacle] = SharedMemory::make(world(), size_t{80} << 20);
+  REQUIRE(memory != nullptr);
+  memory->of(world().rank())[(size_t{80} << 20) - 1] = std::byte{1};
+  world().barrier({"the memory is there"});
+  CHECK(entries("/proc/self/fd") == descriptors);
+  world().barrier({"all have counted"});
+}
+
+TEST_CASE("where one rank cannot have memory none has, and all know which and why") {
+  for (int without = 0; without < world().size(); ++without) {
+    SharedMemory::Attempt attempt;
+    {
+      const NoFiles no_files(world().rank() == without);
+      attempt = SharedMemory::make(world(), 1 << 20);
+    }
+    CHECK(attempt.memory == nullptr);
+    CHECK_THAT(attempt.obstacle, ContainsSubstring(world().describe(without) + ": ftruncate: File too large"));
+    CHECK(SharedMemory::make(world(), 1 << 20).memory != nullptr);
+  }
+}

@@ -1,0 +1,124 @@
+#include "lockstep/config/sources.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "test/catch.h"
+#include "test/config/config_error.h"
+#include "test/scratch.h"
+
+using namespace lockstep;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Writes the file and returns its path.
+std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
+  write_file(folder / name, text);
+  return folder / name;
+}
+
+}  // namespace
+
+TEST_CASE("a recipe is found by its name, in the first folder that has it") {
+  const ScratchFolder folder;
+  const std::string first = written(folder, "a/net.toml", "");
+  written(folder, "b/net.toml", "");
+  const std::string second = written(folder, "b/other.toml", "");
+  const std::vector<std::string> folders = {folder / "none", folder / "a", folder / "b"};
+  CHECK(find_config_file("net", folders) == first);
+  CHECK(find_config_file("other", folders) == second);
+  CHECK(recipe_names(folders) == std::vector<std::string>{"net", "other"});
+}
+
+TEST_CASE("a name with a slash or .toml is a path even where a recipe has the same name") {
+  const ScratchFolder folder;
+  written(folder, "a/net.toml", "");
+  const std::vector<std::string> folders = {folder / "a"};
+  CHECK(find_config_file("net.toml", folders) == (fs::current_path() / "net.toml").string());
+  CHECK(find_config_file("./net", folders) == (fs::current_path() / "net").string());
+  CHECK(find_config_file("/x/../y/net", folders) == "/y/net");
+}
+
+TEST_CASE("a name that is neither recipe nor file lists the recipes and suggests the nearest") {
+  const ScratchFolder folder;
+  written(folder, "a/digits.toml", "");
+  written(folder, "a/other.toml", "");
+  const std::string message = config_error([&] { find_config_file("digit", {folder / "a"}); });
+  CHECK(message ==
+        "--config 'digit': no recipe of that name, and no file; did you mean digits?; recipes: digits, other");
+}
+
+TEST_CASE("file, environment and working folder are gathered") {
+  const ScratchFolder folder;
+  const std::string path = written(folder, "c.toml", "[train]\r\nseed = 3\n");
+  ::setenv("LOCKSTEP_TEST_OF_GATHERING", "a=b", 1);
+  const ConfigSources sources = gather_config_sources(path, {{"train.seed", "4"}});
+  ::unsetenv("LOCKSTEP_TEST_OF_GATHERING");
+  CHECK(sources.file_path == path);
+  CHECK(sources.file_text == "[train]\r\nseed = 3\n");
+  CHECK(sources.working_folder == fs::current_path().string());
+  REQUIRE(sources.overrides.size() == 1);
+  const auto variable =
+      std::ranges::find(sources.environment, std::string("LOCKSTEP_TEST_OF_GATHERING"), &Assignment::name);
+  REQUIRE(variable != sources.environment.end());
+  CHECK(variable->value == "a=b");
+}
+
+TEST_CASE("a configuration from a pipe is read to its end, and its relative paths start in the working folder") {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "c.toml";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(pipe) << "data.train = \"t\"\n[train]\nseed = 3\n"; });
+  ConfigSources sources = gather_config_sources(pipe, {});
+  writer.join();
+  sources.environment.clear();
+  const LoadedConfig loaded = load_config(sources);
+  CHECK(loaded.config.train.seed == 3);
+  CHECK(loaded.config.data.train == std::vector<std::string>{(fs::current_path() / "t").string()});
+  CHECK(loaded.warnings.empty());
+}
+
+TEST_CASE("a configuration that sets nothing is worth a warning that names it") {
+  const ScratchFolder folder;
+  for (const char* text : {"", "# [train]\n", "[train]\n"}) {
+    ConfigSources sources = gather_config_sources(written(folder, "c.toml", text), {{"data.train", "t"}});
+    sources.environment.clear();
+    CHECK(load_config(sources).warnings == std::vector<std::string>{folder / "c.toml: this configuration is empty"});
+  }
+}
+
+TEST_CASE("a file that is not there and a folder in its place are errors with the reason") {
+  const ScratchFolder folder;
+  const auto reason = [&](const char* name) { return config_error([&] { gather_config_sources(folder / name, {}); }); };
+  CHECK_THAT(reason("none.toml"),
+             ContainsSubstring(folder / "none.toml") && ContainsSubstring("No such file or directory"));
+  fs::create_directory(folder / "dir.toml");
+  CHECK_THAT(reason("dir.toml"), ContainsSubstring(folder / "dir.toml") && ContainsSubstring("Is a directory"));
+}
+
+TEST_CASE("every bundled recipe is valid once it has data, and digits has them") {
+  const std::vector<std::string> names = recipe_names(recipe_folders());
+  CHECK(std::ranges::find(names, std::string("digits")) != names.end());
+  for (const std::string& name : names) {
+    INFO(name);
+    ConfigSources sources = gather_config_sources(name, {});
+    sources.environment.clear();
+    if (name != "digits") sources.overrides = {{"data.train", "train-*"}, {"data.validation", "validation-*"}};
+    CHECK_NOTHROW(load_config(sources));
+  }
+}
+
+TEST_CASE("the digits recipe reads the data beside it wherever it is started") {
+  ConfigSources sources = gather_config_sources("digits", {});
+  sources.environment.clear();
+  sources.working_folder = "/elsewhere";
+  const Config config = load_config(sources).config;
+  CHECK(config.data.train == std::vector<std::string>{LOCKSTEP_SOURCE_FOLDER "/data/digits/train.tfrecord"});
+  CHECK(config.data.validation == std::vector<std::string>{LOCKSTEP_SOURCE_FOLDER "/data/digits/validation.tfrecord"});
+  CHECK(config.checkpoint.directory == "/elsewhere/runs/digits");
+}
