@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns ctest's JUnit file of the slow tests into docs/slow_tests.md (standard output)."""
+"""Turns ctest's JUnit file of the slow tests into test/slow_tests.md (standard output)."""
 import datetime
 import os
 import platform

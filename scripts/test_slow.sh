@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the release preset, runs the tests labelled slow (minutes each) and writes docs/slow_tests.md.
+# Builds the release preset, runs the tests labelled slow (minutes each) and writes test/slow_tests.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,5 +8,5 @@ scripts/install_dependencies.sh slurmctld slurmd slurm-client munge clang libcla
 scripts/build.sh release
 result=0
 ctest --preset release --label-regex slow --output-junit slow.xml || result=$?
-python3 scripts/slow_report.py build/release/slow.xml > docs/slow_tests.md
+python3 scripts/slow_report.py build/release/slow.xml > test/slow_tests.md
 exit "$result"
