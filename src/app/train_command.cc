@@ -138,20 +138,21 @@ int train_command(const CommandParts& parts) {
                       loader_options(config, start.threads.budget), wait_seconds(config, RunPhase::evaluate));
   }
   Reporter reporter(group, reporter_options(config, *start.state));
-  CheckpointerOptions saving{.root = group.is_root(),
-                             .world_size = group.size(),
-                             .global_batch = batches.global,
-                             .samples_per_epoch = data.size(),
-                             .config_text = to_toml(config),
-                             .classes = start.state->classes,
-                             .training = {{"data_samples", start.identity.samples},
-                                          {"data_digest", static_cast<int64_t>(start.identity.digest)}},
-                             .resumed_step = start.state->in_run_folder ? start.state->progress.step : -1,
-                             .best_step = start.state->progress.best_step,
-                             .job_end = start.job_end,
-                             .stream = stream.get(),
-                             .lock = start.lock ? &*start.lock : nullptr,
-                             .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
+  CheckpointerOptions saving{
+      .root = group.is_root(),
+      .world_size = group.size(),
+      .global_batch = batches.global,
+      .samples_per_epoch = data.size(),
+      .config_text = to_toml(config),
+      .classes = start.state->classes,
+      .training = {{"data_samples", start.identity.samples},
+                   {"data_digest", static_cast<int64_t>(start.identity.digest)}},
+      .resumed_step = start.state->in_run_folder ? start.state->progress.step : -1,
+      .best = {.score = start.state->progress.best_score, .step = start.state->progress.best_step},
+      .job_end = start.job_end,
+      .stream = stream.get(),
+      .lock = start.lock ? &*start.lock : nullptr,
+      .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
   on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start) + kRootFilesSeconds}, [&] {
     const UsingFiles use(group.is_root() ? &parts.watchdog.board() : nullptr, config.checkpoint.directory);

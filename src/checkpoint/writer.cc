@@ -200,11 +200,16 @@ void CheckpointWriter::Worker::run() {
       if (!result.error) last_saved_step_ = step;
       results_.push_back(std::move(result));
     }
-    while (std::exchange(best_, false) && last_saved_step_ == step) {  // it may be asked for while this goes on
+    const bool published = last_saved_step_ == step;
+    for (bool tidy = false; published && (best_ || !tidy);) {  // it may be asked for while this goes on
+      const bool best = std::exchange(best_, false);
       lock.unlock();
-      mark_best(step);
+      if (best) mark_best(step);
+      tidy_up(step);  // last, since the former best need not be kept
       lock.lock();
+      tidy = true;
     }
+    best_ = false;
     phase_ = Phase::idle;
     changed_.notify_all();
   }
@@ -267,7 +272,6 @@ void CheckpointWriter::Worker::publish(SaveResult& result) {
     write_file_atomically(result.path, image.bytes(), {.blame = ExitCode::checkpoint, .verify = true});
   }
   point("latest", result.step);
-  tidy_up(result.step);
 }
 
 // The file is published by now: what goes wrong here does not make it a failed save.

@@ -37,10 +37,10 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
                     .slow_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity(),
                     .give_up_seconds = wait_seconds(config, RunPhase::save),
                     .last_saved_step = options_.resumed_step,
-                    .best_step = options_.best_step});
-  best_step_ = options_.best_step;
+                    .best_step = options_.best.step});
+  best_ = options_.best;
   saved_step_ = options_.resumed_step;
-  const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state()));
+  const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state(), best_));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
   warn_if_space_is_short(config.checkpoint.directory, bytes);
   if (!program.backend().host_addressable()) snapshot_.emplace(program);
@@ -67,7 +67,8 @@ void Checkpointer::require_time(const Progress& progress) const {
       progress.step, std::max(left, 0.0), longest_save_);
 }
 
-CheckpointContents Checkpointer::contents(const Progress& progress, const ModelState& state, int64_t best_step) const {
+CheckpointContents Checkpointer::contents(const Progress& progress, const ModelState& state,
+                                          const BestSave& best) const {
   CheckpointContents c;
   c.meta = {.step = progress.step,
             .epoch = progress.position / options_.samples_per_epoch,
@@ -83,8 +84,8 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
   c.training = options_.training;
   c.training["position"] = progress.position;
   c.training["updates"] = progress.updates;
-  if (progress.best_score >= 0) c.training["best_score"] = progress.best_score;
-  if (best_step >= 0) c.training["best_step"] = best_step;
+  if (best.score >= 0) c.training["best_score"] = best.score;
+  if (best.step >= 0) c.training["best_step"] = best.step;
   if (compute_type(config_) == DType::f16) {
     c.training["loss_scale"] = progress.loss_scale.value;
     c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;
@@ -94,26 +95,26 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
   return c;
 }
 
-CheckpointWriter::Start Checkpointer::start(const Progress& progress, bool best) {
+CheckpointWriter::Start Checkpointer::start(const Progress& progress, const BestSave& best) {
   if (options_.lock && !options_.lock->held()) {
     fail(ExitCode::checkpoint,
          "{} was taken over by another run while this one stood still; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
-  const int64_t best_step = best ? progress.step : best_step_;
-  if (!snapshot_) return writer_->start(contents(progress, program_.state(), best_step), best);
+  const bool is_best = best.step == progress.step;
+  if (!snapshot_) return writer_->start(contents(progress, program_.state(), best), is_best);
   // The writer reads the snapshot, so there is one at a time.
   if (snapshot_under_way_ || !writer_->wait_idle(0)) return CheckpointWriter::Start::busy;
   snapshot_->take(*options_.stream);
   snapshot_under_way_ = progress;
-  snapshot_is_best_ = best;
+  snapshot_is_best_ = is_best;
   return CheckpointWriter::Start::started;
 }
 
 // A snapshot whose copy has arrived goes to the writer.
 void Checkpointer::hand_over_snapshot() {
   if (!snapshot_under_way_ || !snapshot_->ready()) return;
-  writer_->start(contents(*snapshot_under_way_, snapshot_->arenas(), best_step_), snapshot_is_best_);
+  writer_->start(contents(*snapshot_under_way_, snapshot_->arenas(), best_), snapshot_is_best_);
   snapshot_under_way_.reset();
 }
 
@@ -125,7 +126,7 @@ void Checkpointer::save(const Progress& progress) {
     log_warning("the checkpoint of step {} is skipped: the job ends before it would be written", progress.step);
     return;
   }
-  if (start(progress) == CheckpointWriter::Start::busy && skipped_++ == 0) {
+  if (start(progress, best_) == CheckpointWriter::Start::busy && skipped_++ == 0) {
     log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
   }
 }
@@ -138,12 +139,14 @@ void Checkpointer::report_skipped(int64_t step) {
               saves + best, best, step);
 }
 
-bool Checkpointer::save_best(const Progress& progress) {
-  if (!writer_) return true;  // rank 0 decides
-  if (options_.job_end.seconds_left() < longest_save_) return false;
+bool Checkpointer::save_if_best(const Progress& progress, double score) {
+  if (!writer_) return false;  // rank 0 decides
+  poll();                      // a best save that has failed meanwhile was none
+  if (score <= best_.score || options_.job_end.seconds_left() < longest_save_) return false;
   last_save_ = monotonic_seconds();
-  if (start(progress, true) != CheckpointWriter::Start::busy) {
-    best_before_ = std::exchange(best_step_, progress.step);
+  const BestSave best{.score = score, .step = progress.step};
+  if (start(progress, best) != CheckpointWriter::Start::busy) {
+    best_before_ = std::exchange(best_, best);
     return true;
   }
   if (best_skipped_++ == 0) {
@@ -154,7 +157,7 @@ bool Checkpointer::save_best(const Progress& progress) {
 }
 
 void Checkpointer::save_last(const Progress& progress) {
-  if (writer_ && options_.job_end.seconds_left() >= longest_save_) start(progress);
+  if (writer_ && options_.job_end.seconds_left() >= longest_save_) start(progress, best_);
 }
 
 double Checkpointer::wait_copied() {
@@ -169,7 +172,7 @@ void Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
   options_.on_end(result);
   report_skipped(result.step);
-  if (result.error && result.step == best_step_) best_step_ = best_before_;
+  if (result.error && result.step == best_.step) best_ = best_before_;
   const double seconds = result.snapshot_seconds + result.write_seconds;
   if (!result.error) {
     longest_save_ = measured_ ? std::max(longest_save_, seconds) : seconds;
@@ -188,10 +191,11 @@ void Checkpointer::poll(int64_t last_step) {
   while (auto result = writer_->poll()) take(std::move(*result), last_step);
 }
 
-void Checkpointer::returned_to(int64_t step) {
+void Checkpointer::returned_to(const Progress& progress) {
   if (!writer_) return;
-  saved_step_ = step;
-  writer_->returned_to(step);
+  saved_step_ = progress.step;
+  if (best_.step > progress.step) best_ = {.score = progress.best_score, .step = progress.best_step};
+  writer_->returned_to(progress.step);
 }
 
 bool Checkpointer::wait_for_save_in_flight(double seconds) {
@@ -219,7 +223,7 @@ void Checkpointer::finish(const Progress& progress) {
   wait();  // for a save in flight: the last state must not be skipped
   poll(progress.step);
   if (saved_step_ != progress.step) require_time(progress);
-  start(progress);
+  start(progress, best_);
   wait();
   poll(progress.step);
 }

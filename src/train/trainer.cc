@@ -231,7 +231,7 @@ void Trainer::roll_back() {
     return return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
   }();
   progress_ = state.progress;
-  parts_.checkpointer.returned_to(progress_.step);
+  parts_.checkpointer.returned_to(progress_);
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
   loader_.emplace(parts_.data, training_options(parts_, loader_options_, progress_.position));
   next_evaluation_ = evaluation_after(progress_.position);
@@ -336,9 +336,7 @@ void Trainer::explain_large_loss(const EvaluationResult& result) {
 }
 
 void Trainer::keep_if_best(const EvaluationResult& result) {
-  if (!config_.checkpoint.keep_best || result.score() <= progress_.best_score) return;
-  const double before = std::exchange(progress_.best_score, result.score());
-  if (!parts_.checkpointer.save_best(progress_)) progress_.best_score = before;
+  if (config_.checkpoint.keep_best) parts_.checkpointer.save_if_best(progress_, result.score());
 }
 
 void Trainer::audit_if_due() {

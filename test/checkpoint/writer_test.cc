@@ -102,6 +102,38 @@ TEST_CASE("the newest are kept, and the best beside them") {
   CHECK(link_of(folder, "best") == checkpoint_name(5));
 }
 
+TEST_CASE("the former best is deleted as soon as there is a new one, saved now or before") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder.path(), .keep = 1});
+  const auto names = [&] {
+    std::vector<int64_t> steps;
+    for (const FoundCheckpoint& file : find_checkpoints(folder.path())) steps.push_back(file.step);
+    return steps;
+  };
+  CHECK_FALSE(save(writer, model.contents(1), true).error);
+  CHECK_FALSE(save(writer, model.contents(2), true).error);
+  CHECK(names() == std::vector<int64_t>{2});
+  CHECK_FALSE(save(writer, model.contents(3)).error);
+  CHECK(names() == std::vector<int64_t>{3, 2});
+  CHECK(writer.start(model.contents(3), true) == Start::already_saved);
+  REQUIRE(writer.wait_idle(60));
+  CHECK(names() == std::vector<int64_t>{3});
+  CHECK(link_of(folder, "best") == checkpoint_name(3));
+}
+
+TEST_CASE("a best save that fails leaves the best before it, which is spared") {
+  const ScratchFolder folder;
+  const SmallModel model;
+  CheckpointWriter writer({.directory = folder.path(), .keep = 1});
+  CHECK_FALSE(save(writer, model.contents(1), true).error);
+  std::filesystem::create_directories(folder / checkpoint_name(2) + "/in the way");
+  CHECK(save(writer, model.contents(2), true).error);
+  CHECK_FALSE(save(writer, model.contents(3)).error);
+  CHECK(link_of(folder, "best") == checkpoint_name(1));
+  CHECK(path_exists(folder / checkpoint_name(1)));
+}
+
 TEST_CASE("the best is kept where its link was lost, or cannot be made, which is reported once") {
   const ScratchFolder folder;
   const SmallModel model;

@@ -215,12 +215,12 @@ TEST_CASE("a step is written anew after the run went back past it") {
   s.checkpointer->save({.step = 8});
   s.wait_and_poll();
   std::filesystem::resize_file(s.file(8), 100);
-  s.checkpointer->returned_to(4);
+  s.checkpointer->returned_to({.step = 4});
   s.checkpointer->save({.step = 8});
   REQUIRE(s.wait_and_poll().size() == 1);
   CHECK(CheckpointReader::open(s.file(8)).meta().step == 8);
   std::filesystem::resize_file(s.file(8), 100);
-  s.checkpointer->returned_to(4);
+  s.checkpointer->returned_to({.step = 4});
   CHECK(s.finish({.step = 8}) == std::vector<int64_t>{8});
   CHECK(CheckpointReader::open(s.file(8)).meta().step == 8);
 }
@@ -231,14 +231,45 @@ TEST_CASE("the best state is skipped with a warning while another save is being 
   bool skipped = false;
   for (int64_t step = 1; step < 400 && !skipped; step += 2) {
     s.checkpointer->save({.step = step});
-    skipped = !s.checkpointer->save_best({.step = step + 1});
+    skipped = !s.checkpointer->save_if_best({.step = step + 1}, static_cast<double>(step));
   }
   CHECK(skipped);
   CHECK_THAT(log.text(), ContainsSubstring("is the best so far, but is not saved: the checkpoint before is still"));
   s.wait_and_poll();
-  CHECK(s.checkpointer->save_best({.step = 1000}));
+  CHECK(s.checkpointer->save_if_best({.step = 1000}, 1000));
   s.finish({.step = 1001});
   CHECK(std::filesystem::read_symlink(s.scratch / "run/best") == checkpoint_name(1000));
+}
+
+TEST_CASE("a best state whose save fails is none: a worse one that can be saved is the best") {
+  Saving s;
+  REQUIRE(s.checkpointer->save_if_best({.step = 1}, 0.5));
+  s.wait_and_poll();
+  CHECK_FALSE(s.checkpointer->save_if_best({.step = 2}, 0.5));
+  s.block(3);
+  REQUIRE(s.checkpointer->save_if_best({.step = 3}, 0.9));
+  REQUIRE(s.wait_and_poll().front().error);
+  CHECK(s.checkpointer->best().score == 0.5);
+  CHECK(s.checkpointer->best().step == 1);
+  s.checkpointer->save({.step = 4});
+  s.wait_and_poll();
+  const auto training = CheckpointReader::open(s.file(4)).training();
+  CHECK(std::get<double>(training.at("best_score")) == 0.5);
+  CHECK(std::get<int64_t>(training.at("best_step")) == 1);
+  CHECK(s.checkpointer->save_if_best({.step = 5}, 0.8));
+  s.wait_and_poll();
+  CHECK(std::filesystem::read_symlink(s.scratch / "run/best") == checkpoint_name(5));
+}
+
+TEST_CASE("a best state that the run went back past is forgotten") {
+  Saving s({}, {.best = {.score = 0.5, .step = 2}});
+  REQUIRE(s.checkpointer->save_if_best({.step = 8}, 0.9));
+  s.wait_and_poll();
+  s.checkpointer->returned_to({.step = 4, .best_score = 0.5, .best_step = 2});
+  CHECK(s.checkpointer->best().score == 0.5);
+  CHECK(s.checkpointer->save_if_best({.step = 8}, 0.6));
+  REQUIRE(s.wait_and_poll().size() == 1);
+  CHECK(std::get<double>(CheckpointReader::open(s.file(8)).training().at("best_score")) == 0.6);
 }
 
 TEST_CASE("the state may change once it is copied") {

@@ -18,6 +18,12 @@
 
 namespace lockstep {
 
+// The best checkpoint so far, where checkpoint.keep_best is set.
+struct BestSave {
+  double score = -1;  // of the evaluation at its step; -1: not known
+  int64_t step = -1;  // -1: there is none
+};
+
 struct CheckpointerOptions {
   bool root = true;  // only rank 0 writes; on the others every call does nothing
   int world_size = 1;
@@ -27,7 +33,7 @@ struct CheckpointerOptions {
   std::vector<std::string> classes;               // names of the outputs, stored as well
   std::map<std::string, TrainingValue> training;  // beside what the progress says
   int64_t resumed_step = -1;                      // already on disk in this run's folder; -1: none
-  int64_t best_step = -1;                         // of the best checkpoint so far; -1: none
+  BestSave best;                                  // of the run before, in this folder
   JobEnd job_end;                                 // no save is started that would not end before
   Stream* stream = nullptr;                       // on which the state changes; needed where the host cannot read it
   const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
@@ -50,8 +56,12 @@ class Checkpointer {
   // Throws Error(checkpoint) when another run has taken the folder over.
   void save(const Progress& progress);
 
-  // As save(), and the link `best` points at it from then on. False: it was skipped.
-  bool save_best(const Progress& progress);
+  // As save() where the score is higher than that of the best checkpoint, and the link `best` points at it from then
+  // on. False: it is not the best, or it was skipped. A best save that fails leaves the one before the best.
+  bool save_if_best(const Progress& progress, double score);
+
+  // On rank 0.
+  const BestSave& best() const { return best_; }
 
   // As save(), for the last state: finish() saves it when the one before is still being written.
   void save_last(const Progress& progress);
@@ -64,8 +74,8 @@ class Checkpointer {
   // `last_step`, and as Error(numerics) when the state was not finite.
   void poll(int64_t last_step = -1);
 
-  // The run has gone back to this step of its folder: later ones are to be saved anew. No save is in flight.
-  void returned_to(int64_t step);
+  // The run has gone back to this checkpoint of its folder: later ones are to be saved anew. No save is in flight.
+  void returned_to(const Progress& progress);
 
   // Gives the save in flight, if there is one, so long to be published. False: it is still being written.
   bool wait_for_save_in_flight(double seconds);
@@ -75,11 +85,11 @@ class Checkpointer {
   void finish(const Progress& progress);
 
  private:
-  CheckpointContents contents(const Progress& progress, const ModelState& state, int64_t best_step = -1) const;
+  CheckpointContents contents(const Progress& progress, const ModelState& state, const BestSave& best) const;
   void report_skipped(int64_t step);
   void require_time(const Progress& progress) const;
   void hand_over_snapshot();
-  CheckpointWriter::Start start(const Progress& progress, bool best = false);
+  CheckpointWriter::Start start(const Progress& progress, const BestSave& best);
   void take(SaveResult result, int64_t last_step);
 
   const Config& config_;
@@ -94,8 +104,8 @@ class Checkpointer {
   double longest_save_;                     // seconds, as measured; a guess before the first
   bool measured_ = false;
   int64_t saved_step_ = -1;  // the last one published
-  int64_t best_step_ = -1;   // asked for, or published
-  int64_t best_before_ = -1;
+  BestSave best_;            // asked for, or published
+  BestSave best_before_;
   int64_t skipped_ = 0, best_skipped_ = 0;  // saves that came due during the one in flight
   bool end_reported_ = false;
   int64_t failures_ = 0;

@@ -17,8 +17,9 @@ struct Progress {
   int64_t position = 0;  // samples of the global stream consumed so far
   int64_t updates = 0;   // steps that changed the weights (a skipped step does not)
   LossScale loss_scale;
-  double best_score = -1;  // highest score of all evaluations, where checkpoint.keep_best is set; -1: none yet
-  int64_t best_step = -1;  // whose checkpoint has it; on rank 0, where a run begins
+  // Where a run begins, and checkpoint.keep_best was set before; from then on the checkpointer of rank 0 knows.
+  double best_score = -1;  // highest score of all evaluations; -1: none yet
+  int64_t best_step = -1;  // whose checkpoint has it
 };
 
 }  // namespace lockstep
