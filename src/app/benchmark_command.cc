@@ -18,6 +18,7 @@
 #include "lockstep/train/decay_loss.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/initialize.h"
+#include "lockstep/train/loading.h"
 #include "lockstep/train/start_state.h"
 #include "lockstep/train/trainer.h"
 
@@ -35,7 +36,7 @@ struct BenchmarkRun {
   const CommandParts& parts;
   const CompiledModel& model;
   const DataSource& data;
-  LoaderOptions loader;
+  int loader_threads;
   BenchmarkLines& lines;
   const std::atomic<bool>& stop_requested;
 };
@@ -96,7 +97,7 @@ RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& 
   Checkpointer none(ranks.config, *program, {.root = false});
   Trainer trainer({ranks.config, ranks.group, ranks.communicator, *backend, *stream, *program, run.data, nullptr, none,
                    reporter, run.parts.watchdog, run.stop_requested},
-                  run.loader, progress);
+                  run.loader_threads, progress);
   running = &trainer;
   const RunEnd end = run_or_end_job([&] { return trainer.run(); });
   progress = trainer.progress();
@@ -179,23 +180,18 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
   const auto& [backend, stream, program, batches, shared_devices] = run.model;
   initialize(run.config, *program);
   announce_steps(run);
-  LoaderOptions options = run.loader;
-  options.training = false;
-  options.rank = run.parts.group.rank();
-  options.world_size = run.parts.group.size();
-  options.batch_size = program->batches().evaluation;
-  options.allocate = pinned_memory(*backend);
-  Loader loader(run.data, options);
-  BatchUpload upload(*backend, {options.batch_size, run.config.model.image_size});
-  const Buffer no_step = backend->allocate(4 * sizeof(int32_t));
+  Loader loader(run.data, loader_options(run.config, {.training = false,
+                                                      .group = run.parts.group,
+                                                      .batch_size = program->batches().evaluation,
+                                                      .workers = run.loader_threads,
+                                                      .backend = backend.get()}));
+  BatchUpload upload(*backend, batch_shape(loader.options()));
   Arenas arenas = program->evaluation_arenas(Weights::raw);
   for (int64_t step = 1; step <= steps; ++step) {
     run.parts.watchdog.progress(RunPhase::evaluate, step);
     const double began = monotonic_seconds();
     const Batch batch = upload.next(loader);
-    const PlacedBatch placed = upload.place(*stream, batch);
-    arenas.external = {placed.images, placed.labels, placed.weights, no_step.data(),
-                       nullptr,       placed.ids,    placed.values};
+    arenas.external = upload.place(*stream, batch);
     program->evaluation().forward(*stream, arenas);
     stream->wait();
     if (run.parts.group.is_root()) print(run.lines.step(step, monotonic_seconds() - began, 0));
@@ -224,7 +220,7 @@ int benchmark_command(const CommandParts& parts) {
                                  .gpu = !model.backend->host_addressable(),
                                  .imagenet = config.model.classes > 10});
   print(lines.banner());
-  const BenchmarkRun run{config, parts, model, *data, loader_options(config, threads), lines, parts.stop_requested};
+  const BenchmarkRun run{config, parts, model, *data, threads.workers, lines, parts.stop_requested};
   if (options.forward_only) {
     run_or_end_job([&] { run_forward(run, options.warm_up + options.batches); });
   } else {

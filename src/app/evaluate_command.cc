@@ -48,8 +48,7 @@ int evaluate_command(const CommandParts& parts) {
     return 0;
   });
 
-  Evaluator evaluator({*program, *backend, *stream, group, watchdog, *data}, loader_options(config, threads),
-                      wait_seconds(config, RunPhase::evaluate));
+  Evaluator evaluator({config, *program, *backend, *stream, group, watchdog, *data}, threads.workers);
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});

@@ -19,6 +19,7 @@
 #include "lockstep/data/source/formats.h"
 #include "lockstep/data/source/split_source.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/loading.h"
 
 namespace lockstep {
 namespace {
@@ -35,10 +36,6 @@ CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limi
     sharing.same_mask_ranks += digests[static_cast<size_t>(r)] == digest && group.host(r) == group.host();
   }
   return sharing;
-}
-
-BadRecords bad_record_rule(const Config& config) {
-  return config.data.bad_records == "skip" ? BadRecords::skip : BadRecords::fail;
 }
 
 // Paths may hold any byte but NUL.
@@ -238,28 +235,6 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
     return std::string();
   });
   return source;
-}
-
-LoaderOptions loader_options(const Config& config, const ThreadBudget& threads) {
-  const auto augment = parse_augment(config.data.augment);
-  const auto normalize = parse_normalize(config.data.normalize);
-  require(augment && normalize, "data.augment or data.normalize was not checked");
-  const bool sparse = config.model.name == "wide_mlp";
-  return {.image_size = sparse ? 0 : config.model.image_size,
-          .max_ids = sparse ? config.model.max_ids : 0,
-          .vocabulary = sparse ? config.model.vocabulary : 0,
-          .augment = *augment,
-          .normalize = *normalize,
-          .transform_input = config.model.transform_input,
-          .jpeg_scaling = config.data.jpeg_scaling,
-          .apply_orientation = config.data.exif_orientation,
-          .max_pixels = config.data.max_pixels,
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .shuffle = config.data.shuffle,
-          .shuffle_block = config.data.shuffle_block,
-          .bad_records = bad_record_rule(config),
-          .workers = threads.workers,
-          .queue_depth = static_cast<int>(config.data.prefetch) + 1};
 }
 
 }  // namespace lockstep

@@ -12,7 +12,6 @@
 #include "lockstep/comm/supervision/watchdog.h"
 #include "lockstep/config/config.h"
 #include "lockstep/config/load.h"
-#include "lockstep/data/loader.h"
 #include "lockstep/data/source/data_source.h"
 #include "lockstep/train/program.h"
 
@@ -54,8 +53,5 @@ CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadB
 // Opens the data set: rank 0 lists the files, every rank opens them. Collective; throws AgreedError.
 enum class Split : uint8_t { training, validation };
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group);
-
-// The data and augmentation keys; rank, batch and position are set by whoever makes the loader.
-LoaderOptions loader_options(const Config& config, const ThreadBudget& threads);
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include "lockstep/data/probe_samples.h"
 #include "lockstep/train/class_names.h"
 #include "lockstep/train/deadlines.h"
+#include "lockstep/train/loading.h"
 
 namespace lockstep {
 namespace {
@@ -195,18 +196,16 @@ void RunStart::load() {
 
 // Each rank prepares some samples of its own first batch, so what would end the first step ends the start.
 void RunStart::try_samples() {
-  LoaderOptions options = loader_options(config_, threads.budget);
-  options.rank = parts_.group.rank();
-  options.world_size = parts_.group.size();
-  options.accumulate = config_.train.accumulate;
-  options.start_position = state ? state->progress.position : 0;
+  const int ranks = parts_.group.size();
+  LoaderUse use{
+      .group = parts_.group, .workers = threads.budget.workers, .start_position = state ? state->progress.position : 0};
   on_every_rank(parts_.group, wait("the first samples", RunPhase::scan), [&] {
-    options.batch_size = batch_sizes(config_, options.world_size).per_rank;
-    probe_samples(*data, options, kProbedSamples);
+    use.batch_size = batch_sizes(config_, ranks).per_rank;
+    probe_samples(*data, loader_options(config_, use), kProbedSamples);
     if (!validation) return;
-    options.training = false;
-    options.batch_size = evaluation_batch(config_, options.world_size);
-    probe_samples(*validation, options, kProbedSamples);
+    use.training = false;
+    use.batch_size = evaluation_batch(config_, ranks);
+    probe_samples(*validation, loader_options(config_, use), kProbedSamples);
   });
 }
 

@@ -134,8 +134,8 @@ int train_command(const CommandParts& parts) {
 
   std::optional<Evaluator> evaluator;
   if (start.validation) {
-    evaluator.emplace(EvaluatorParts{*program, *backend, *stream, group, parts.watchdog, *start.validation},
-                      loader_options(config, start.threads.budget), wait_seconds(config, RunPhase::evaluate));
+    evaluator.emplace(EvaluatorParts{config, *program, *backend, *stream, group, parts.watchdog, *start.validation},
+                      start.threads.budget.workers);
   }
   Reporter reporter(group, reporter_options(config, *start.state));
   CheckpointerOptions saving{
@@ -162,7 +162,7 @@ int train_command(const CommandParts& parts) {
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
   Trainer trainer({config, group, *start.communicator, *backend, *stream, *program, data,
                    evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
-                  loader_options(config, start.threads.budget), from);
+                  start.threads.budget.workers, from);
   if (group.is_root() && trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
   announce(config, trainer, {*program, batches, data.size(), group.size(), start.shared_gradients});
 

@@ -1,6 +1,7 @@
 #include "lockstep/graph/executable.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "graph/formats.h"
@@ -31,8 +32,11 @@ void* resolve(const Placement& at, const Arenas& arenas) {
     case Arena::activations:
       return in(arenas.activations);
     // Kernels never write to external inputs: the schedule has them as inputs only.
-    case Arena::external:
-      return const_cast<void*>(arenas.external[static_cast<size_t>(at.offset_bytes)]);
+    case Arena::external: {
+      const void* input = arenas.external[static_cast<ExternalInput>(at.offset_bytes)];
+      require(input != nullptr, "external input {} of a graph is not bound", at.offset_bytes);
+      return const_cast<void*>(input);
+    }
   }
   return nullptr;
 }
@@ -57,6 +61,28 @@ void expect_adjacent(const Graph& graph, const ParameterLayout& layout) {
 }
 
 }  // namespace
+
+const void*& ExternalInputs::operator[](ExternalInput input) {
+  switch (input) {
+    case ExternalInput::images:
+      return images;
+    case ExternalInput::labels:
+      return labels;
+    case ExternalInput::weights:
+      return weights;
+    case ExternalInput::step:
+      return step;
+    case ExternalInput::loss_scale:
+      return loss_scale;
+    case ExternalInput::ids:
+      return ids;
+    case ExternalInput::values:
+      return values;
+  }
+  fail(ExitCode::internal, "external input {} does not exist", static_cast<int>(input));
+}
+
+const void* ExternalInputs::operator[](ExternalInput input) const { return const_cast<ExternalInputs&>(*this)[input]; }
 
 std::vector<std::pair<std::string, int>> apply_rewrites(Graph& graph, const Backend& backend) {
   std::vector<std::pair<std::string, int>> applied;

@@ -5,6 +5,10 @@
 
 namespace lockstep {
 
+BatchShape batch_shape(const LoaderOptions& options) {
+  return {.samples = options.batch_size, .image_size = options.image_size, .max_ids = options.max_ids};
+}
+
 BatchUpload::BatchUpload(const Backend& backend, const BatchShape& shape) : backend_(backend) {
   if (backend.host_addressable()) return;
   transfer_ = backend.make_stream();
@@ -37,8 +41,14 @@ Batch BatchUpload::next(Loader& loader) const {
   return loader.next();
 }
 
-PlacedBatch BatchUpload::place(Stream& compute, const Batch& batch) {
-  if (!transfer_) return {batch.images, batch.labels, batch.weights, batch.ids, batch.values};
+ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
+  if (!transfer_) {
+    return {.images = batch.images,
+            .labels = batch.labels,
+            .weights = batch.weights,
+            .ids = batch.ids,
+            .values = batch.values};
+  }
   const std::array<const void*, kMembers> members{batch.images, batch.labels, batch.weights, batch.ids, batch.values};
   transfer_->wait_for(*placed_);
   auto* staging = staging_.as<std::byte>();
@@ -55,9 +65,11 @@ PlacedBatch BatchUpload::place(Stream& compute, const Batch& batch) {
     staging += place.bytes;
   }
   compute.record(*placed_);
-  return {places_[kImages].memory.as<float>(), places_[kLabels].memory.as<int32_t>(),
-          places_[kWeights].memory.as<float>(), places_[kIds].memory.as<int32_t>(),
-          places_[kValues].memory.as<float>()};
+  return {.images = places_[kImages].memory.data(),
+          .labels = places_[kLabels].memory.data(),
+          .weights = places_[kWeights].memory.data(),
+          .ids = places_[kIds].memory.data(),
+          .values = places_[kValues].memory.data()};
 }
 
 HostAllocator pinned_memory(const Backend& backend) {

@@ -8,6 +8,8 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/train/deadlines.h"
+#include "lockstep/train/loading.h"
 #include "train/auc.h"
 
 namespace lockstep {
@@ -15,14 +17,12 @@ namespace {
 
 constexpr int64_t kMostBatchesUnasked = 1000;
 
-LoaderOptions evaluation_options(const EvaluatorParts& parts, LoaderOptions options) {
-  options.training = false;
-  options.rank = parts.group.rank();
-  options.world_size = parts.group.size();
-  options.batch_size = parts.program.batches().evaluation;
-  options.accumulate = 1;
-  options.allocate = pinned_memory(parts.backend);
-  return options;
+LoaderOptions evaluation_options(const EvaluatorParts& parts, int loader_threads) {
+  return loader_options(parts.config, {.training = false,
+                                       .group = parts.group,
+                                       .batch_size = parts.program.batches().evaluation,
+                                       .workers = loader_threads,
+                                       .backend = &parts.backend});
 }
 
 // Sums of one pass on this rank.
@@ -80,13 +80,12 @@ void add_batch(const EvaluatorParts& parts, const Batch& batch, const Arenas& ar
 
 }  // namespace
 
-Evaluator::Evaluator(const EvaluatorParts& parts, const LoaderOptions& options, double wait_seconds)
+Evaluator::Evaluator(const EvaluatorParts& parts, int loader_threads)
     : parts_(parts),
-      loader_(parts.data, evaluation_options(parts, options)),
-      upload_(parts.backend, {parts.program.batches().evaluation, options.image_size, options.max_ids}),
-      no_step_(parts.backend.allocate(4 * sizeof(int32_t))),
+      loader_(parts.data, evaluation_options(parts, loader_threads)),
+      upload_(parts.backend, batch_shape(loader_.options())),
       steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.program.batches().evaluation)),
-      wait_seconds_(wait_seconds) {}
+      wait_seconds_(wait_seconds(parts.config, RunPhase::evaluate)) {}
 
 // Asked about once a second, before the same batches on all ranks: the slowest rank's time for a batch decides how many
 // come before the next question.
@@ -112,11 +111,10 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     parts_.watchdog.progress(RunPhase::evaluate, step);
     if (!all_go_on(step, stop)) return {};
     const Batch batch = upload_.next(loader_);
-    const PlacedBatch placed = upload_.place(parts_.stream, batch);
+    const ExternalInputs placed = upload_.place(parts_.stream, batch);
     for (size_t i = 0; i < weights.size(); ++i) {
       Arenas arenas = parts_.program.evaluation_arenas(weights[i]);
-      arenas.external = {placed.images, placed.labels, placed.weights, no_step_.data(),
-                         nullptr,       placed.ids,    placed.values};
+      arenas.external = placed;
       add_batch(parts_, batch, arenas, sums[i]);
     }
   }

@@ -39,10 +39,11 @@ void StepWork::enter(StepPart part) {
 // Enqueues compute(); as one piece of work where the backend can capture it. Nothing that changes from step to step is
 // part of it: the batch and the step's numbers lie at fixed places. Of micro-batches the first starts a sum, the last
 // ends the step, and those between are alike.
-void StepWork::enqueue(int64_t step, int64_t micro, const PlacedBatch& batch) {
+void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch) {
   step_ = step;
-  arenas_.external = {batch.images, batch.labels, batch.weights, parts_.frame.dropout(), parts_.frame.loss_scale(),
-                      batch.ids,    batch.values};
+  arenas_.external = batch;
+  arenas_.external.step = parts_.frame.dropout();
+  arenas_.external.loss_scale = parts_.frame.loss_scale();
   const bool first = micro == 0, last = micro + 1 == parts_.config.train.accumulate;
   std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
   if (may_capture_ && !captured && computed_ >= kWarmUpSteps * parts_.config.train.accumulate) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
+#include "lockstep/train/loading.h"
 #include "lockstep/train/start_state.h"
 #include "train/audit.h"
 #include "train/run_plan.h"
@@ -17,15 +18,12 @@
 namespace lockstep {
 namespace {
 
-LoaderOptions training_options(const TrainerParts& parts, LoaderOptions options, int64_t position) {
-  options.training = true;
-  options.rank = parts.group.rank();
-  options.world_size = parts.group.size();
-  options.batch_size = parts.program.batches().training;
-  options.accumulate = parts.config.train.accumulate;
-  options.start_position = position;
-  options.allocate = pinned_memory(parts.backend);
-  return options;
+LoaderOptions training_options(const TrainerParts& parts, int loader_threads, int64_t position) {
+  return loader_options(parts.config, {.group = parts.group,
+                                       .batch_size = parts.program.batches().training,
+                                       .workers = loader_threads,
+                                       .start_position = position,
+                                       .backend = &parts.backend});
 }
 
 // How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
@@ -33,7 +31,7 @@ int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 
 
 }  // namespace
 
-Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start)
+Trainer::Trainer(const TrainerParts& parts, int loader_threads, const Progress& start)
     : parts_(parts),
       config_(parts.config),
       global_batch_(parts.program.batches().training * parts.group.size() * config_.train.accumulate),
@@ -49,9 +47,9 @@ Trainer::Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress
               .wait_seconds = wait_seconds(config_, RunPhase::train)}),
       work_({config_, parts.communicator, parts.backend, parts.stream, parts.program, parts.checkpointer, frame_,
              timer_, trace_}),
-      loader_options_(std::move(loader)),
-      loader_(std::in_place, parts.data, training_options(parts, loader_options_, start.position)),
-      upload_(parts.backend, {parts.program.batches().training, loader_options_.image_size, loader_options_.max_ids}),
+      loader_threads_(loader_threads),
+      loader_(std::in_place, parts.data, training_options(parts, loader_threads, start.position)),
+      upload_(parts.backend, batch_shape(loader_->options())),
       next_evaluation_(evaluation_after(start.position)),
       not_finite_(parts.group, parts.program,
                   {.rule = config_.train.not_finite, .wait_seconds = wait_seconds(config_, RunPhase::train)}) {
@@ -233,7 +231,7 @@ void Trainer::roll_back() {
   progress_ = state.progress;
   parts_.checkpointer.returned_to(progress_);
   frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
-  loader_.emplace(parts_.data, training_options(parts_, loader_options_, progress_.position));
+  loader_.emplace(parts_.data, training_options(parts_, loader_threads_, progress_.position));
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = -1;
   wishes_ = {};

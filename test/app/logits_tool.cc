@@ -57,12 +57,14 @@ void run(const std::string& checkpoint, const std::string& group, const std::str
   Inputs in = draw(config);
   const std::vector<int32_t> labels(kSamples, 0);
   const std::vector<float> weights(kSamples, 1.0F);
-  const std::vector<int32_t> step(4, 0);
 
   const Executable& e = program.evaluation();
   Arenas arenas = program.evaluation_arenas(Weights::raw);
-  arenas.external = {in.images.data(), labels.data(), weights.data(),  step.data(),
-                     nullptr,          in.ids.data(), in.values.data()};
+  arenas.external = {.images = in.images.data(),
+                     .labels = labels.data(),
+                     .weights = weights.data(),
+                     .ids = in.ids.data(),
+                     .values = in.values.data()};
   e.forward(*stream, arenas);
   stream->wait();
   const ValueId id = e.graph().losses.front().logits;

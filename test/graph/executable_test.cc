@@ -188,3 +188,22 @@ TEST_CASE("rewrites run unless they are turned off, and say what they did") {
   CHECK(off.applied_rewrites().empty());
   CHECK(count_nodes<Relu>(off.graph()) == 5);
 }
+
+TEST_CASE("each input of a graph is bound by its name, and one that is read must be") {
+  ExternalInputs inputs;
+  const int at[7] = {};
+  const std::pair<ExternalInput, const void * ExternalInputs::*> names[] = {
+      {ExternalInput::images, &ExternalInputs::images},   {ExternalInput::labels, &ExternalInputs::labels},
+      {ExternalInput::weights, &ExternalInputs::weights}, {ExternalInput::step, &ExternalInputs::step},
+      {ExternalInput::ids, &ExternalInputs::ids},         {ExternalInput::loss_scale, &ExternalInputs::loss_scale},
+      {ExternalInput::values, &ExternalInputs::values}};
+  for (size_t i = 0; i < std::size(names); ++i) inputs[names[i].first] = &at[i];
+  for (size_t i = 0; i < std::size(names); ++i) CHECK(inputs.*names[i].second == &at[i]);
+
+  const FakeBackend backend;
+  const Net net(backend, small_net(small_options()), {});
+  Arenas arenas = net.arenas();
+  arenas.external.images = nullptr;
+  const auto stream = backend.make_stream();
+  CHECK_THROWS_WITH(net.executable().forward(*stream, arenas), ContainsSubstring("is not bound"));
+}

@@ -69,7 +69,7 @@ void Net::bind_externals() {
   for (const Value& v : graph().values) {
     if (v.role != ValueRole::external) continue;
     Buffer& buffer = externals_[v.external] = backend_.allocate(backend_.storage_bytes(v.desc));
-    arenas_.external[static_cast<size_t>(v.external)] = buffer.data();
+    arenas_.external[v.external] = buffer.data();
   }
 }
 

@@ -53,11 +53,11 @@ void take_samples(Net& net, const Net& joint, int64_t begin) {
   for (const Value& v : net.graph().values) {
     if (v.role != ValueRole::external || v.external == ExternalInput::step) continue;
     const int64_t elements = v.desc.shape.elements() / v.desc.shape[0];
-    const auto all = joint.read(joint.arenas().external[static_cast<size_t>(v.external)], v.desc.dtype,
-                                (begin + v.desc.shape[0]) * elements);
+    const auto all =
+        joint.read(joint.arenas().external[v.external], v.desc.dtype, (begin + v.desc.shape[0]) * elements);
     net.set(v.external, std::span(all).subspan(static_cast<size_t>(begin * elements)));
   }
-  const auto key = joint.read(joint.arenas().external[static_cast<size_t>(ExternalInput::step)], DType::i32, 4);
+  const auto key = joint.read(joint.arenas().external.step, DType::i32, 4);
   net.set(ExternalInput::step, std::vector<double>{key[0], key[1], key[2] + static_cast<double>(begin), key[3]});
 }
 

@@ -118,7 +118,9 @@ DeviceWork run_once(const Backend& backend, const Executable& e) {
   const auto stream = backend.make_stream();
   constexpr size_t kArena = size_t{1} << 40;
   Arenas arenas{device_address(kArena), device_address(kArena), device_address(kArena), device_address(kArena), {}};
-  for (const void*& external : arenas.external) external = device_address(kArena);
+  for (const Value& v : e.graph().values) {
+    if (v.role == ValueRole::external) arenas.external[v.external] = device_address(kArena);
+  }
   take_device_work();
   e.forward(*stream, arenas);
   e.backward(*stream, arenas, {});

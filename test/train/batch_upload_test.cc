@@ -30,7 +30,7 @@ std::unique_ptr<Backend> cpu() { return make_backend("cpu", {.threads = 1}); }
 TEST_CASE("on a CPU kernels read the loader's memory") {
   Bench bench(cpu());
   const Batch batch = bench.upload.next(bench.loader);
-  const PlacedBatch placed = bench.upload.place(*bench.compute, batch);
+  const ExternalInputs placed = bench.upload.place(*bench.compute, batch);
   CHECK(placed.images == batch.images);
   CHECK(placed.labels == batch.labels);
   CHECK(placed.weights == batch.weights);
@@ -49,9 +49,9 @@ TEST_CASE("sparse batches come to fixed places of a device too, ids and values")
   const auto compute = backend->make_stream();
   const Buffer ids = backend->allocate_pinned(4 * 21 * sizeof(int32_t));
   const Buffer seen = backend->allocate_pinned(4 * 21 * sizeof(float));
-  const float* place = nullptr;
+  const void* place = nullptr;
   for (size_t i = 0; i < 4; ++i) {
-    const PlacedBatch placed = upload.place(*compute, upload.next(loader));
+    const ExternalInputs placed = upload.place(*compute, upload.next(loader));
     CHECK(placed.images == nullptr);
     if (place) CHECK(placed.values == place);
     place = placed.values;
@@ -78,12 +78,12 @@ TEST_CASE("on a device every batch comes to the same place, whole, though the ho
   const size_t bytes = 2 * 3 * 8 * 8 * sizeof(float);
   std::vector<Buffer> seen;
   std::vector<std::vector<float>> expected;
-  const float* place = nullptr;
+  const void* place = nullptr;
   for (int i = 0; i < 5; ++i) {
     const Batch reference = host.upload.next(host.loader);
     expected.emplace_back(reference.images, reference.images + bytes / sizeof(float));
     const Batch batch = bench.upload.next(bench.loader);
-    const PlacedBatch placed = bench.upload.place(*bench.compute, batch);
+    const ExternalInputs placed = bench.upload.place(*bench.compute, batch);
     if (place) CHECK(placed.images == place);
     place = placed.images;
     seen.push_back(bench.backend->allocate_pinned(bytes));

@@ -14,12 +14,17 @@ namespace {
 
 constexpr Weights kRaw[] = {Weights::raw};
 
+Config config_for_evaluation() {
+  Config config = small_config();
+  config.data.bad_records = "skip";
+  return config;
+}
+
 // An evaluation of `data` with batches of `batch` a rank.
 struct Evaluation {
   Evaluation(const DataSource& data, int64_t batch, Purpose purpose = Purpose::evaluate)
-      : run(small_config(), purpose, batch),
-        evaluator({run.program, *run.backend, *run.stream, world(), watchdog, data},
-                  {.image_size = 8, .bad_records = BadRecords::skip}, 30) {
+      : run(config_for_evaluation(), purpose, batch),
+        evaluator({run.config, run.program, *run.backend, *run.stream, world(), watchdog, data}, 1) {
     for (const ModelArray& a : run.arrays()) {
       for (int64_t i = 0; i < a.shape.elements(); ++i) {
         a.data[i] = random_unit_float(fnv1a64(a.path), static_cast<uint64_t>(i)) * 0.1F - 0.05F;

@@ -50,16 +50,13 @@ class HinderedCommunicator final : public Communicator {
 struct Job {
   Job(Config c, const DataSource& data, const DataSource* validation = nullptr) : run(std::move(c)) {
     if (validation) {
-      evaluator.emplace(EvaluatorParts{run.program, *run.backend, *run.stream, testing::world(), watchdog, *validation},
-                        loading(), 30);
+      evaluator.emplace(
+          EvaluatorParts{run.config, run.program, *run.backend, *run.stream, testing::world(), watchdog, *validation},
+          1);
     }
     trainer.emplace(TrainerParts{run.config, testing::world(), communicator, *run.backend, *run.stream, run.program,
                                  data, evaluator ? &*evaluator : nullptr, checkpointer, reporter, watchdog, stop},
-                    loading(), start.progress);
-  }
-  LoaderOptions loading() const {
-    const bool skip = run.config.data.bad_records == "skip";
-    return {.image_size = 8, .bad_records = skip ? BadRecords::skip : BadRecords::fail};
+                    1, start.progress);
   }
   int64_t global_batch() const {
     return run.config.train.batch_size * testing::world().size() * run.config.train.accumulate;

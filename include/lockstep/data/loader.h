@@ -95,6 +95,8 @@ class Loader {
   // Gives the slot back before the next call. `batch` must be the last one next() returned.
   void release(const Batch& batch);
 
+  const LoaderOptions& options() const { return options_; }
+
   // Complete batches waiting to be taken; 0 while the consumer waits: the input is the bottleneck. Any thread.
   int64_t queue_depth() const;
 

@@ -1,7 +1,6 @@
 // A compiled graph: a flat list of "run this kernel on these addresses". Knows nothing of models.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -13,13 +12,27 @@
 
 namespace lockstep {
 
+// Where an executable finds its inputs: ExternalInput has their types and shapes. Null: the graph does not read it.
+struct ExternalInputs {
+  const void* images = nullptr;
+  const void* labels = nullptr;
+  const void* weights = nullptr;
+  const void* step = nullptr;
+  const void* loss_scale = nullptr;
+  const void* ids = nullptr;
+  const void* values = nullptr;
+
+  const void*& operator[](ExternalInput input);
+  const void* operator[](ExternalInput input) const;
+};
+
 // The memory an executable runs on, by base address; owned by the caller and alive while it runs.
 struct Arenas {
-  void* parameters = nullptr;                           // layout().trained_elements elements
-  void* statistics = nullptr;                           // layout().statistic_elements
-  void* gradients = nullptr;                            // trained_elements, then statistic_elements of moments
-  void* activations = nullptr;                          // plan().activation_bytes
-  std::array<const void*, kExternalInputs> external{};  // by ExternalInput
+  void* parameters = nullptr;   // layout().trained_elements elements
+  void* statistics = nullptr;   // layout().statistic_elements
+  void* gradients = nullptr;    // trained_elements, then statistic_elements of moments
+  void* activations = nullptr;  // plan().activation_bytes
+  ExternalInputs external{};
 };
 
 // Has all ranks sum `elements` values in place; later work on the stream sees the result. Called for each SumOverRanks

@@ -14,7 +14,7 @@ namespace lockstep {
 using ValueId = int32_t;
 using NodeId = int32_t;
 
-// What the graph is fed with each step; the caller binds a pointer to each (Arenas::external).
+// What the graph is fed with each step; the caller binds a pointer to each that it reads (Arenas::external).
 enum class ExternalInput : uint8_t {
   images,      // [N,3,H,W], plain
   labels,      // i32[N]
@@ -24,7 +24,6 @@ enum class ExternalInput : uint8_t {
   ids,         // i32[N,L]: see EmbeddingBag
   values,      // [N,L]
 };
-inline constexpr int kExternalInputs = 7;
 
 enum class ValueRole : uint8_t {
   computed,   // made by a node

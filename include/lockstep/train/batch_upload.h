@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/graph/executable.h"
 
 namespace lockstep {
 
@@ -15,14 +16,8 @@ struct BatchShape {
   int64_t max_ids = 0;     // of a sparse sample; 0: samples are not sparse
 };
 
-// Where kernels find a batch; null what it has not.
-struct PlacedBatch {
-  const float* images = nullptr;
-  const int32_t* labels = nullptr;
-  const float* weights = nullptr;
-  const int32_t* ids = nullptr;
-  const float* values = nullptr;
-};
+// Of the batches of a loader with these options.
+BatchShape batch_shape(const LoaderOptions& options);
 
 // On a device the copy runs on a stream of its own while the step before computes: loader memory, then a staging area,
 // then, in the order of the compute stream, one fixed place, so that a captured step can be replayed. On a CPU kernels
@@ -40,8 +35,9 @@ class BatchUpload {
   // The loader's next batch, once the one before has left its memory.
   Batch next(Loader& loader) const;
 
-  // Enqueues what makes it readable for later work on `compute`.
-  PlacedBatch place(Stream& compute, const Batch& batch);
+  // Enqueues what makes it readable for later work on `compute`. Returns where that work finds it; the step's own
+  // inputs, `step` and `loss_scale`, are for the caller to add.
+  ExternalInputs place(Stream& compute, const Batch& batch);
 
  private:
   // The members of a batch that kernels read, and the fixed place of each.

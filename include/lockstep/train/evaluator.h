@@ -9,6 +9,7 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/supervision/watchdog.h"
+#include "lockstep/config/config.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/observe/evaluation_result.h"
 #include "lockstep/train/batch_upload.h"
@@ -17,6 +18,7 @@
 namespace lockstep {
 
 struct EvaluatorParts {
+  const Config& config;
   const Program& program;
   const Backend& backend;
   Stream& stream;
@@ -28,8 +30,7 @@ struct EvaluatorParts {
 // Collective; owned by main, which keeps all parts alive. Used by the thread that runs the step.
 class Evaluator {
  public:
-  // `options`: as for training; rank, batch size and mode are set here.
-  Evaluator(const EvaluatorParts& parts, const LoaderOptions& options, double wait_seconds);
+  Evaluator(const EvaluatorParts& parts, int loader_threads);
 
   // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank. When
   // `stop` says so on any rank, all leave at the same batch, within about a second, and there are no results.
@@ -46,7 +47,6 @@ class Evaluator {
   EvaluatorParts parts_;
   Loader loader_;
   BatchUpload upload_;
-  Buffer no_step_;  // Dropout's input, which an evaluation does not use
   int64_t steps_;
   double wait_seconds_;
   int64_t next_question_ = 0;  // the batch before which the ranks agree again whether to go on

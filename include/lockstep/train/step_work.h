@@ -44,7 +44,7 @@ class StepWork {
 
   // Enqueues the work on one micro-batch of a step; with the last of train.accumulate, the reduction and the update.
   // As one piece where the backend can capture it.
-  void enqueue(int64_t step, int64_t micro, const PlacedBatch& batch);
+  void enqueue(int64_t step, int64_t micro, const ExternalInputs& batch);
 
   std::span<const Bucket> buckets() const { return reducer_.buckets(); }
   // When each bucket was complete in the step that ran last: monotonic_seconds().

@@ -50,8 +50,7 @@ enum class RunEnd : uint8_t { finished, stopped };
 // One a rank; its thread runs the step.
 class Trainer {
  public:
-  // `loader`: everything but rank, batch and position, which follow from the parts.
-  Trainer(const TrainerParts& parts, LoaderOptions loader, const Progress& start);
+  Trainer(const TrainerParts& parts, int loader_threads, const Progress& start);
 
   // Waits for steps under way.
   ~Trainer();
@@ -121,7 +120,7 @@ class Trainer {
   StepTimer timer_;
   StepTrace trace_;
   StepWork work_;
-  LoaderOptions loader_options_;
+  int loader_threads_;
   std::optional<Loader> loader_;  // made anew when the run goes back
   BatchUpload upload_;
   Wishes wishes_;
