@@ -4,6 +4,9 @@
 // What a GPU leaves undefined is made visible: blocks, and threads between barriers, run in any of several orders,
 // which must make no difference to a bit; shared memory holds NaN when a block begins; all threads of a block must meet
 // at the same barriers; and a launch that a GPU would refuse is refused.
+//
+// Threads of a block whose first one ends without a barrier run one after the other on one stack: such kernels switch
+// no contexts.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,9 +25,23 @@ struct LaunchShape {
   size_t shared_bytes = 0;  // of dynamic shared memory
 };
 
-// Calls `kernel` for every thread of the grid. Throws std::logic_error when the threads of a block part at a barrier. A
-// launch that is refused is the error that cudaGetLastError() returns next.
+// Whether a GPU would take the launch.
+bool accepts(const LaunchShape& shape);
+
+// Calls `kernel` for every thread of the grid. Throws std::logic_error when the threads of a block part at a barrier.
+// One thread of the process at a time.
 void emulate(const LaunchShape& shape, const std::function<void()>& kernel);
+
+// What a launch in a translated kernel file becomes. Each program defines when the kernel runs; a launch that a GPU
+// would not take is the error that cudaGetLastError() returns next.
+void enqueue_launch(const LaunchShape& shape, cudaStream_t stream, std::function<void()> kernel);
+
+// The arguments are copied at the launch.
+template <class Kernel, class... Arguments>
+void launch_kernel(const LaunchShape& shape, cudaStream_t stream, Kernel kernel, Arguments... arguments) {
+  enqueue_launch(shape, stream, [=] { kernel(arguments...); });
+}
+
 void __syncthreads(std::source_location place = std::source_location::current());
 
 // In which order all launches from now on run their blocks, and their threads between barriers.

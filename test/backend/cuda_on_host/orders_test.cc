@@ -163,7 +163,7 @@ TEST_CASE("threads of a block that part at a barrier are an error") {
 TEST_CASE("launches beyond what a GPU takes are refused as a GPU refuses them") {
   const auto status_of = [](const LaunchShape& shape) {
     bool ran = false;
-    emulate(shape, [&] { ran = true; });
+    enqueue_launch(shape, nullptr, [&] { ran = true; });
     const cudaError_t status = cudaGetLastError();
     CHECK(ran == (status == cudaSuccess));
     return status;

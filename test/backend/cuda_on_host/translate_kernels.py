@@ -1,4 +1,4 @@
-"""Turns a file of CUDA kernels into C++ for the host: launches become calls of emulate(), shared memory is static.
+"""Turns a file of CUDA kernels into C++ for the host: launches become calls of launch_kernel(), shared memory is static.
 
     translate_kernels.py SOURCE TARGET
 """
@@ -49,13 +49,16 @@ def translate_launches(text):
     while (opening := text.find("<<<", done)) >= 0:
         closing = text.index(">>>", opening)
         name_at = start_of_name(text, opening)
-        grid, block, *shared = split_arguments(text[opening + 3:closing])
+        grid, block, *rest = split_arguments(text[opening + 3:closing])
+        shared, stream = (rest + ["0", "nullptr"][len(rest):])
         arguments_at = text.index("(", closing)
         end = matching(text, arguments_at)
-        call = f"{text[name_at:opening]}{text[arguments_at:end + 1]}"
         name = re.match(r"\w+", text[name_at:].lstrip())[0]
-        shape = f'{{"{name}", dim3({grid}), dim3({block}), static_cast<size_t>({shared[0] if shared else 0})}}'
-        result += text[done:name_at] + f"emulate({shape}, [&] {{ {call}; }})"
+        shape = f'{{"{name}", dim3({grid}), dim3({block}), static_cast<size_t>({shared})}}'
+        # Arguments are copied at the launch, as CUDA does; the kernel may run later.
+        kernel = f"[](auto... arguments) {{ {text[name_at:opening].strip()}(arguments...); }}"
+        arguments = text[arguments_at + 1:end].strip()
+        result += text[done:name_at] + f"launch_kernel({shape}, {stream}, {kernel}{', ' if arguments else ''}{arguments})"
         done = end + 1
     return result + text[done:]
 
