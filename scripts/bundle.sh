@@ -1,18 +1,31 @@
 #!/bin/bash
-# Copies a built program with every library it needs, CUDA's and glibc's excepted, into one folder that runs from
-# anywhere on machines without our packages: scripts/bundle.sh [BUILD_FOLDER [OUTPUT_FOLDER]].
+# Copies a built program with every library it needs, CUDA's and glibc's excepted, into one directory that runs from
+# anywhere on machines without our packages: scripts/bundle.sh [--archive] [BUILD_DIRECTORY [OUTPUT_DIRECTORY]].
 #
 # In it: mpirun and trainer (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, the
-# licences of all of it, and the CUDA plugin and test programs where they were built. glibc is the target's, which must be as new as this machine's.
+# licences of all of it, and where they were built the CUDA plugin, the tests that want a GPU and gpu_acceptance.sh.
+# glibc is the target's, which must be as new as this machine's. CUDA's libraries are found there when a program starts:
+# those of Python's packages nvidia-*, then those of a toolkit.
+#
+# --archive: also OUTPUT_DIRECTORY.tar.gz, and an error when that is larger than 64 MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+archive=
+if [ "${1:-}" = --archive ]; then
+  archive=yes
+  shift
+fi
 build=${1:-build/release}
 out=$(realpath -m "${2:-build/bundle}")
 for tool in patchelf mpirun ompi_info; do
   command -v "$tool" >/dev/null || { echo "bundle.sh: $tool is missing (Debian: patchelf, openmpi-bin)" >&2; exit 1; }
 done
-[ -x "$build/trainer" ] || { echo "bundle.sh: there is no $build/trainer; build first, or name the folder" >&2; exit 1; }
+[ -x "$build/trainer" ] || { echo "bundle.sh: there is no $build/trainer; build first, or name the directory" >&2; exit 1; }
+# cmake --install would take what lies where the tree was built.
+built_in=$(sed -n 's/^CMAKE_CACHEFILE_DIR:INTERNAL=//p' "$build/CMakeCache.txt")
+[ "$(realpath "$built_in")" = "$(realpath "$build")" ] ||
+  { echo "bundle.sh: $build was built in $built_in; configure it where it is now" >&2; exit 1; }
 mpirun --version | grep -q "Open MPI) 4" || { echo "bundle.sh: made for Open MPI 4" >&2; exit 1; }
 
 path_of() { ompi_info --path "$1" --parsable | sed -n '1s/^path:[a-z]*://p'; }
@@ -20,23 +33,33 @@ mpi_plugins=$(path_of pkglibdir)
 mpi_texts=$(path_of pkgdatadir)
 mpi_settings=$(path_of sysconfdir)
 libpmix=$(ldd "$mpi_plugins"/mca_pmix_ext3x.so 2>/dev/null | awk '$1 ~ /^libpmix/ {print $3}')
-pmix_plugins=$(dirname "$(readlink -f "${libpmix:-/}")")/pmix
+pmix=$(dirname "$(readlink -f "${libpmix:-/}")")  # a directory of PMIx's own, with lib and share in it
+pmix_plugins=$pmix/pmix
 
 rm -rf "$out"
-mkdir -p "$out"/{bin,lib/openmpi,lib/pmix,share/openmpi,etc}
+mkdir -p "$out"/{bin,lib/openmpi,lib/pmix,share/openmpi,share/pmix,etc}
 cmake --install "$build" --prefix "$out" >/dev/null  # the program, its recipes and their data, the CUDA plugin
 cp "$(readlink -f "$(command -v orterun)")" "$out/bin/orterun"
 cp "$(readlink -f "$(command -v orted)")" "$out/bin/orted"
 cp "$mpi_texts"/*.txt "$out/share/openmpi/" 2>/dev/null || true
+cp "$pmix"/../share/pmix/*.txt "$out/share/pmix/" 2>/dev/null || true
 cp "$mpi_settings"/openmpi-mca-params.conf "$out/etc/" 2>/dev/null || true
-# Plugins for networks whose own libraries have plugins again, and other languages', stay behind: shared memory and
+# Plugins for networks whose own libraries have plugins again, and other interfaces', stay behind: shared memory and
 # sockets need none of them.
 find "$mpi_plugins" -name '*.so' ! -name '*ucx*' ! -name '*ofi*' ! -name '*psm*' ! -name '*openib*' ! -name '*flux*' \
-  ! -name '*dbg_msgq*' -exec cp -L {} "$out/lib/openmpi/" \;
+  ! -name '*dbg_msgq*' ! -name 'mca_*_yoda.so' ! -name 'mca_spml_*' ! -name 'mca_sshmem_*' ! -name 'mca_scoll_*' \
+  ! -name 'mca_memheap_*' ! -name 'mca_atomic_*' -exec cp -L {} "$out/lib/openmpi/" \;
 if [ -d "$pmix_plugins" ]; then cp -L "$pmix_plugins"/*.so "$out/lib/pmix/"; fi
-for test in backend/backend_test models/models_test models/golden_test; do
-  if [ -x "$build/test/$test" ]; then cp "$build/test/$test" "$out/bin/"; fi
-done
+if [ -e "$out/lib/lockstep/lockstep_cuda.so" ]; then
+  for test in backend/backend_test models/golden_test gpu_lab/gpu_lab; do
+    if [ -x "$build/test/$test" ]; then cp "$build/test/$test" "$out/bin/"; fi
+  done
+  mkdir -p "$out/share/golden"
+  cp test/golden/*.h5 "$out/share/golden/"
+  cp -r scripts/gpu_kit "$out/share/"
+  rm -rf "$out/share/gpu_kit/__pycache__"
+fi
+{ git describe --always --dirty --abbrev=40 2>/dev/null || echo unknown; } >"$out/VERSION"
 
 # What the loader finds here, less what the target has: glibc, and CUDA with its driver.
 needed() {
@@ -88,21 +111,58 @@ find "$out/bin" "$out/lib" -type f | while read -r file; do
   patchelf --force-rpath --set-rpath "$run_path" "$file"
 done
 
-# Starters: Open MPI is told where its parts are now.
-for program in mpirun trainer; do
-  target=$program
-  if [ "$program" = mpirun ]; then target=orterun; fi
-  cat >"$out/$program" <<STARTER
-#!/bin/sh
-here=\$(cd "\${0%/*}" && pwd)
-export OPAL_PREFIX="\$here" OPAL_BINDIR="\$here/bin" OPAL_LIBDIR="\$here/lib" OPAL_PKGLIBDIR="\$here/lib/openmpi"
-export OPAL_PKGDATADIR="\$here/share/openmpi" OPAL_SYSCONFDIR="\$here/etc"
-export PMIX_PREFIX="\$here" PMIX_LIBDIR="\$here/lib" PMIX_PKGLIBDIR="\$here/lib/pmix"
+# Starters: Open MPI is told where its parts are now, the plugin where CUDA's are.
+cat >"$out/environment" <<'ENVIRONMENT'
+# Read by the starters beside it, which set `here`.
+export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_PKGLIBDIR="$here/lib/openmpi"
+export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
+export PMIX_PREFIX="$here" PMIX_LIBDIR="$here/lib" PMIX_PKGLIBDIR="$here/lib/pmix" PMIX_PKGDATADIR="$here/share/pmix"
 # Without ssh and Slurm only this machine can be used; Open MPI has to be told not to look for them.
-[ "\$SLURM_JOB_ID" ] || command -v ssh >/dev/null || export OMPI_MCA_plm="\${OMPI_MCA_plm:-isolated}"
-exec "\$here/bin/$target" "\$@"
-STARTER
-  chmod +x "$out/$program"
-done
+[ "$SLURM_JOB_ID" ] || command -v ssh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
+# Once a job: mpirun hands it on to the ranks.
+if [ -z "${LOCKSTEP_CUDA_LIBRARIES+set}" ] && [ -e "$here/lib/lockstep/lockstep_cuda.so" ]; then
+  LOCKSTEP_CUDA_LIBRARIES=$("${PYTHON:-python3}" "$here/share/cuda_libraries.py" 2>/dev/null || true)
+  for directory in /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
+    [ ! -d "$directory" ] || LOCKSTEP_CUDA_LIBRARIES="${LOCKSTEP_CUDA_LIBRARIES:+$LOCKSTEP_CUDA_LIBRARIES:}$directory"
+  done
+  # What is set already goes on being found, the driver perhaps among it.
+  LD_LIBRARY_PATH="$LOCKSTEP_CUDA_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  export LOCKSTEP_CUDA_LIBRARIES LD_LIBRARY_PATH
+fi
+ENVIRONMENT
+cat >"$out/share/cuda_libraries.py" <<'LIBRARIES'
+"""Prints the directories of the CUDA libraries in Python's packages nvidia-*, as LD_LIBRARY_PATH wants them."""
+import importlib.util
+import pathlib
 
-du -sh "$out" | awk -v folder="$out" '{print "bundle.sh: " $1 " in " folder}'
+package = importlib.util.find_spec("nvidia")
+roots = package.submodule_search_locations if package else []
+print(":".join(sorted({str(file.parent) for root in roots for file in pathlib.Path(root).glob("*/lib/*.so*")})))
+LIBRARIES
+starter() {  # starter NAME COMMAND
+  printf '#!/bin/sh\nhere=$(cd "${0%%/*}" && pwd)\n. "$here/environment"\nexec %s "$@"\n' "$2" >"$out/$1"
+  chmod +x "$out/$1"
+}
+starter mpirun '"$here/bin/orterun"'
+starter trainer '"$here/bin/trainer"'
+starter run ''  # any command, as if it were one of ours: run bin/backend_test '[gpu]'
+if [ -d "$out/share/gpu_kit" ]; then
+  cat >"$out/gpu_acceptance.sh" <<'ACCEPTANCE'
+#!/bin/sh
+here=$(cd "${0%/*}" && pwd)
+exec "${PYTHON:-python3}" "$here/share/gpu_kit" --bundle "$here" "$@"
+ACCEPTANCE
+  chmod +x "$out/gpu_acceptance.sh"
+fi
+
+du -sh "$out" | awk -v directory="$out" '{print "bundle.sh: " $1 " in " directory}'
+if [ "$archive" ]; then
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$(dirname "$out")" -cf - "$(basename "$out")" |
+    gzip -9n >"$out.tar.gz"
+  bytes=$(stat -c %s "$out.tar.gz")
+  echo "bundle.sh: $bytes bytes in $out.tar.gz"
+  if [ "$bytes" -gt $((64 << 20)) ]; then
+    echo "bundle.sh: that is more than 64 MiB" >&2
+    exit 1
+  fi
+fi

@@ -1,12 +1,9 @@
 #!/bin/bash
-# What a machine with a GPU has to show, in at most eight minutes and without a network: op tests, golden values, one
-# rank over NCCL, two ranks sharing the GPU, kill and resume, checkpoints between CPU and GPU, compute-sanitizer, then
-# throughput and memory beside PyTorch. Writes report.md and report.json:
+# What a machine with a GPU has to show, in calls of a few minutes and without a network:
 #
-#     scripts/gpu_acceptance.sh [--bundle FOLDER | --build FOLDER] [--out FOLDER]
+#     scripts/gpu_acceptance.sh --mode smoke [--bundle DIRECTORY | --build DIRECTORY] [--out DIRECTORY]
 #
-# Takes a carried bundle (scripts/bundle.sh, default build/bundle), else a build folder (default build/release), which is
-# built first where it does not exist.
+# --help names the modes and options, --list the steps and their limits. Programs are those of a bundle (scripts/bundle.sh; the
+# archive has a gpu_acceptance.sh of its own, which needs no checkout) or of a build directory (default build/release).
 set -euo pipefail
-cd "$(dirname "$0")/.."
-exec "${PYTHON:-python3}" scripts/bench/gpu_acceptance.py "$@"
+exec "${PYTHON:-python3}" "$(dirname "$0")/gpu_kit" "$@"

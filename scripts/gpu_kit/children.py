@@ -1,0 +1,133 @@
+"""Programs that may crash, hang or never stop printing, run so that none of it stops the caller.
+
+A program's output goes into a file, not into a pipe: a process that it left behind and that holds the other end cannot make
+the caller wait. Each program has a session of its own, and all of the session is killed at the end: mpirun gives its ranks
+process groups of their own. A program ends when the caller is killed, too.
+"""
+
+import ctypes
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+POLL_SECONDS = 0.02
+MOST_OUTPUT = 64 << 20  # bytes that one program may print
+MOST_OF_ONE = 2 << 20   # of which the log keeps so many
+MOST_LOG = 12 << 20
+PR_SET_PDEATHSIG = 1     # <sys/prctl.h>
+TELLING = re.compile(r"error|CUDA|cuDNN|NCCL|FAILED|terminate|Traceback|nan\b", re.IGNORECASE)
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Failed(Exception):
+    """What was measured is wrong, or the program did not get so far."""
+
+
+class Skipped(Exception):
+    """Nothing was measured, and why."""
+
+
+def members_of(session):
+    """The living processes of a session."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = entry.read_text(errors="replace").rpartition(")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue  # it ended meanwhile
+        if int(of) == session and state != "Z":
+            found.append(int(entry.parent.name))
+    return found
+
+
+def kill_session(session):
+    for _ in range(50):
+        members = members_of(session)
+        if not members:
+            return
+        for member in members:
+            try:
+                os.kill(member, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(POLL_SECONDS)
+
+
+def die_with_parent():
+    """In the child, before its program starts."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def has_ended(process):
+    """Without collecting it: until then nobody else gets the number of its session."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+class Children:
+    def __init__(self, out, directory, environment):
+        self.log = out / "log.txt"
+        self.output = out / "running.txt"  # of the program that runs; part of the log afterwards
+        self.directory, self.environment = directory, environment
+        self.process = None
+
+    def run(self, command, seconds, stop_at=None, environment=None):
+        """What the command printed. Raises Failed when it ends with another code than 0, or not within its seconds.
+        `stop_at`: a pattern; when a line has it the program is killed, which is then its right end."""
+        command = [str(part) for part in command]
+        with open(self.output, "wb") as output:
+            try:
+                self.process = subprocess.Popen(command, env={**self.environment, **(environment or {})}, cwd=self.directory,
+                                                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                                start_new_session=True, preexec_fn=die_with_parent)
+            except OSError as error:
+                raise Failed(f"{command[0]} does not start: {error.strerror}") from error
+        end = self.wait(time.monotonic() + seconds, stop_at)
+        code = self.kill()
+        text = COLOURS.sub("", self.output.read_bytes()[:MOST_OUTPUT].decode(errors="replace"))
+        self.write_log(command, text, end or f"ended with code {code}")
+        if end == "seen" or (end is None and code == 0):
+            return text
+        if end is None:
+            end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        raise Failed(f"{pathlib.Path(command[0]).name} {end.format(seconds=seconds)}: {telling_lines(text)}")
+
+    def wait(self, deadline, stop_at):
+        """Why the program has to be killed, or None when it has ended."""
+        pattern = re.compile(stop_at) if stop_at else None
+        while not has_ended(self.process):
+            if time.monotonic() > deadline:
+                return "had not ended after {seconds:.0f} s"
+            if self.output.stat().st_size > MOST_OUTPUT:
+                return f"printed more than {MOST_OUTPUT >> 20} MiB"
+            if pattern and pattern.search(self.output.read_text(errors="replace")):
+                return "seen"
+            time.sleep(POLL_SECONDS)
+        return None
+
+    def kill(self):
+        """Kills what is left of the program; its exit code, or None when there is none."""
+        if not self.process:
+            return None
+        process, self.process = self.process, None
+        kill_session(process.pid)
+        return process.wait()
+
+    def write_log(self, command, text, end):
+        room = MOST_LOG - (self.log.stat().st_size if self.log.exists() else 0)
+        if len(text) > MOST_OF_ONE:
+            text = text[:MOST_OF_ONE // 2] + "\n[...]\n" + text[-MOST_OF_ONE // 2:]
+        entry = f"\n$ {' '.join(command)}\n{text}[{end}]\n".encode(errors="replace")
+        with open(self.log, "ab") as log:
+            log.write(entry[:max(0, room)])
+        self.output.unlink(missing_ok=True)
+
+
+def telling_lines(text):
+    """The first and last lines that look like the reason, else the end of the output."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if TELLING.search(line)]
+    chosen = telling[:3] + telling[3:][-2:] if telling else lines[-3:]
+    return " / ".join(chosen)[:600] or "it printed nothing"

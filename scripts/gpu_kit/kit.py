@@ -1,0 +1,181 @@
+"""What the steps of a run share: programs, time, the report, and runs of the trainer whose numbers are read back."""
+
+import json
+import math
+import os
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from typing import Callable, NamedTuple
+
+from children import Children, Failed, Skipped
+from report import Report
+
+LEAST_SECONDS = 3  # with less left a step is not begun
+IN_BUILD_TREE = {"trainer": "trainer", "backend_test": "test/backend/backend_test", "golden_test": "test/models/golden_test",
+                 "gpu_lab": "test/gpu_lab/gpu_lab"}
+
+
+class Step(NamedTuple):
+    mode: str
+    name: str
+    seconds: float           # its limit
+    work: Callable[[], str]  # returns a remark, or raises Failed or Skipped
+
+
+class Kit:
+    def __init__(self, arguments, modes):
+        self.arguments = arguments
+        self.device = arguments.device
+        self.begin = self.now()
+        self.deadline = self.begin
+        self.current = None
+        self.report = Report(pathlib.Path(arguments.out).resolve(), modes)
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu."))
+        self.root = pathlib.Path(arguments.bundle or arguments.build).resolve()
+        own = pathlib.Path(__file__).resolve().parent
+        self.share = own.parent if arguments.bundle else own.parent.parent / "test"
+        # Ranks of one machine, as root, more of them than cores.
+        self.environment = dict(os.environ, LOCKSTEP_GOLDEN_DIR=str(self.share / "golden"), PYTHONUNBUFFERED="1",
+                                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
+        self.children = Children(self.report.out, self.scratch, self.environment)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.stop)
+
+    # ---- time and verdicts
+
+    @staticmethod
+    def now():
+        return time.monotonic()
+
+    def left(self):
+        return self.arguments.seconds - (self.now() - self.begin)
+
+    def stop(self, number, _):
+        """A signal: what is known is kept."""
+        self.children.kill()
+        name = signal.Signals(number).name
+        self.report.end = f"stopped by {name}"
+        if self.current is not None:
+            self.report.steps[self.current].update(verdict="stopped", remark=f"by {name}")
+        self.report.save()
+        os._exit(3)
+
+    def run_steps(self, steps):
+        """All steps, in their order. After a smoke test that failed only the rest of it is run."""
+        self.report.plan(steps)
+        for index, step in enumerate(steps):
+            failed = [s for s in self.report.steps[:index] if s["mode"] == "smoke" and s["verdict"] in ("FAILED", "BROKEN")]
+            if failed and step.mode != "smoke" and not self.arguments.go_on:
+                self.report.set(index, "skipped", "the smoke test failed; --go-on runs this all the same")
+            else:
+                self.run_step(index, step)
+        self.report.end = "ended"
+        self.report.save()
+
+    def run_step(self, index, step):
+        self.current = index
+        self.report.set(index, "running")
+        self.environment["LOCKSTEP_KIT_STEP"] = step.name
+        begin = self.now()
+        self.deadline = begin + min(step.seconds, self.left())
+        try:
+            if self.left() < LEAST_SECONDS:
+                raise Skipped("no time left")
+            verdict, remark = "passed", str(step.work() or "")
+        except Skipped as reason:
+            verdict, remark = "skipped", str(reason)
+        except Failed as error:
+            verdict, remark = "FAILED", str(error)
+        except Exception as error:  # pylint: disable=broad-except; a mistake of this script costs one step, not the run
+            verdict, remark = "BROKEN", f"{type(error).__name__}: {error}; {traceback.format_exc().splitlines()[-3].strip()}"
+            self.children.kill()
+        seconds = self.now() - begin
+        self.report.set(index, verdict, remark, seconds)
+        self.current = None
+        print(f"[{self.now() - self.begin:5.0f} s] {verdict:7} {step.name} ({seconds:.1f} s): {remark[:300]}", flush=True)
+
+    # ---- programs
+
+    def program(self, name):
+        """The command that starts a program of ours."""
+        if not self.arguments.bundle:
+            path = self.root / IN_BUILD_TREE[name]
+            start = [path]
+        elif name in ("trainer", "mpirun"):
+            path = self.root / name
+            start = [path]
+        else:
+            path = self.root / "bin" / name
+            start = [self.root / "run", path]
+        if not path.exists():
+            raise Skipped(f"there is no {path}")
+        return start
+
+    def mpirun(self):
+        return self.program("mpirun") if self.arguments.bundle else ["mpirun"]
+
+    def run(self, command, seconds=math.inf, **options):
+        """Within what is left of the step."""
+        return self.children.run(command, max(0, min(seconds, self.deadline - self.now())), **options)
+
+    def catch_tests(self, program, which, before=()):
+        """Cases of a test program, named by a Catch2 test specification; `before` starts the program, such as memcheck.
+        What passed is printed as well: its errors and bounds are in the log."""
+        text = self.run([*before, *self.program(program), "-s", "-d", "yes", *which])
+        passed = re.findall(r"All tests passed \((\d+) assertions?.*", text)
+        if "skipped, no usable GPU" in text:
+            reason = "no usable GPU" + text.partition("skipped, no usable GPU")[2].splitlines()[0]
+            raise Failed(reason) if self.device == "gpu" else Skipped(reason)
+        if not passed or int(passed[-1]) == 0:
+            raise Failed("nothing was tested: " + (" ".join(text.split())[-300:] or "it printed nothing"))
+        return f"{passed[-1]} assertions"
+
+    # ---- training
+
+    def train(self, directory, *options, ranks=1, device=None, command=(), stop_at=None):
+        """Trains the digits; `options` are keys and values in turn, and win."""
+        pairs = {"--config": "digits", "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
+                 "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
+        pairs.update(zip(options[::2], options[1::2]))
+        start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []
+        text = self.run([*start, *self.program("trainer"), *command, *(part for pair in pairs.items() for part in pair)],
+                        stop_at=stop_at)
+        self.note_device(text)
+        return text
+
+    def note_device(self, text):
+        """The device that the program says it computes on. One that is a fake must not pass for a card."""
+        device = re.search(r"GPU \d+: (.*)", text)
+        if not device:
+            return
+        self.report.facts["device, as the program names it"] = device.group(1)
+        if "fake" in device.group(1).lower():
+            self.report.warning = f"A fake device ({device.group(1)}): nothing of this ran on a GPU"
+
+    def rows(self, directory, kind="train"):
+        """What the run wrote into metrics.jsonl, of one kind; every loss is finite."""
+        path = self.scratch / directory / "metrics.jsonl"
+        if not path.exists():
+            raise Failed(f"the run {directory} wrote no metrics.jsonl")
+        try:
+            rows = [row for row in map(json.loads, path.read_text().splitlines()) if row["kind"] == kind]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Failed(f"metrics.jsonl of {directory} cannot be read: {error}") from error
+        if not rows:
+            raise Failed(f"metrics.jsonl of {directory} has no row of the kind {kind}")
+        for row in rows:
+            if not isinstance(row.get("loss"), (int, float)) or not math.isfinite(row["loss"]):
+                raise Failed(f"loss {row.get('loss')} at step {row.get('step')} of the run {directory}")
+        return rows
+
+    def losses(self, directory):
+        return [row["loss"] for row in self.rows(directory)]
+
+    def python(self):
+        return self.arguments.python or sys.executable

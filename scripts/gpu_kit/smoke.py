@@ -1,0 +1,148 @@
+"""Mode smoke, about a minute: does the plugin open, does each operation and a step of a network compute the right values."""
+
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+
+from children import Failed, Skipped
+from kit import Step
+
+# Files of backend_test whose cases run on every backend that there is.
+LAWS = ("known_values", "update_rules", "step_rules", "optimizer_run", "sync_batch_norm", "backend_law")
+QUERY = "name,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,clocks.mem,power.limit,pcie.link.gen.current,ecc.mode.current"
+FIRST_LOSS, EARLY_LOSSES = 1e-4, 1e-2  # largest relative differences between CPU and GPU in float32
+SANITIZER = "/usr/local/cuda/bin/compute-sanitizer"
+
+
+def steps(kit):
+    def step(name, seconds, work):
+        return Step("smoke", name, seconds, work)
+
+    result = [step("probe", 25, lambda: probe(kit)),
+              step("the plugin opens", 30, lambda: kit.catch_tests("backend_test", ["the CUDA plugin opens*"])),
+              step("the device as cuDNN sees it", 20, lambda: describe(kit)),
+              step("every operation, every precision", 60, lambda: operations(kit))]
+    result += [step(f"every backend: {law}", 40, lambda law=law: every_backend(kit, law)) for law in LAWS]
+    result += [step(f"golden values: {model}", 60, lambda model=model: kit.catch_tests("golden_test", [f"{model} on a GPU*"]))
+               for model in ("cifar10_cnn", "inception_v3")]
+    return result + [step("20 steps beside the CPU's", 90, lambda: beside_cpu(kit))]
+
+
+# ---- what there is
+
+def probe(kit):
+    facts = kit.report.facts
+    facts["system"] = f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    facts["commit"] = commit(kit)
+    facts["program"] = "; ".join(kit.run([*kit.program("trainer"), "--version"], 10).splitlines())
+    if "Lockstep" not in facts["program"]:
+        raise Failed(f"trainer --version says: {facts['program'][:200]}")
+    facts["loopback"] = "up" if loopback_is_up() else "down: mpirun does not start; ip link set lo up"
+    missing = unresolved(kit)
+    facts["card"] = card(kit)
+    if missing:
+        raise Failed("the plugin lacks " + ", ".join(missing))
+    return facts["card"]
+
+
+def commit(kit):
+    version = kit.root / "VERSION"
+    if version.exists():
+        return version.read_text().strip()
+    try:
+        return kit.run(["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty"], 10).strip()
+    except Failed:
+        return "unknown"
+
+
+def loopback_is_up():
+    flags = pathlib.Path("/sys/class/net/lo/flags")
+    return not flags.exists() or bool(int(flags.read_text(), 16) & 1)
+
+
+def card(kit):
+    """What nvidia-smi says of the card, in one line; everything goes to the log."""
+    if not shutil.which("nvidia-smi", path=kit.environment.get("PATH")):
+        kit.report.warning = kit.report.warning or "No nvidia-smi here: nothing proves that the device is a card"
+        return "no nvidia-smi"
+    kit.run(["nvidia-smi", "-q"], 10)
+    line = kit.run(["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader"], 10).strip().splitlines()[:1]
+    values = [value.strip() for value in line[0].split(",")] if line else []
+    if len(values) != len(QUERY.split(",")):
+        raise Failed(f"nvidia-smi names no card: {' '.join(line)[:200]}")
+    kit.report.facts["driver"] = values[1]
+    return ", ".join(f"{name} {value}" for name, value in zip(QUERY.split(","), values))
+
+
+def unresolved(kit):
+    """The libraries that the plugin lacks; where the others come from is a fact."""
+    plugin = kit.root / ("lib/lockstep/lockstep_cuda.so" if kit.arguments.bundle else "lockstep_cuda.so")
+    if not plugin.exists():
+        return [f"its own file {plugin}"]
+    start = [kit.root / "run"] if kit.arguments.bundle else []
+    lines = kit.run([*start, "ldd", plugin], 10).splitlines()
+    found = dict(line.split(" => ", 1) for line in map(str.strip, lines) if " => " in line)
+    cuda = [path.split(" (")[0] for name, path in found.items() if re.match(r"lib(cu|nccl|nv)", name)]
+    kit.report.facts["CUDA's libraries"] = ", ".join(cuda) or "none"
+    return [name for name, path in found.items() if "not found" in path]
+
+
+def describe(kit):
+    text = kit.run([*kit.program("gpu_lab"), "describe"])
+    try:
+        device = json.loads(text)
+        name = device["name"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise Failed(f"gpu_lab describe says: {text[:200]}") from error
+    (kit.report.out / "device.json").write_text(text)
+    kit.note_device(f"GPU 0: {name}")
+    versions = {key: device.get(key) for key in ("driver", "runtime", "cudnn", "cublas", "nccl")}
+    kit.report.facts["CUDA's versions"] = ", ".join(f"{key} {value}" for key, value in versions.items())
+    return f"{name}, {device.get('multiprocessors')} multiprocessors"
+
+
+# ---- what it computes
+
+def sanitizer():
+    found = shutil.which("compute-sanitizer") or (SANITIZER if os.path.exists(SANITIZER) else None)
+    if not found:
+        raise Skipped("there is no compute-sanitizer")
+    return found
+
+
+def operations(kit):
+    """Where an operation fails, memcheck's first lines are the diagnosis."""
+    try:
+        return kit.catch_tests("backend_test", ["[gpu]"])
+    except Failed as failure:
+        try:
+            kit.run([sanitizer(), "--print-limit", "5", "--error-exitcode", "9", *kit.program("backend_test"), "[gpu]"])
+            raise Failed(f"{failure}; memcheck finds nothing") from failure
+        except Skipped:
+            raise failure from None
+        except Failed as second:
+            raise Failed(f"{failure}; under memcheck: {second}") from failure
+
+
+def every_backend(kit, law):
+    """That the GPU was among the backends shows in the list of those that exist."""
+    remark = kit.catch_tests("backend_test", ["-#", f"[#{law}_test]"])
+    if kit.device == "gpu":
+        listed = kit.run([*kit.program("backend_test"), "-s", "the GPU is a backend where it can be used*"])
+        if not re.search(r"\btrue == true\b", listed):
+            raise Failed(f"the backends here are without the GPU, so this proved nothing of it ({remark})")
+    return remark
+
+
+def beside_cpu(kit):
+    common = ("--train.steps", 20, "--comm.transport", "mpi")  # NCCL has a step of its own
+    kit.train("gpu20", *common)
+    kit.train("cpu20", *common, device="cpu")
+    gpu, cpu = kit.losses("gpu20"), kit.losses("cpu20")
+    apart = [abs(a - b) / abs(b) for a, b in zip(gpu, cpu)]
+    if len(apart) != 20 or not apart[0] < FIRST_LOSS or not max(apart[:5]) < EARLY_LOSSES:
+        raise Failed("losses differ from the CPU's by " + " ".join(f"{x:.1e}" for x in apart[:8]) + " ...")
+    return f"relative differences of the losses: step 1 {apart[0]:.1e}, 5 {apart[4]:.1e}, 20 {apart[-1]:.1e}"

@@ -1,0 +1,197 @@
+"""The GPU kit against programs that crash, hang, print NaN, never stop printing, or during which the kit is killed: in each step
+in turn. A whole report remains, names the step and what happened, and the steps around it are not touched.
+
+Real processes: the kit itself, and a stand-in for the programs that it starts.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+KIT = HERE.parents[1] / "scripts/gpu_kit"
+STAND_IN = HERE / "gpu_kit/stand_in.py"
+MODES = ("smoke",)
+DEADLINE = 100  # seconds that anything here may take
+# What the report says of a step in which a program fails so.
+SAYS = {"crash": "SIGSEGV", "hang": "had not ended", "nan": "(?i)nan", "flood": "printed more than 64 MiB"}
+
+
+def is_alive(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def stand_ins_of(directory):
+    """The living processes whose environment says that they belong to a run of this directory."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if str(directory).encode() in entry.read_bytes() and is_alive(entry.parent.name):
+                found.append(entry.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+class KitTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="gpu_kit_test."))
+        self.addCleanup(shutil.rmtree, self.directory)
+        bundle, path = self.directory / "bundle", self.directory / "path"
+        for names, where in ((("trainer", "mpirun"), bundle), (("backend_test", "golden_test", "gpu_lab"), bundle / "bin"),
+                             (("nvidia-smi", "ldd", "compute-sanitizer"), path)):
+            where.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                (where / name).symlink_to(STAND_IN)
+        (bundle / "run").write_text('#!/bin/sh\nexec "$@"\n')
+        (bundle / "run").chmod(0o755)
+        (bundle / "VERSION").write_text("0123456789ab\n")
+        (bundle / "lib/lockstep").mkdir(parents=True)
+        (bundle / "lib/lockstep/lockstep_cuda.so").touch()
+        self.bundle, self.path = bundle, path
+
+    def command(self, *options):
+        return [sys.executable, str(KIT), "--bundle", str(self.bundle), "--out", str(self.directory / "out"), *options]
+
+    def environment(self, faults):
+        return dict(os.environ, PATH=f"{self.path}:{os.environ['PATH']}", STAND_IN_FAULTS=json.dumps(faults),
+                    GPU_KIT_TEST=str(self.directory))
+
+    def run_kit(self, *options, faults=None):
+        shutil.rmtree(self.directory / "out", ignore_errors=True)
+        done = subprocess.run(self.command(*options), env=self.environment(faults or {}), timeout=DEADLINE, capture_output=True,
+                              text=True, check=False)
+        return done, self.read_report()
+
+    def read_report(self):
+        """The report, after the proof that both its files are whole."""
+        def refuse(constant):
+            self.fail(f"report.json has {constant}")
+
+        text = (self.directory / "out/report.json").read_text()
+        report = json.loads(text, parse_constant=refuse)
+        markdown = (self.directory / "out/report.md").read_text()
+        self.assertTrue(markdown.endswith("\n"))
+        for step in report["steps"]:
+            self.assertIn(f"| {step['step']} | {step['verdict']} |", markdown)
+        return report
+
+    def steps_of(self, mode):
+        listed = subprocess.run(self.command("--mode", mode, "--list"), env=self.environment({}), check=True, timeout=DEADLINE,
+                                capture_output=True, text=True).stdout
+        return [line.split("\t")[2] for line in listed.splitlines()]
+
+    def assert_faults_show(self, mode, *kinds):
+        """Every third step fails, then their neighbours, then theirs: so each step, between others that do not. `kinds` of faults
+        take turns."""
+        steps = self.steps_of(mode)
+        for first in range(3):
+            faults = {step: kinds[i % len(kinds)] for i, step in enumerate(steps) if i % 3 == first}
+            hanging = "|".join(f"^{re.escape(step)}$" for step, fault in faults.items() if fault == "hang") or "^$"
+            done, report = self.run_kit("--mode", mode, "--go-on", "--limit", f"{hanging}=0.3", faults=faults)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(report["end"], "ended")
+            self.assertEqual([step["step"] for step in report["steps"]], steps)
+            for step in report["steps"]:
+                with self.subTest(step=step["step"], fault=faults.get(step["step"])):
+                    if step["step"] in faults:
+                        self.assertEqual(step["verdict"], "FAILED", step)
+                        self.assertRegex(step["remark"], SAYS[faults[step["step"]]])
+                    else:
+                        self.assertEqual(step["verdict"], "passed", step)
+            self.assertEqual(stand_ins_of(self.directory), [])
+
+    def wait_for(self, condition):
+        end = time.monotonic() + DEADLINE
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+
+class Whole(KitTest):
+    def test_a_run_without_faults_passes_and_names_the_device_as_fake(self):
+        for mode in MODES:
+            done, report = self.run_kit("--mode", mode)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual({step["verdict"] for step in report["steps"]}, {"passed"}, report["steps"])
+            self.assertIn("A fake device (Stand-in (fake)", report["warning"])
+            self.assertIn("**A fake device (Stand-in (fake)", (self.directory / "out/report.md").read_text())
+
+    def test_each_step_fails_in_some_way_and_the_others_go_on(self):
+        for mode in MODES:
+            self.assert_faults_show(mode, "crash", "nan", "hang", "nan", "crash")
+
+    def test_a_program_that_never_stops_printing_is_ended_and_the_log_stays_small(self):
+        _, report = self.run_kit("--step", "probe", faults={"probe": "flood"})
+        self.assertRegex(report["steps"][0]["remark"], SAYS["flood"])
+        self.assertLess((self.directory / "out/log.txt").stat().st_size, 16 << 20)
+
+    def test_after_a_smoke_test_that_failed_nothing_else_is_run(self):
+        _, report = self.run_kit("--mode", "smoke,smoke", "--step", "probe", faults={"probe": "crash"})
+        self.assertEqual([step["verdict"] for step in report["steps"]], ["FAILED", "FAILED"])
+
+    def test_without_time_left_a_step_is_skipped_not_failed(self):
+        _, report = self.run_kit("--seconds", "2")
+        self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
+        self.assertEqual({step["remark"] for step in report["steps"]}, {"no time left"})
+
+
+class Slow(KitTest):
+    """Each step in each way."""
+
+    def test_a_step_that_crashes_is_named_and_the_others_go_on(self):
+        for mode in MODES:
+            self.assert_faults_show(mode, "crash")
+
+    def test_a_step_that_hangs_is_ended_at_its_limit_with_all_that_it_started(self):
+        for mode in MODES:
+            self.assert_faults_show(mode, "hang")
+
+    def test_a_step_that_prints_nan_fails(self):
+        for mode in MODES:
+            self.assert_faults_show(mode, "nan")
+
+    def kill_in(self, mode, step, number):
+        """The kit is killed while a step runs, as a call is at its limit."""
+        shutil.rmtree(self.directory / "out", ignore_errors=True)
+        with subprocess.Popen(self.command("--mode", mode, "--step", f"^{re.escape(step)}$"), env=self.environment({step: "hang"}),
+                              stdout=subprocess.DEVNULL) as process:
+            running = self.directory / "out/running.txt"
+            self.wait_for(lambda: running.exists() and "about to hang" in running.read_text())
+            process.send_signal(number)
+            process.wait(timeout=DEADLINE)
+        return process.returncode, self.read_report()
+
+    def test_a_kit_that_is_killed_leaves_the_step_that_ran(self):
+        for mode in MODES:
+            for step in self.steps_of(mode):
+                with self.subTest(step=step):
+                    code, report = self.kill_in(mode, step, signal.SIGKILL)
+                    self.assertEqual(code, -signal.SIGKILL)
+                    self.assertEqual((report["end"], report["steps"][0]["verdict"]), ("running", "running"))
+                    for process in stand_ins_of(self.directory):
+                        os.kill(int(process), signal.SIGKILL)  # what a hanging program started itself
+
+    def test_a_kit_that_is_asked_to_end_says_so_and_leaves_no_process(self):
+        for mode in MODES:
+            for step in self.steps_of(mode):
+                with self.subTest(step=step):
+                    code, report = self.kill_in(mode, step, signal.SIGTERM)
+                    self.assertEqual(code, 3)
+                    self.assertEqual((report["end"], report["steps"][0]["verdict"]), ("stopped by SIGTERM", "stopped"))
+                    self.assertEqual(stand_ins_of(self.directory), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
