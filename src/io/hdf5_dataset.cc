@@ -7,6 +7,7 @@
 #include "io/fletcher32.h"
 #include "io/hdf5_chunks.h"
 #include "io/hdf5_internal.h"
+#include "io/hdf5_virtual.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep {
@@ -191,10 +192,11 @@ bool hdf5::is_number(hid_t type) {
 
 int64_t Hdf5DatasetInfo::elements() const { return hdf5::count_elements(dims); }
 
-Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place) : place_(std::move(place)), id_(std::move(id)) {
+Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place, hdf5::SourceWalk& walk)
+    : place_(std::move(place)), id_(std::move(id)) {
   const Context context{place_.where, place_.blame};
   const Hdf5Id creation = check_id(H5Dget_create_plist(id_.get()), context, "get the creation list");
-  hdf5::require_own_values(id_.get(), creation.get(), place_.memory != nullptr, context);
+  walk.require_values(id_.get(), creation.get(), context);
   const Hdf5Id type = check_id(H5Dget_type(id_.get()), context, "get the element type");
   const Hdf5Id space = check_id(H5Dget_space(id_.get()), context, "get the data space");
   info_.type = classify(type.get());
@@ -220,8 +222,13 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place) : place_(std::move(place)), id_
 }
 
 Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
-  const Context context{name_, blame_};
   const Lock lock;
+  hdf5::SourceWalk walk(stands_alone());
+  return dataset(path, walk);
+}
+
+Hdf5Dataset Hdf5File::dataset(const std::string& path, hdf5::SourceWalk& walk) const {
+  const Context context{name_, blame_};
   const hdf5::LinkAccess access(stands_alone(), context);
   hdf5::require_sound_links(id_.get(), path, access, context);
   Hdf5Id id(access.check(H5Oopen(id_.get(), path.c_str(), access.list()), context, "open data set " + path));
@@ -230,7 +237,8 @@ Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
           {.where = fmt::format("{}: {}", name_, printable(path)),
            .blame = blame_,
            .memory = memory_,
-           .linked = access.left_file()}};
+           .linked = access.left_file()},
+          walk};
 }
 
 template <class T>

@@ -100,10 +100,12 @@ class LinkAccess {
 // Throws when an external link on the way to `path` is damaged: the library would read behind the end of its text.
 void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context);
 
-// Throws when a data set must not be read: its values are raw bytes of another file, or, where the file stands alone,
-// come from other data sets. Also what a file names as sources must be regular files that
-// can be read: the library takes fill values in place of others.
-void require_own_values(hid_t dataset, hid_t creation, bool stands_alone, const Context& context);
+// Where the library looks for the file `named`, which the file `parent` refers to: beside the parent, which may be a
+// symbolic link, and at the name itself. Of an absolute name, only the last part is looked for beside the parent.
+std::vector<std::string> paths_of(const std::string& parent, const std::string& named);
+
+// Whether one of them is a pipe, a device or a directory: the library would wait for it or read without end.
+bool is_special(const std::string& parent, const std::string& named);
 
 // Memory for `count` values of a file, all zero. An error that names it when it is more than `most_bytes`, or cannot be
 // had.

@@ -9,32 +9,14 @@
 #include "lockstep/io/file.h"
 #include "lockstep/io/hdf5.h"
 #include "test/catch.h"
+#include "test/io/hdf5_files.h"
 #include "test/scratch.h"
 
 using namespace lockstep;
 
 namespace {
 
-const std::vector<uint8_t> kPixels = {10, 20, 30, 40, 50, 60};
-
 std::string hostile(const std::string& name) { return LOCKSTEP_HOSTILE_DIR "/" + name; }
-
-// Writes [6] bytes, contiguous, as `name`; `before` bytes lie ahead of them in the file.
-void write_part(const std::string& path, const char* name, size_t before = 0) {
-  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  REQUIRE(file >= 0);
-  const auto add = [&](const char* called, const std::vector<uint8_t>& values) {
-    const hsize_t count = values.size();
-    const hid_t space = H5Screate_simple(1, &count, nullptr);
-    const hid_t dataset = H5Dcreate2(file, called, H5T_NATIVE_UINT8, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    REQUIRE(H5Dwrite(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
-    H5Dclose(dataset);
-    H5Sclose(space);
-  };
-  if (before > 0) add("before", std::vector<uint8_t>(before, 7));
-  add(name, kPixels);
-  H5Fclose(file);
-}
 
 // A file whose /linked leads to /x of part.h5, /soft and /group/linked too, and whose /own is its own.
 std::string write_master(const ScratchFolder& folder, const char* part = "part.h5") {
@@ -46,28 +28,6 @@ std::string write_master(const ScratchFolder& folder, const char* part = "part.h
   H5Lcreate_external(part, "/", file, "group", H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
   return path;
-}
-
-// A file whose /virtual takes its six bytes from /x of part.h5.
-std::string write_virtual(const ScratchFolder& folder, const char* part = "part.h5") {
-  const std::string path = folder / "virtual.h5";
-  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  const hsize_t count = kPixels.size();
-  const hid_t space = H5Screate_simple(1, &count, nullptr);
-  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-  REQUIRE(H5Pset_virtual(creation, space, part, "/x", space) >= 0);
-  H5Dclose(H5Dcreate2(file, "virtual", H5T_NATIVE_UINT8, space, H5P_DEFAULT, creation, H5P_DEFAULT));
-  H5Pclose(creation);
-  H5Sclose(space);
-  H5Fclose(file);
-  return path;
-}
-
-std::string refusal(const std::function<void()>& call, ExitCode code) {
-  const auto error = error_of(call);
-  REQUIRE(error);
-  CHECK(error->code() == code);
-  return error->what();
 }
 
 // What a file in memory, which stands alone, says to reading `path`.
@@ -134,33 +94,6 @@ TEST_CASE("an external link whose text has no end is an error, on disk, in memor
   }
   CHECK(error_of([&] { Hdf5File::open(path, ExitCode::data).list("/"); }));
   CHECK(Hdf5File::open(path, ExitCode::data).dataset("/own").read<uint8_t>() == kPixels);
-}
-
-TEST_CASE("a virtual data set on disk is read from its sources") {
-  const ScratchFolder folder;
-  write_part(folder / "part.h5", "x", 5000);
-  const auto file = Hdf5File::open(write_virtual(folder), ExitCode::data);
-  CHECK(file.read<uint8_t>("/virtual") == kPixels);
-  CHECK(file.dataset("/virtual").info().file_offset == -1);
-}
-
-TEST_CASE("a virtual data set whose source is not there or damaged is an error, not fill values") {
-  const ScratchFolder folder;
-  const std::string path = write_virtual(folder);
-  CHECK(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data) ==
-        path + ": /virtual: takes values from part.h5, which does not exist or cannot be read; put it beside " + path);
-  write_part(folder / "part.h5", "y");
-  CHECK_THAT(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data),
-             ContainsSubstring("takes values from /x in " + folder / "part.h5, which has no such data set"));
-  write_part(folder / "part.h5", "x", 5000);
-  const std::string whole = read_file(folder / "part.h5");
-  write_file(folder / "part.h5", whole.substr(0, whole.size() / 2));
-  CHECK_THAT(refusal([&] { Hdf5File::open(path, ExitCode::data).dataset("/virtual"); }, ExitCode::data),
-             ContainsSubstring(folder / "part.h5: cannot open as HDF5"));
-  write_file(folder / "part.h5", whole);
-  const ScratchFolder other;
-  REQUIRE(::symlink(path.c_str(), (other / "linked.h5").c_str()) == 0);
-  CHECK(Hdf5File::open(other / "linked.h5", ExitCode::data).read<uint8_t>("/virtual") == kPixels);
 }
 
 TEST_CASE("links to named pipes are refused at once, as is a pipe itself") {

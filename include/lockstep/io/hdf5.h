@@ -24,7 +24,8 @@ namespace lockstep {
 
 namespace hdf5 {
 class ChunkReader;
-}
+class SourceWalk;
+}  // namespace hdf5
 
 struct Hdf5IdTraits {
   using type = int64_t;  // hid_t
@@ -102,7 +103,7 @@ class Hdf5Dataset {
     std::shared_ptr<void> memory;  // of an image
     bool linked = false;           // an external link leads to it
   };
-  Hdf5Dataset(Hdf5Id id, Place place);
+  Hdf5Dataset(Hdf5Id id, Place place, hdf5::SourceWalk& walk);
 
   Place place_;
   Hdf5Id id_;
@@ -114,8 +115,11 @@ class Hdf5Dataset {
 // file, the path inside it and what the library says. One thread at a time may use an object; different files are
 // independent.
 //
-// A file on disk may have external links and virtual data sets, which the library follows into other HDF5 files. A file
-// in memory stands alone: both are errors there, so that nothing else that the user may read becomes part of it.
+// A file on disk may have external links and virtual data sets, which the library follows into other HDF5 files. The
+// sources of a virtual data set must be there, at any depth; their values are read by the library itself, so that a
+// damaged compressed chunk among them is not found as it is in a data set that is opened directly. A file in memory
+// stands alone: links and virtual data sets are errors there, so that nothing else that the user may read becomes part
+// of it.
 class Hdf5File {
  public:
   // Read-only, without the library's file locks, which fail on network file systems. A regular file.
@@ -170,6 +174,7 @@ class Hdf5File {
   void write_attribute(const std::string& object, const std::string& name, const std::string& value);
 
  private:
+  friend class hdf5::SourceWalk;
   struct Memory;
   struct Elements {
     int64_t type = -1;  // hid_t
@@ -179,6 +184,7 @@ class Hdf5File {
   Hdf5File(Hdf5Id id, std::string name, ExitCode blame);
   void write_elements(const std::string& path, const Elements& elements);
   Hdf5Id open_object(const std::string& path) const;
+  Hdf5Dataset dataset(const std::string& path, hdf5::SourceWalk& walk) const;
   bool stands_alone() const { return memory_ != nullptr; }
 
   std::shared_ptr<Memory> memory_;  // of an image; freed after the file is closed
