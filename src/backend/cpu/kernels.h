@@ -42,7 +42,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNorm& op,
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGradSums& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGrad& op, Descs inputs, Descs outputs);
 
-// max_pool.cc and average_pool.cc
+// pool.cc
 FormatChoice choose_formats(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
 FormatChoice choose_formats(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
 FormatChoice choose_formats(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);

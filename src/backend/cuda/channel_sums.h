@@ -6,6 +6,9 @@
 
 namespace lockstep::cuda {
 
+// Blocks of a multiprocessor, of all sums over rows.
+constexpr int kMostSumBlocks = 2;
+
 // Two sums a channel over a thread's rows, in float. Terms::row(values, loaded, first, second) adds to them.
 template <int kLanes, class Terms>
 struct Summing {
@@ -113,6 +116,7 @@ __global__ void __launch_bounds__(kThreads, Terms::kBlocksOfProcessor)
 template <int kLanes, class Terms, class Finish>
 void launch_sum_rows(cudaStream_t stream, Rows shape, const Terms& terms, const Finish& finish,
                      const SumsMemory& memory) {
+  static_assert(Terms::kBlocksOfProcessor <= kMostSumBlocks);
   const ChannelGrid grid = channel_grid(shape, kLanes, Terms::kBlocksOfProcessor);
   const Partials partials{static_cast<double*>(memory.workspace), memory.tickets};
   sum_rows<kLanes><<<grid.grid, grid.block, 0, stream>>>(shape, terms, partials, finish);

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/launchers.h"
+#include "backend/cuda/rows.h"
 
 namespace lockstep::cuda {
 
@@ -41,6 +41,12 @@ template <class T>
 Image<T> image_out(const RowsOut& rows) {
   return {static_cast<T*>(rows.data), rows.row_elements};
 }
+
+// What is read of a row of an image.
+template <class T, int kLanes>
+struct Row {
+  Pack<T, kLanes> x;
+};
 
 // A block's threads are packs x rows; the grid's y shares out the rows of a column of packs.
 struct ChannelGrid {

@@ -1,5 +1,4 @@
-// What all kernels of the CUDA backend share, and the operations it has: for each its kernel. One file a library
-// operation, one for all that our own kernels do.
+// What all kernels of the CUDA backend share, and the operations it has: for each its kernel.
 #pragma once
 
 #include <memory>
@@ -34,9 +33,6 @@ Format for_convolution(const TensorDesc& desc);
 // The shape that the memory has.
 Shape stored_shape(const TensorDesc& desc);
 
-// From one of these formats, and plain, to another; element types may differ.
-struct Conversion conversion_of(const TensorDesc& from, const TensorDesc& to);
-
 // Throws Error(config) for element types that kernels do not have.
 void expect_element(const Op& op, DType dtype);
 
@@ -56,6 +52,9 @@ struct SumsMemory sums_memory(const KernelArgs& args);
 struct Rows rows_of(const TensorDesc& desc);
 // Tensors of one description, of an element type that kernels have.
 void expect_alike(const Op& op, Descs tensors);
+
+// Bytes of the operation's `saved` output, 0 if it has none.
+size_t saved_bytes(const Op& op, Descs inputs);
 
 // A kernel from a callable body(args, stream); what it enqueues is checked.
 void check_launch(std::string_view implementation);
@@ -91,10 +90,11 @@ std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs 
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights& op, Descs inputs, Descs outputs);
 
-// own_kernels.cc; norm.cc: batch norm
-size_t saved_bytes(const Op& op, Descs inputs);
+// embedding.cc
 std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBag& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBagGrad& op, Descs inputs, Descs outputs);
+
+// batch_norm.cc
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
@@ -103,22 +103,32 @@ std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormSums&
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGradSums& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGrad& op, Descs inputs, Descs outputs);
-std::unique_ptr<Kernel> compile(const Context& context, const SumOverRanks& op, Descs inputs, Descs outputs);
-std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs outputs);
-std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs outputs);
-std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs outputs);
-std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs outputs);
+
+// pool.cc
 std::unique_ptr<Kernel> compile(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const AvgPoolGrad& op, Descs inputs, Descs outputs);
+
+// local_response_norm.cc
 std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNormGrad& op, Descs inputs, Descs outputs);
+
+// pointwise.cc
+std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs outputs);
+
+// placement.cc
 std::unique_ptr<Kernel> compile(const Context& context, const Concat& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reshape& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Cast& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const SumOverRanks& op, Descs inputs, Descs outputs);
+
+// loss.cc
 std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropy& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropyGrad& op, Descs inputs, Descs outputs);
 

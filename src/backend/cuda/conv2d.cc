@@ -1,6 +1,7 @@
 // Convolutions by cuDNN; the bias and its gradient by kernels of our own.
 #include "backend/cuda/context.h"
-#include "backend/cuda/launchers.h"
+#include "backend/cuda/pointwise.h"
+#include "backend/cuda/rows.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {

@@ -13,29 +13,6 @@
 #include "lockstep/base/log.h"
 
 namespace lockstep::cuda {
-
-Format dense(const Shape& shape) {
-  return shape.rank() == 4 && shape.h() * shape.w() > 1 ? Format::channels_last() : Format::plain();
-}
-
-Format for_convolution(const TensorDesc& desc) {
-  const bool few = desc.shape.rank() == 4 && desc.dtype != DType::f32 && desc.shape.c() < kFewestChannels;
-  return few ? padded() : dense(desc.shape);
-}
-
-Shape stored_shape(const TensorDesc& desc) {
-  const Shape& s = desc.shape;
-  return desc.format == padded() ? Shape{s.n(), kFewestChannels, s.h(), s.w()} : s;
-}
-
-void expect_element(const Op& op, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
-    fail(ExitCode::config, "the CUDA backend has no {} of {}", op_name(op), dtype_name(dtype));
-  }
-}
-
-void check_launch(std::string_view implementation) { check(cudaGetLastError(), implementation); }
-
 namespace {
 
 std::vector<Format> dense_formats(Descs tensors) {

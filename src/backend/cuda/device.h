@@ -12,7 +12,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include "backend/cuda/launchers.h"
+#include "backend/cuda/rows.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::cuda {

@@ -2,7 +2,8 @@
 // our row-major matrices are its transposed ones: y^T = W x^T.
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/launchers.h"
+#include "backend/cuda/pointwise.h"
+#include "backend/cuda/rows.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {

@@ -1,6 +1,6 @@
+#include "backend/cuda/loss.h"
+
 #include "backend/cuda/device.h"
-#include "backend/cuda/launchers.h"
-#include "backend/cuda/loss_launchers.h"
 
 namespace lockstep::cuda {
 namespace {

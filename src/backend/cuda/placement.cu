@@ -1,5 +1,6 @@
+#include "backend/cuda/placement.h"
+
 #include "backend/cuda/device.h"
-#include "backend/cuda/launchers.h"
 
 namespace lockstep::cuda {
 namespace {

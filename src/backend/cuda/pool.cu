@@ -1,5 +1,6 @@
+#include "backend/cuda/pool.h"
+
 #include "backend/cuda/device.h"
-#include "backend/cuda/launchers.h"
 #include "backend/cuda/pool_geometry.h"
 
 namespace lockstep::cuda {

@@ -1,8 +1,8 @@
 #include "backend/cuda/stream.h"
 
 #include "backend/cuda/check.h"
-#include "backend/cuda/launchers.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/rows.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::cuda {

@@ -1,9 +1,11 @@
 // The kernels of the parameter update, with their tables on the device.
+#include "backend/cuda/update.h"
+
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/launchers.h"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/update_launchers.h"
+#include "backend/cuda/placement.h"
+#include "backend/cuda/pointwise.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {

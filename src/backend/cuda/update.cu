@@ -1,7 +1,8 @@
+#include "backend/cuda/update.h"
+
 #include <cmath>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/update_launchers.h"
 #include "backend/kernels/functors.h"
 #include "backend/optimizer_rules.h"
 #include "backend/step_rules.h"

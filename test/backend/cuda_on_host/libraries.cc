@@ -1,6 +1,6 @@
 // What cuDNN and cuBLAS do on a GPU, by the reference backend: in float32, on plain copies of the tensors.
 #include "backend/cuda/context.h"
-#include "backend/cuda/launchers.h"
+#include "backend/cuda/placement.h"
 #include "backend/reference/reference_backend.h"
 
 namespace lockstep::cuda {

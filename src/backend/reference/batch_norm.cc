@@ -184,12 +184,6 @@ void loops(const SyncBatchNormGrad& op, const Call<T>& call) {
   }
 }
 
-// The sum itself is the executable's. The output may be the memory of the input.
-template <class T>
-void loops(const SumOverRanks&, const Call<T>& call) {
-  if (call.input(0) != call.output(0)) std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
-}
-
 LOCKSTEP_REFERENCE_LOOPS(BatchNorm);
 LOCKSTEP_REFERENCE_LOOPS(BatchNormGrad);
 LOCKSTEP_REFERENCE_LOOPS(BatchNormInference);
@@ -198,6 +192,5 @@ LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormSums);
 LOCKSTEP_REFERENCE_LOOPS(SyncBatchNorm);
 LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormGradSums);
 LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormGrad);
-LOCKSTEP_REFERENCE_LOOPS(SumOverRanks);
 
 }  // namespace lockstep::reference

@@ -6,11 +6,7 @@
 
 namespace lockstep::cuda {
 
-// What is read of a row of an image, and of its gradient where there is one.
-template <class T, int kLanes>
-struct Row {
-  Pack<T, kLanes> x;
-};
+// What is read of a row of an image and of its gradient.
 template <class T, int kLanes>
 struct RowAndGradient {
   Pack<T, kLanes> x, dy;

@@ -1,7 +1,6 @@
 // Batch norm, of one rank's samples and of all ranks'.
-#include "backend/cuda/check.h"
+#include "backend/cuda/batch_norm.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/launchers.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
@@ -189,13 +188,6 @@ std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGrad& op, Des
                            .coefficients = coefficients_in(args, 0)});
   };
   return make_launch_kernel("norm", body, static_cast<size_t>(2 * shape.channels) * sizeof(float));
-}
-
-std::unique_ptr<Kernel> compile(const Context&, const SumOverRanks&, Descs inputs, Descs) {
-  return make_launch_kernel("copy", [bytes = packed_bytes(inputs[0])](const KernelArgs& args, cudaStream_t stream) {
-    if (input(args, 0) == output(args, 0)) return;
-    check(cudaMemcpyAsync(output(args, 0), input(args, 0), bytes, cudaMemcpyDeviceToDevice, stream), "a copy of sums");
-  });
 }
 
 }  // namespace lockstep::cuda

@@ -1,4 +1,4 @@
-// The launchers of the loss's kernels (see launchers.h).
+// What loss.cu launches: f32.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,6 @@
 
 namespace lockstep::cuda {
 
-// ---- loss.cu: f32
 struct LossShape {
   int64_t samples = 0, classes = 0;
   float label_smoothing = 0;

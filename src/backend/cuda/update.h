@@ -1,4 +1,5 @@
-// The launchers of the parameter update (update.h): f32, over whole arenas, nothing changes when the step is skipped.
+// What update.cu launches for the parameter update (backend/update.h): f32, over whole arenas; nothing changes when the
+// step is skipped.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,0 +1,57 @@
+#include "backend/cuda/context.h"
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/rows.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cuda {
+
+Format dense(const Shape& shape) {
+  return shape.rank() == 4 && shape.h() * shape.w() > 1 ? Format::channels_last() : Format::plain();
+}
+
+Format for_convolution(const TensorDesc& desc) {
+  const bool few = desc.shape.rank() == 4 && desc.dtype != DType::f32 && desc.shape.c() < kFewestChannels;
+  return few ? padded() : dense(desc.shape);
+}
+
+Shape stored_shape(const TensorDesc& desc) {
+  const Shape& s = desc.shape;
+  return desc.format == padded() ? Shape{s.n(), kFewestChannels, s.h(), s.w()} : s;
+}
+
+void expect_element(const Op& op, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+    fail(ExitCode::config, "the CUDA backend has no {} of {}", op_name(op), dtype_name(dtype));
+  }
+}
+
+void check_launch(std::string_view implementation) { check(cudaGetLastError(), implementation); }
+
+Rows rows_of(const TensorDesc& desc) {
+  const Shape& s = desc.shape;
+  require(s.rank() != 4 || desc.format == dense(s), "{} is not channels last", desc.to_string());
+  return {s.n() * s.h() * s.w(), s.c()};
+}
+
+SumsMemory sums_memory(const KernelArgs& args) { return {args.workspace, stream_of(args).tickets()}; }
+
+void expect_alike(const Op& op, Descs tensors) {
+  expect_element(op, tensors[0].dtype);
+  for (const TensorDesc& desc : tensors) {
+    require(desc == tensors[0], "{} of {} and {}", op_name(op), tensors[0].to_string(), desc.to_string());
+  }
+}
+
+// BatchNorm: slope and shift of each channel, from which backward computes the ReLU's mask again. MaxPool: for each
+// output the place of its maximum in the window.
+size_t saved_bytes(const Op& op, Descs inputs) {
+  return std::visit(
+      Overload{[&](const BatchNorm&) { return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+               [&](const SyncBatchNorm&) { return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+               [&](const MaxPool&) { return static_cast<size_t>(infer(op, inputs)[0].shape.elements()); },
+               [](const auto&) { return size_t{0}; }},
+      op);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,34 @@
+// What placement.cu launches.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/ops/ops.h"
+
+namespace lockstep::cuda {
+
+// Copies `channels` of each row between tensors whose rows have other numbers of channels.
+struct ChannelCopy {
+  int64_t rows = 0, channels = 0;
+  int64_t from_channels = 0, from_begin = 0;
+  int64_t to_channels = 0, to_begin = 0;
+  size_t element_bytes = 0;
+};
+void launch_channel_copy(cudaStream_t stream, const ChannelCopy& copy, const void* from, void* to);
+
+// Element type and order of an image changed at once.
+struct Conversion {
+  int64_t samples = 0, channels = 0, places = 0;
+  DType from = DType::f32, to = DType::f32;
+  bool from_channels_last = false, to_channels_last = false;
+  // Channels behind the others of a side that is channels last; zeros are written.
+  int64_t from_padding = 0, to_padding = 0;
+};
+// From one of these formats, and plain, to another; element types may differ.
+Conversion conversion_of(const TensorDesc& from, const TensorDesc& to);
+void launch_convert(cudaStream_t stream, const Conversion& what, const void* from, void* to);
+
+}  // namespace lockstep::cuda
