@@ -5,7 +5,8 @@
 
 Fails on: an include that goes to a peer or upward; a private header of another layer; a vendor header under include/;
 a header without `#pragma once`; a header that stands in both trees, or under include/ though no other layer needs it; a
-directory that holds more than an eighth of the program; a source that no CMakeLists.txt lists; a glob in CMake.
+directory that holds more than an eighth of the program; a backend that lacks the file of a family of operations; a source
+that no CMakeLists.txt lists; a glob in CMake.
 `--lengths` also lists files and functions beyond the house limits (a report, never a failure).
 """
 
@@ -33,6 +34,10 @@ VENDOR = re.compile(
     r"|^(oneapi|toml\+\+|CLI|google|catch2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCE_SUFFIXES = {".cc", ".cu"}
+# Each backend has one file of this name for each family of operations, so that an operation is found by one name.
+BACKENDS = ["reference", "cpu", "cuda"]
+FAMILIES = ["batch_norm", "conv2d", "embedding", "linear", "local_response_norm", "loss", "placement", "pointwise", "pool",
+            "update"]
 LARGEST_ROOM = 1 / 8  # of the program's lines, in one directory
 LIMITS = {".h": 200, ".cc": 400, ".cu": 400}
 FUNCTION_LIMIT = 60
@@ -141,6 +146,13 @@ def large_rooms(root, files):
             if count > limit]
 
 
+def missing_families(files):
+    """Complaints about families of operations for which a backend has no file."""
+    expected = [pathlib.Path("src/backend", backend, f"{family}.cc") for backend in BACKENDS for family in FAMILIES]
+    return [f"{path}: missing, though each backend has the same families of operations" for path in expected
+            if path not in files]
+
+
 def unlisted_sources(root):
     """Sources that no CMakeLists.txt in their folder or above it names by a path relative to itself."""
     unlisted = []
@@ -203,6 +215,7 @@ def main():
     complaints = [f"{path}:{number}: {text}" for path in files for number, text in check_file(root, path)]
     complaints += header_places(root, files)
     complaints += large_rooms(root, files)
+    complaints += missing_families(files)
     complaints += [f"{path}: listed in no CMakeLists.txt" for path in unlisted_sources(root)]
     complaints += [f"{path}: collects sources by file(GLOB)" for path in globs(root)]
     for complaint in complaints:
