@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The scoreboard on the CPU: training steps beside PyTorch's, and two ranks beside two that do not know of each other.
+"""Compares training steps on the CPU with PyTorch's, and two ranks with two that exchange nothing.
 
     /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--newest PYTHON] [--only NAME ...] [--rounds N] [--report FILE]
 
-Whoever is compared shares the same cores and takes turns in every round, so that a busy moment of the machine hits all of
-them. Each is started as a user would start it; what is read of Lockstep is its command line's own metrics.jsonl. Needs
+All programs take turns on the same cores in every round, so that a busy moment of the machine affects all of them. Each is
+started as a user would start it; Lockstep's figures come from its metrics.jsonl. Needs
 python3-torch and python3-torchvision, and with --newest another Python that has PyTorch of PyPI. Takes about ten minutes on
 two cores, twice that with --newest.
 """
@@ -99,18 +99,17 @@ class Comparison:
     steps: int
     warm_up: int
     rounds: int
-    goal: float  # of the ratio of speeds
 
 
 COMPARISONS = [
-    Comparison("inception_v3 batch 8", INCEPTION, 8, 7, 2, 3, 1.5),
-    Comparison("inception_v3 batch 32", INCEPTION, 32, 3, 1, 2, 1.3),
-    Comparison("resnet50 batch 16", RESNET, 16, 5, 1, 2, 1.2),
-    Comparison("cifar10_cnn batch 128", CIFAR, 128, 30, 5, 2, 1.2),
+    Comparison("inception_v3 batch 8", INCEPTION, 8, 7, 2, 3),
+    Comparison("inception_v3 batch 32", INCEPTION, 32, 3, 1, 2),
+    Comparison("resnet50 batch 16", RESNET, 16, 5, 1, 2),
+    Comparison("cifar10_cnn batch 128", CIFAR, 128, 30, 5, 2),
 ]
 SCALINGS = [
-    Comparison("two ranks, batch 4 each", INCEPTION, 4, 7, 2, 2, 0.98),
-    Comparison("two ranks, batch 32 each", INCEPTION, 32, 4, 1, 2, 0.98),
+    Comparison("two ranks, batch 4 each", INCEPTION, 4, 7, 2, 2),
+    Comparison("two ranks, batch 32 each", INCEPTION, 32, 4, 1, 2),
 ]
 
 
@@ -303,16 +302,16 @@ def describe(values):
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-HEADER = ["| | seconds a step | spread | images/s | to the end of step 1 | peak memory of a process |",
+HEADER = ["| | seconds per step | spread | images/s | to the end of step 1 | peak memory per process |",
           "|---|---|---|---|---|---|"]
 
 
-def ratio_line(peer, ours, theirs, goal=""):
+def ratio_line(peer, ours, theirs):
     speed = ratios(ours, theirs, lambda run: statistics.median(run.step_seconds))
     memory = ratios(theirs, ours, lambda run: run.peak_kb)
     start = ratios(theirs, ours, lambda run: run.first_step_seconds)
-    return (f"Speed {describe(speed)} times {peer}'s{goal}; peak memory {describe(memory)} times; launch to the end of the "
-            f"first step {describe(start)} times. In brackets the rounds' extremes.")
+    return (f"Relative to {peer}: speed {describe(speed)}, peak memory {describe(memory)}, launch to the end of the first "
+            f"step {describe(start)}.")
 
 
 def comparison_lines(comparison, ours, theirs, newest, variant):
@@ -320,7 +319,7 @@ def comparison_lines(comparison, ours, theirs, newest, variant):
              row("PyTorch", comparison.batch, theirs)]
     if newest:
         lines += [row(f"newest PyTorch ({' '.join(variant) or 'eager'})", comparison.batch, newest)]
-    lines += ["", ratio_line("PyTorch", ours, theirs, f" (goal {comparison.goal})"), ""]
+    lines += ["", ratio_line("PyTorch", ours, theirs), ""]
     if newest:
         lines += [ratio_line("the newest PyTorch", ours, newest), ""]
     return lines
@@ -330,9 +329,8 @@ def scaling_lines(comparison, together, alone):
     efficiency = ratios(together, alone, lambda run: statistics.median(run.step_seconds))
     return [f"## {comparison.model.name}, {comparison.name}, a core for each", "",
             *HEADER, row("two ranks", 2 * comparison.batch, together),
-            row("two lone ranks at once", 2 * comparison.batch, alone), "",
-            f"Two ranks train at {describe(efficiency)} times the speed of two that do not exchange anything "
-            f"(goal {comparison.goal}).", ""]
+            row("two ranks without exchange", 2 * comparison.batch, alone), "",
+            f"Two ranks train at {describe(efficiency)} times the speed of two that do not exchange anything.", ""]
 
 
 def main():
@@ -378,11 +376,12 @@ def main():
                 note(part, "alone", run_alone_together(part, trainer, next(folders), cores))
             lines += scaling_lines(part, runs[part.name, "together"], runs[part.name, "alone"])
 
-    head = ["# Training on the CPU, beside PyTorch", "",
-            "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32, random images; whoever is "
-            "compared uses the same cores, taking turns. Seconds a step: median of the steps after the warm-up; spread: "
-            "lowest and highest median of a run. Time to the end of step 1 counts from the start of the command. Peak "
-            "memory is the largest resident set while training; writing a checkpoint is not in it.", "",
+    head = ["# Training on the CPU, compared with PyTorch", "",
+            "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32, random images. The programs "
+            "take turns on the same cores. Seconds per step: median of the steps after the warm-up; spread: lowest and "
+            "highest median of a run. Time to the end of step 1 counts from the start of the command. Peak memory is the "
+            "largest resident set during training, without writing a checkpoint. In parentheses: minimum and maximum of "
+            "the rounds.", "",
             *machine_lines(cores, trainer, newest),
             f"- load average before each round: {', '.join(f'{load:.2f}' for load in loads)}", ""]
     arguments.report.parent.mkdir(parents=True, exist_ok=True)

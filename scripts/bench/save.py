@@ -119,33 +119,33 @@ def report_lines(rounds, tensor_bytes, cores):
     whole = part("save", 1)
     copy = statistics.median(whole) - sum(map(statistics.median, (build, write, verify)))
     disk = [r["dd"] / r["parts"]["write"][0] for r in rounds]
-    return ["## Waiting", "",
+    return ["## Waiting time", "",
             f"Inception-v3 with momentum: {tensor_bytes / 1e6:.1f} MB of arrays, a file of {file_bytes / 1e6:.1f} MB. "
-            f"Training at batch {BATCH} on {cores} threads, {len(waits)} saves with steps beside them. In brackets the "
-            "lowest and the highest.", "",
+            f"Training at batch {BATCH} on {cores} threads; {len(waits)} saves during steps. In parentheses: minimum and "
+            "maximum.", "",
             "| | seconds |", "|---|---|",
             f"| the training thread's wait for a save | {spread(waits, '{:.6f}')} |",
             f"| `torch.save` of the same arrays | {spread(torch_seconds)} |", "",
-            f"The longest wait is 1/{min(torch_seconds) / max(waits):.0f} of the shortest `torch.save` (goal 1/20). "
-            "PyTorch does not sync the file; Lockstep syncs it, reads it back and compares it, beside the training.", "",
+            f"The longest wait is 1/{min(torch_seconds) / max(waits):.0f} of the shortest `torch.save`. "
+            "PyTorch does not sync the file; Lockstep syncs it, reads it back and compares it while training continues.", "",
             "## Processor time", "",
-            f"The writer's thread uses {spread(cpu)} seconds of one core for a save while training goes on. With a save "
-            f"every {EVERY_SECONDS} s that, on {cores} cores, and the wait cost {100 * statistics.median(lost):.3f} % of the "
-            f"throughput (at most {100 * max(lost):.3f} %, goal 1 %).", "",
-            "Part by part, with nothing beside, of a process's second save (the first one also gets the memory to copy to):", "",
+            f"The writer thread uses {spread(cpu)} seconds of one core per save while training continues. With a save "
+            f"every {EVERY_SECONDS} s, this and the wait cost {100 * statistics.median(lost):.3f} % of the throughput of "
+            f"{cores} cores (at most {100 * max(lost):.3f} %).", "",
+            "The parts of the second save of a process that does nothing else (the first save also allocates memory):", "",
             "| part | processor seconds |", "|---|---|",
-            f"| copying the arrays and looking for values that are not finite (the rest) | {copy:.3f} |",
-            f"| building the file in memory, checksums of chunks included | {spread(minus(build, crc))} |",
+            f"| copying the arrays and checking for non-finite values (the rest) | {copy:.3f} |",
+            f"| building the file in memory, with checksums of chunks | {spread(minus(build, crc))} |",
             f"| the checksum over the file | {spread(crc)} |",
             f"| write, sync, rename | {spread(write)} |",
-            f"| reading it back and comparing | {spread(verify)} |",
+            f"| reading back and comparing | {spread(verify)} |",
             f"| a whole save | {spread(whole)} |", "",
             "## The disk", "",
             "| | seconds | MB/s |", "|---|---|---|",
             *(f"| {name} | {spread(seconds)} | {file_bytes / 1e6 / statistics.median(seconds):.0f} |"
               for name, seconds in (("write, sync, rename", part("write", 0)),
                                     ("`dd bs=8M conv=fsync`", [r["dd"] for r in rounds]))), "",
-            f"Writing reaches {spread([100 * ratio for ratio in disk], '{:.0f}')} % of dd's speed in the same round (goal 80 %).",
+            f"Writing reaches {spread([100 * ratio for ratio in disk], '{:.0f}')} % of the speed of dd in the same round.",
             ""]
 
 
@@ -165,8 +165,8 @@ def main():
         load = os.getloadavg()[0]
         disk = subprocess.run(["df", "--output=fstype", name], capture_output=True, text=True).stdout.split()[-1]
         rounds, tensor_bytes = measure(arguments, pathlib.Path(name))
-    head = ["# What saving a checkpoint costs", "",
-            "Written by `scripts/bench/save.py`; run it again to replace this page. Whoever is compared takes turns in every "
+    head = ["# The cost of saving a checkpoint", "",
+            "Written by `scripts/bench/save.py`; run it again to replace this page. The programs take turns in every "
             "round.", "",
             *machine_lines(cores, arguments.trainer, None)[:3],
             f"- {pytorch_version(sys.executable)}",
