@@ -167,7 +167,7 @@ def work_per_byte(measured):
 
 
 def report(runs, wires):
-    print("| link | wire | TCP | a step alone | with exchange | predicted | error |\n" + "|---" * 7 + "|")
+    print("| link | wire | TCP | step alone | with exchange | predicted | error |\n" + "|---" * 7 + "|")
     for wire in wires:
         work = next(work_per_byte(m) for m in runs if m.wire == wire and not m.gbits)
         for m in (m for m in runs if m.wire == wire):
