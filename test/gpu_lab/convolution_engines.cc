@@ -1,0 +1,303 @@
+// Every engine of cuDNN for every convolution of a training step, beside the one that the backend takes.
+#include <cudnn_frontend.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/conv_plan.h"
+#include "backend/cuda/cuda_backend.h"
+#include "lockstep/base/error.h"
+#include "lockstep/graph/executable.h"
+#include "test/gpu_lab/training_graph.h"
+
+namespace lockstep::lab {
+namespace {
+
+namespace fe = cudnn_frontend;
+using cuda::ConvKind;
+using cuda::ConvProblem;
+
+constexpr int64_t kMostWorkspaceBytes = int64_t{1} << 30;
+constexpr size_t kMostTensorBytes = size_t{3} << 30;
+constexpr int kRepeats = 5;
+
+// ---- the problems of a step
+
+ConvProblem problem(ConvKind kind, const Window& window, const std::array<TensorDesc, 3>& x_weights_y, bool tf32) {
+  const auto& [x, weights, y] = x_weights_y;
+  return {.kind = kind,
+          .dtype = x.dtype,
+          .tf32 = tf32 && x.dtype == DType::f32,
+          .window = window,
+          .x = cuda::stored_shape(x),
+          .weights = cuda::stored_shape(weights),
+          .y = cuda::stored_shape(y)};
+}
+
+struct Counted {
+  ConvProblem problem;
+  int count = 0;  // layers of the step that have it
+};
+
+std::map<std::string, Counted> problems_of(const Graph& graph, bool tf32) {
+  std::map<std::string, Counted> problems;
+  const auto add = [&](const ConvProblem& p) {
+    ++problems.try_emplace(p.to_string(), Counted{.problem = p}).first->second.count;
+  };
+  for (const Node& node : graph.nodes) {
+    const auto in = [&](size_t i) { return graph.value(node.inputs[i]).desc; };
+    const auto out = [&] { return graph.value(node.outputs[0]).desc; };
+    std::visit(Overload{[&](const Conv2d& op) {
+                          add(problem(ConvKind::forward, op.window, {in(0), in(1), out()}, tf32));
+                        },
+                        [&](const Conv2dGradInput& op) {
+                          add(problem(ConvKind::grad_input, op.window, {out(), in(1), in(0)}, tf32));
+                        },
+                        [&](const Conv2dGradWeights& op) {
+                          add(problem(ConvKind::grad_weights, op.window, {in(0), out(), in(1)}, tf32));
+                        },
+                        [](const auto&) {}},
+               node.op);
+  }
+  return problems;
+}
+
+// ---- all engines of one
+
+// The convolution, with no condition on engines, and their notes.
+class AllEngines final : public fe::graph::Graph {
+ public:
+  void draw(const ConvProblem& p) {
+    const auto type = p.dtype == DType::f32    ? fe::DataType_t::FLOAT
+                      : p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16
+                                               : fe::DataType_t::HALF;
+    set_io_data_type(type)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    switch (p.kind) {
+      case ConvKind::forward:
+        return finish(conv_fprop(input(1, p.x), input(2, p.weights), windowed(fe::graph::Conv_fprop_attributes(), p)),
+                      3, p.y);
+      case ConvKind::grad_input:
+        return finish(conv_dgrad(input(3, p.y), input(2, p.weights), windowed(fe::graph::Conv_dgrad_attributes(), p)),
+                      1, p.x);
+      case ConvKind::grad_weights:
+        return finish(conv_wgrad(input(3, p.y), input(1, p.x), windowed(fe::graph::Conv_wgrad_attributes(), p)), 2,
+                      p.weights);
+    }
+  }
+  bool has(int64_t engine, fe::NumericalNote_t note) const {
+    const auto& notes = plans.numeric_notes.at(static_cast<size_t>(engine));
+    return std::ranges::find(notes, note) != notes.end();
+  }
+  bool compiles_at_run_time(int64_t engine) const {
+    const auto& notes = plans.behavior_notes.at(static_cast<size_t>(engine));
+    return std::ranges::find(notes, fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
+  }
+
+ private:
+  using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+  static std::vector<int64_t> dims(const Shape& s) { return {s.begin(), s.end()}; }
+  static std::vector<int64_t> strides(const Shape& s) { return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]}; }
+  Tensor input(int64_t id, const Shape& shape) {
+    return tensor(fe::graph::Tensor_attributes().set_uid(id).set_dim(dims(shape)).set_stride(strides(shape)));
+  }
+  static void finish(const Tensor& tensor, int64_t id, const Shape& shape) {
+    tensor->set_output(true).set_uid(id).set_dim(dims(shape)).set_stride(strides(shape));
+  }
+  template <class Attributes>
+  static Attributes windowed(Attributes attributes, const ConvProblem& p) {
+    const Window& w = p.window;
+    return attributes.set_padding({w.pad_h, w.pad_w}).set_stride({w.stride_h, w.stride_w}).set_dilation({1, 1});
+  }
+};
+
+struct Engine {
+  std::string name;
+  bool allowed = false;          // by the conditions of conv_plan.cc
+  int64_t workspace_bytes = -1;  // -1: it cannot be built
+  double ms = -1;                // -1: not timed
+};
+
+// Where engines are planned and, on a device that is there, timed.
+class Bench {
+ public:
+  explicit Bench(const std::string& device_as_json) {
+    if (!device_as_json.empty()) {
+      properties_ = std::make_shared<fe::DeviceProperties>();
+      if (properties_->deserialize({device_as_json.begin(), device_as_json.end()}).is_bad()) {
+        fail(ExitCode::config, "cuDNN does not know such a device");
+      }
+      return;
+    }
+    require(cudnnCreate(&handle_) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
+    check(cudaMalloc(reinterpret_cast<void**>(&memory_), kBytes), "memory for the tensors");
+    fill();
+    check(cudaEventCreate(&start_), "an event");
+    check(cudaEventCreate(&stop_), "an event");
+  }
+  ~Bench() {
+    if (!handle_) return;
+    (void)cudaEventDestroy(stop_);
+    (void)cudaEventDestroy(start_);
+    (void)cudaFree(memory_);
+    (void)cudnnDestroy(handle_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  // In the order of cuDNN's ranking; none when there is no such convolution.
+  std::vector<Engine> engines(const ConvProblem& problem) {
+    AllEngines graph;
+    if (properties_) graph.set_device_properties(properties_);
+    graph.draw(problem);
+    if (graph.validate().is_bad() ||
+        (properties_ ? graph.build_operation_graph() : graph.build_operation_graph(handle_)).is_bad() ||
+        graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad()) {
+      return {};
+    }
+    fastest_ms_ = -1;
+    std::vector<Engine> engines;
+    std::set<std::string> seen;
+    for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
+      Engine engine;
+      (void)graph.get_plan_name_at_index(i, engine.name);
+      // The fallbacks repeat some of the ranking; compiling takes seconds.
+      if (!seen.insert(engine.name).second || graph.compiles_at_run_time(i)) continue;
+      measure(graph, problem, i, engine);
+      engines.push_back(engine);
+    }
+    return engines;
+  }
+
+ private:
+  static constexpr size_t kBytes = 3 * kMostTensorBytes + static_cast<size_t>(kMostWorkspaceBytes);
+
+  // Numbers of either sign between 1/8 and 2 in any of the types: zeros would be faster.
+  void fill() {
+    std::vector<uint16_t> noise(size_t{32} << 20);
+    uint32_t state = 1;
+    for (uint16_t& x : noise) {
+      state = state * 1664525 + 1013904223;
+      x = static_cast<uint16_t>((state >> 16 & 0x81ff) | 0x3e00);
+    }
+    const size_t bytes = noise.size() * sizeof noise[0];
+    for (size_t at = 0; at < kBytes; at += bytes) {
+      check(cudaMemcpy(memory_ + at, noise.data(), std::min(bytes, kBytes - at), cudaMemcpyHostToDevice),
+            "filling tensors");
+    }
+  }
+
+  static bool allowed(const AllEngines& graph, const ConvProblem& problem, int64_t i) {
+    if (graph.has(i, fe::NumericalNote_t::NONDETERMINISTIC)) return false;
+    if (graph.has(i, fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION)) return false;
+    if (problem.dtype != DType::f32) return true;
+    return !graph.has(i, fe::NumericalNote_t::DOWN_CONVERT_INPUTS) &&
+           (problem.tf32 || !graph.has(i, fe::NumericalNote_t::TENSOR_CORE));
+  }
+
+  void measure(AllEngines& graph, const ConvProblem& problem, int64_t i, Engine& engine) {
+    if (graph.build_plan_at_index(i).is_bad()) return;
+    engine.workspace_bytes = graph.get_workspace_size_plan_at_index(i);
+    const bool fits = engine.workspace_bytes <= kMostWorkspaceBytes;
+    engine.allowed = fits && allowed(graph, problem, i);
+    if (!handle_ || !fits) return;
+    if (time(graph, i, 1) < 0) return;  // loads the kernel
+    engine.ms = time(graph, i, 1);
+    if (engine.ms < 0) return;
+    if (fastest_ms_ < 0 || engine.ms < 3 * fastest_ms_)
+      engine.ms = time(graph, i, kRepeats);  // slow ones are not worth it
+    if (fastest_ms_ < 0 || engine.ms < fastest_ms_) fastest_ms_ = engine.ms;
+  }
+
+  // Milliseconds of one run, or -1.
+  double time(AllEngines& graph, int64_t i, int runs) {
+    std::unordered_map<int64_t, void*> tensors{
+        {1, memory_}, {2, memory_ + kMostTensorBytes}, {3, memory_ + 2 * kMostTensorBytes}};
+    bool good = true;
+    check(cudaEventRecord(start_, nullptr), "an event");
+    for (int run = 0; run < runs && good; ++run) {
+      good = graph.execute_plan_at_index(handle_, tensors, memory_ + 3 * kMostTensorBytes, i).is_good();
+    }
+    check(cudaEventRecord(stop_, nullptr), "an event");
+    check(cudaEventSynchronize(stop_), "running an engine");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, start_, stop_), "the time between two events");
+    return good ? static_cast<double>(ms) / runs : -1;
+  }
+
+  std::shared_ptr<fe::DeviceProperties> properties_;  // of a device that is only described
+  cudnnHandle_t handle_ = nullptr;
+  char* memory_ = nullptr;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  double fastest_ms_ = -1;  // of the problem's engines so far
+};
+
+// Times of a step's convolutions if each had the engine that is named.
+struct Totals {
+  double chosen = 0, first = 0, fastest_allowed = 0, fastest = 0;
+  size_t problems = 0, engines = 0;
+
+  void add(const std::vector<Engine>& engines_of_one, const std::string& taken, int count) {
+    double best = -1, best_allowed = -1;
+    const auto less = [](double ms, double than) { return ms >= 0 && (than < 0 || ms < than); };
+    for (const Engine& engine : engines_of_one) {
+      if (less(engine.ms, best)) best = engine.ms;
+      if (engine.allowed && less(engine.ms, best_allowed)) best_allowed = engine.ms;
+      if (engine.name == taken) chosen += count * std::max(0.0, engine.ms);
+    }
+    if (!engines_of_one.empty()) first += count * std::max(0.0, engines_of_one[0].ms);
+    fastest_allowed += count * std::max(0.0, best_allowed);
+    fastest += count * std::max(0.0, best);
+    ++problems;
+    engines += engines_of_one.size();
+  }
+};
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fail(ExitCode::config, "cannot read {}", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+void time_engines(const Question& question, const std::string& device_file) {
+  const std::string device = device_file.empty() ? "" : contents(device_file);
+  const BackendOptions options{.tf32 = question.tf32()};
+  const auto backend =
+      device.empty() ? cuda::make_backend_on_device(options) : cuda::make_backend_for_described_device(device, options);
+  const Executable e =
+      Executable::compile(training_graph(question), *backend, {.training = true, .compute = question.compute()});
+  std::map<std::string, std::string> taken;  // problem: the backend's engine
+  Bench bench(device);
+  Totals totals;
+  cudnnHandle_t handle = nullptr;
+  if (device.empty()) require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
+  {
+    cuda::ConvPlanner planner = device.empty() ? cuda::ConvPlanner(handle) : cuda::ConvPlanner(device);
+    fmt::print("problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\n");
+    for (const auto& [text, counted] : problems_of(e.graph(), question.tf32())) {
+      const std::string chosen = planner.plan(counted.problem)->name();
+      const std::vector<Engine> engines = bench.engines(counted.problem);
+      for (const Engine& engine : engines) {
+        fmt::print("{}\t{}\t{}\t{}\t{}\t{:.0f}\t{:.4f}\n", text, counted.count, engine.name,
+                   engine.name == chosen ? "taken" : "", engine.allowed ? "allowed" : "barred",
+                   static_cast<double>(engine.workspace_bytes) * 1e-6, engine.ms);
+      }
+      std::fflush(stdout);
+      totals.add(engines, chosen, counted.count);
+    }
+  }
+  if (handle) (void)cudnnDestroy(handle);
+  fmt::print(stderr, "engines\t{}\t{}\t{:.4f}\t{:.4f}\t{:.4f}\t{:.4f}\n", totals.problems, totals.engines,
+             totals.chosen, totals.first, totals.fastest_allowed, totals.fastest);
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,61 @@
+"""What gpu_lab prints without a GPU: usage: gpu_lab_test.py GPU_LAB DEVICE_FILE. The program plans for a described device."""
+
+import subprocess
+import sys
+import unittest
+
+GPU_LAB, DEVICE = sys.argv[1:3]
+
+
+def run(*words):
+    return subprocess.run([GPU_LAB, *words], capture_output=True, text=True, timeout=250, check=False)
+
+
+def table(text):
+    header, *lines = (line.split("\t") for line in text.splitlines())
+    return [dict(zip(header, line)) for line in lines]
+
+
+class GpuLab(unittest.TestCase):
+    def test_each_convolution_has_one_engine_that_is_taken_and_allowed(self):
+        for precision in ("float32", "tf32", "bf16", "fp16"):
+            done = run("engines", "cifar10_cnn", precision, "32", DEVICE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = table(done.stdout)
+            problems = {row["problem"] for row in rows}
+            self.assertEqual(len(problems), 5)  # two layers, three problems each, less the first gradient by input
+            taken = [row for row in rows if row["taken"] == "taken"]
+            self.assertEqual({row["problem"] for row in taken}, problems, precision)
+            self.assertEqual(len(taken), len(problems), precision)
+            self.assertEqual({row["allowed"] for row in taken}, {"allowed"}, precision)
+            self.assertEqual({row["ms"] for row in rows}, {"-1.0000"})  # nothing was run
+            if precision == "float32":
+                self.assertIn("barred", {row["allowed"] for row in rows})  # tensor cores
+
+    def test_layers_have_times_and_floors_and_their_sum_is_that_of_the_kinds(self):
+        done = run("layers", "cifar10_cnn", "float32", "4", "cpu")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = table(done.stdout)
+        self.assertIn("conv2", {row["layer"] for row in rows})
+        self.assertTrue(all(float(row["ms"]) >= 0 and float(row["floor_ms"]) >= 0 for row in rows))
+        sums = [line.split("\t")[1:] for line in done.stderr.splitlines() if line.startswith("sum\t")]
+        self.assertEqual(sums[-1][0], "all")
+        for column, key in ((2, "ms"), (3, "floor_ms")):
+            self.assertAlmostEqual(sum(float(row[key]) for row in rows), float(sums[-1][column]), delta=0.01)
+            self.assertAlmostEqual(sum(float(one[column]) for one in sums[:-1]), float(sums[-1][column]), delta=0.01)
+
+    def test_without_a_driver_one_line_says_why(self):
+        done = run("describe")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "^error: [^\n]+\n$")
+
+    def test_other_words_are_refused(self):
+        self.assertEqual(run("layers").returncode, 2)
+        refused = run("layers", "cifar10_cnn", "bf15", "4", "cpu")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("bf15 is none of", refused.stderr)
+        self.assertIn("0 is no size", run("layers", "cifar10_cnn", "bf16", "0").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,36 @@
+// What the commands of gpu_lab share: a model's training graph, and what is asked of it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "lockstep/graph/graph.h"
+
+namespace lockstep::lab {
+
+struct Question {
+  std::string model, precision;  // as model.name and train.precision have them
+  int64_t batch = 0;
+
+  DType compute() const;
+  bool tf32() const { return precision == "tf32"; }
+};
+
+// Images of 299 pixels and 1000 classes; of cifar10_cnn 24 and 10.
+Graph training_graph(const Question& question);
+
+// Floating-point operations of a convolution or a gradient of it; 0 of any other node.
+double operations_of(const Graph& graph, const Node& node);
+
+// Throws Error(internal) with the runtime's own words.
+void check(cudaError_t status, const char* what);
+
+// The commands; each prints its table to standard output and a summary to standard error.
+void describe();
+void time_layers(const Question& question, const std::string& backend);
+// `device_file`: a GPU that is only described (test/models/devices), for which engines are planned; empty: the one that
+// is there.
+void time_engines(const Question& question, const std::string& device_file);
+
+}  // namespace lockstep::lab
