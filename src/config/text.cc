@@ -59,7 +59,7 @@ twice, has a value of the wrong type or out of range ends the program with exit 
 
 **Files and recipes.** `--config` takes a path (anything with a `/` in it or that ends in `.toml`) or the name of a
 recipe: a file of `models/recipes` or of the installation's `share/lockstep/recipes`, without `.toml`. A pipe is read to its
-end, `--config <(sed ... run.toml)`; under mpirun, which keeps a shell's pipes from its ranks, it is `--config /dev/stdin`.
+end, `--config <(sed ... run.toml)`, and refused when nothing comes from it for 30 s; under mpirun, which keeps a shell's pipes from its ranks, it is `--config /dev/stdin`.
 
 **Paths.** Input paths (data, checkpoints to start from) that stand in the file are relative to the file's folder (those
 from a pipe, to the folder in which rank 0 was started). Input paths from the command line or the environment, and all outputs wherever they are written, are relative to the folder in

@@ -11,10 +11,9 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
-#include <limits>
-#include <new>
 #include <system_error>
 
+#include "io/file_errors.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep {
@@ -53,12 +52,6 @@ std::string describe_shortage(const std::string& path, size_t needed, int error)
   return fmt::format("; {} bytes needed, {} bytes free on this file system", needed, free_bytes(directory));
 }
 
-// `needed`: the bytes to be written. Called after a temporary is gone, so that what is free is what a retry has.
-[[noreturn]] void fail_errno(const std::string& path, std::string_view action, ExitCode blame, int error,
-                             size_t needed = 0) {
-  fail(blame, "{}: cannot {}: {}{}", path, action, errno_text(error), describe_shortage(path, needed, error));
-}
-
 // Why a directory cannot be made where a symbolic link on the way to it leads nowhere; else the system's reason.
 std::string describe_no_directory(const std::string& path, int error) {
   std::filesystem::path way;
@@ -70,13 +63,6 @@ std::string describe_no_directory(const std::string& path, int error) {
                        std::filesystem::read_symlink(way, none).string());
   }
   return errno_text(error) + describe_shortage(path, 0, error);
-}
-
-std::string_view kind_of_file(mode_t mode) {
-  if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no regular file";
 }
 
 // What transfers past the page cache must be multiples of, in memory and in the file. Enough for common file systems;
@@ -136,42 +122,6 @@ int64_t try_pread(int descriptor, std::span<std::byte> to, int64_t offset) {
   return static_cast<int64_t>(done);
 }
 
-[[noreturn]] void fail_too_large(const std::string& path, ExitCode blame, int64_t limit) {
-  fail(blame, "{}: has more than {} bytes, the most that are read here", path, limit);
-}
-
-// Appends what comes from the descriptor's position until nothing more does.
-template <class Content>
-void read_stream(const FileDescriptor& file, Content& content, const std::string& path, ExitCode blame, int64_t limit) {
-  constexpr size_t kFirst = size_t{64} << 10;
-  for (size_t done = 0;;) {
-    if (done == content.size()) content.resize(done + std::clamp(done, kFirst, kPieceBytes));
-    const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno(path, "read", blame, errno);
-    done += static_cast<size_t>(got);
-    if (static_cast<int64_t>(done) > limit) fail_too_large(path, blame, limit);
-    if (got > 0) continue;
-    content.resize(done);
-    return;
-  }
-}
-
-template <class Content>
-Content read_whole(const std::string& path, ExitCode blame, int64_t limit) {
-  const FileDescriptor file = open_for_reading(path, blame);
-  const int64_t bytes = file_size(file, path, blame);
-  Content content;
-  if (bytes == 0) {
-    read_stream(file, content, path, blame, std::min(limit, kLargestStream));
-    return content;
-  }
-  if (bytes > limit) fail_too_large(path, blame, limit);
-  content.resize(static_cast<size_t>(bytes));
-  pread_all(file, std::as_writable_bytes(std::span(content)), {.path = path, .offset = 0, .blame = blame});
-  return content;
-}
-
 // A temporary file beside `path`, removed unless published.
 class Temporary {
  public:
@@ -224,6 +174,17 @@ FileDescriptor require_regular(FileDescriptor file, const std::string& path, Exi
 
 }  // namespace
 
+void fail_errno(const std::string& path, std::string_view action, ExitCode blame, int error, size_t needed) {
+  fail(blame, "{}: cannot {}: {}{}", path, action, errno_text(error), describe_shortage(path, needed, error));
+}
+
+std::string_view kind_of_file(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no regular file";
+}
+
 void FileDescriptorTraits::destroy(type descriptor) noexcept { ::close(descriptor); }
 
 FileDescriptor open_for_reading(const std::string& path, ExitCode blame) {
@@ -251,27 +212,6 @@ void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt
     fail(where.blame, "{}: ends at byte {}, {} bytes expected at offset {}", where.path, where.offset + got, to.size(),
          where.offset);
   }
-}
-
-std::vector<std::byte> read_file(const std::string& path, ExitCode blame) {
-  return read_whole<std::vector<std::byte>>(path, blame, std::numeric_limits<int64_t>::max());
-}
-
-std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame) {
-  const FileDescriptor file = open_regular_file(path, blame);
-  const int64_t size = file_size(file, path, blame);
-  std::vector<std::byte> bytes;
-  try {
-    bytes.resize(static_cast<size_t>(size));
-  } catch (const std::bad_alloc&) {
-    fail(blame, "{}: its {} bytes do not fit in memory", printable(path), size);
-  }
-  pread_all(file, bytes, {.path = path, .offset = 0, .blame = blame});
-  return bytes;
-}
-
-std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit) {
-  return read_whole<std::string>(path, blame, limit);
 }
 
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame) {

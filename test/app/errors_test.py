@@ -78,6 +78,19 @@ class Errors(kit.TestCase):
                      (config("folder", "folder"), "folder"),
                      (config("flat.h5", "hdf5"), "flat.h5", "[N,C,H,W]"))
 
+    def test_a_pipe_is_refused_by_name_where_data_or_a_checkpoint_are_wanted(self):
+        self.records(24)
+        pipes = [kit.toml(kit.merged(kit.SMALL, {key: name})) for key, name in (
+            ("checkpoint.init_from", "pipe.h5"), ("checkpoint.resume", "pipe.h5"), ("data.train", "pipe.tfrecord"))]
+        for name in ("pipe.h5", "pipe.tfrecord"):
+            os.mkfifo(self.path(name))
+        for number, text in enumerate(pipes):
+            kit.write(self.path(f"{number}.toml"), text)
+        reason = "is a pipe, where a file is needed"
+        self.refused(kit.CHECKPOINT, ("0.toml", "pipe.h5: " + reason), ("1.toml", "pipe.h5: " + reason))
+        self.refused(kit.DATA, ("2.toml", "pipe.tfrecord: " + reason))
+        self.refused(kit.CHECKPOINT, ("", "pipe.h5: " + reason), arguments=("evaluate", "--checkpoint", "pipe.h5"))
+
     def test_records_that_are_damaged_or_mislabelled(self):
         good = kit.images(20)
         begin = len(kit.tfrecord(good[:7]))  # of record 7

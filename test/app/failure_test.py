@@ -138,11 +138,10 @@ class Slow(Case):
         os.kill(ranks[0], signal.SIGUSR1)
         self.assertEqual(job.wait(30).code, kit.STOPPED, job.output())
 
-    def test_a_rank_that_reads_for_ever_is_named_in_the_scan_of_the_data(self):
-        os.mkfifo(self.path("pipe.tfrecord"))
-        config = self.config({**QUICK, "data.train": "pipe.tfrecord"})
-        result = self.run_job(2, "--config", config)
-        self.assert_ends(result, kit.STALLED, 4 + 10 + 3, "scan of the data, step 0")
+    def test_a_configuration_that_never_comes_is_refused_by_its_name(self):
+        os.mkfifo(self.path("pipe.toml"))
+        self.assert_one_error(self.run_job(2, "--config", "pipe.toml"), kit.CONFIG, "pipe.toml: is a pipe",
+                              "nothing came from it for 30 s")
 
     def test_a_terminal_that_takes_no_more_output_does_not_keep_the_watchdog_from_ending_the_run(self):
         config = self.config({**ENDLESS, **QUICK})

@@ -1,5 +1,6 @@
 #include "lockstep/io/file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,6 +80,29 @@ TEST_CASE("a pipe is read to its end, in whatever pieces it comes, and files of 
   const std::vector<std::byte> bytes = through_pipe([&] { return read_file(pipe, ExitCode::config); });
   CHECK(std::ranges::equal(bytes, bytes_of(large)));
   CHECK(read_text_file("/proc/self/cmdline", ExitCode::config).find("io_test") != std::string::npos);
+}
+
+TEST_CASE("a pipe that nobody writes to is given up, and its name is said; one that stays empty ends with its writer") {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto read = [&](double quiet_seconds) {
+    return read_text_file(pipe, {.blame = ExitCode::config, .quiet_seconds = quiet_seconds});
+  };
+  const auto error = error_of([&] { read(0.05); });
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::config);
+  CHECK(error->what() ==
+        pipe + ": is a pipe, and nothing came from it for 0.05 s; start what writes to it, or name a file");
+
+  std::thread writer([&] { std::ofstream(pipe).flush(); });
+  CHECK(read(60).empty());
+  writer.join();
+
+  const int both = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);  // a writer that writes once and then stands still
+  REQUIRE(::write(both, "abc", 3) == 3);
+  CHECK(error_of([&] { read(0.05); }));
+  ::close(both);
 }
 
 TEST_CASE("what must be a regular file is refused by name when it is none, or does not fit in memory") {

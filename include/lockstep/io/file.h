@@ -39,11 +39,18 @@ struct ReadAt {
 void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt& where);
 
 // Whole files, to their end. What has a size is read by it; what has none (a pipe, a terminal, a file of /proc) until
-// nothing more comes, kLargestStream bytes at most, since it may never end. More than `limit` bytes are an error.
+// nothing more comes, kLargestStream bytes at most, since it may never end. More than `limit` bytes are an error, and
+// so is a stream that gives nothing, not even its end, for `quiet_seconds`: a named pipe without a writer, say.
 inline constexpr int64_t kLargestStream = int64_t{4} << 30;
 inline constexpr int64_t kLargestText = int64_t{16} << 20;
 std::vector<std::byte> read_file(const std::string& path, ExitCode blame);
 std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit = kLargestText);
+struct WholeRead {
+  ExitCode blame = ExitCode::internal;
+  int64_t limit = kLargestText;
+  double quiet_seconds = 30;
+};
+std::string read_text_file(const std::string& path, const WholeRead& how);
 
 // The whole of a file as open_regular_file takes it, for formats that are read at any offset.
 std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame);

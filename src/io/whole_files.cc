@@ -1,0 +1,97 @@
+// Files read as a whole: io/file.h.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <limits>
+#include <new>
+
+#include "io/file_errors.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kFirstBytes = size_t{64} << 10, kPieceBytes = size_t{8} << 20;  // of a stream's reads
+
+[[noreturn]] void fail_too_large(const std::string& path, ExitCode blame, int64_t limit) {
+  fail(blame, "{}: has more than {} bytes, the most that are read here", path, limit);
+}
+
+// A named pipe that nobody writes to, or a writer that stands still, would be waited for without end.
+void wait_for_bytes(const FileDescriptor& file, const std::string& path, const WholeRead& how) {
+  pollfd waited{.fd = file.get(), .events = POLLIN, .revents = 0};
+  const int answer = ::poll(&waited, 1, static_cast<int>(how.quiet_seconds * 1000));
+  if (answer < 0 && errno != EINTR) fail_errno(path, "wait for", how.blame, errno);
+  if (answer != 0) return;
+  struct stat status {};
+  const mode_t mode = ::fstat(file.get(), &status) == 0 ? status.st_mode : 0;
+  fail(how.blame, "{}: is {}, and nothing came from it for {:g} s; start what writes to it, or name a file",
+       printable(path, PATH_MAX), kind_of_file(mode), how.quiet_seconds);
+}
+
+// Appends what comes from the descriptor's position until nothing more does.
+template <class Content>
+void read_stream(const FileDescriptor& file, Content& content, const std::string& path, const WholeRead& how) {
+  for (size_t done = 0;;) {
+    if (done == content.size()) content.resize(done + std::clamp(done, kFirstBytes, kPieceBytes));
+    wait_for_bytes(file, path, how);
+    const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) fail_errno(path, "read", how.blame, errno);
+    done += static_cast<size_t>(got);
+    if (static_cast<int64_t>(done) > how.limit) fail_too_large(path, how.blame, how.limit);
+    if (got > 0) continue;
+    content.resize(done);
+    return;
+  }
+}
+
+template <class Content>
+Content read_whole(const std::string& path, WholeRead how) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // else a pipe's open would wait
+  if (!file) fail_errno(path, "open", how.blame, errno);
+  const int64_t bytes = file_size(file, path, how.blame);
+  Content content;
+  if (bytes == 0) {
+    how.limit = std::min(how.limit, kLargestStream);
+    read_stream(file, content, path, how);
+    return content;
+  }
+  if (bytes > how.limit) fail_too_large(path, how.blame, how.limit);
+  content.resize(static_cast<size_t>(bytes));
+  pread_all(file, std::as_writable_bytes(std::span(content)), {.path = path, .offset = 0, .blame = how.blame});
+  return content;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_file(const std::string& path, ExitCode blame) {
+  return read_whole<std::vector<std::byte>>(path, {.blame = blame, .limit = std::numeric_limits<int64_t>::max()});
+}
+
+std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame) {
+  const FileDescriptor file = open_regular_file(path, blame);
+  const int64_t size = file_size(file, path, blame);
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(static_cast<size_t>(size));
+  } catch (const std::bad_alloc&) {
+    fail(blame, "{}: its {} bytes do not fit in memory", printable(path), size);
+  }
+  pread_all(file, bytes, {.path = path, .offset = 0, .blame = blame});
+  return bytes;
+}
+
+std::string read_text_file(const std::string& path, ExitCode blame, int64_t limit) {
+  return read_text_file(path, {.blame = blame, .limit = limit});
+}
+
+std::string read_text_file(const std::string& path, const WholeRead& how) { return read_whole<std::string>(path, how); }
+
+}  // namespace lockstep
