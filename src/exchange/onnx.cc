@@ -185,8 +185,8 @@ class Drawing {
 
   void draw(const SoftmaxCrossEntropy&) {}  // the labels' part
 
-  template <class Op>
-  void draw(const Op&) {
+  template <class Operation>
+  requires(!Operation::facts.onnx) void draw(const Operation&) {
     fail(ExitCode::config, "{}: the operation {} cannot be written as ONNX", node_->name, op_name(node_->op));
   }
 

@@ -147,10 +147,9 @@ class Differentiator {
     if (const ValueId scale = loss_scale(); scale >= 0) inputs.push_back(scale);
     unary(SoftmaxCrossEntropyGrad{op.label_smoothing, head_weight()}, std::move(inputs));
   }
-  // No gradient flows through the moments; evaluation-only and backward operations are never differentiated.
-  void rule(const BatchMoments&) {}
-  template <class NotDifferentiable>
-  void rule(const NotDifferentiable&) {
+  // Evaluation-only and backward operations, and what carries statistics, are never differentiated.
+  template <class Operation>
+  requires(!Operation::facts.differentiable) void rule(const Operation&) {
     fail(ExitCode::internal, "{}: {} has no gradient", current_.name, op_name(current_.op));
   }
 

@@ -1,4 +1,6 @@
-// Shape inference: one overload an operation.
+// Shape inference: one overload an operation. And what the facts of an operation say.
+#include <optional>
+
 #include "lockstep/base/error.h"
 #include "lockstep/ops/ops.h"
 
@@ -258,45 +260,13 @@ Result infer_op(const SoftmaxCrossEntropyGrad&, Descs in) {
   return {like(in[0])};
 }
 
-constexpr std::string_view kNames[] = {"Conv2d",
-                                       "Conv2dGradInput",
-                                       "Conv2dGradWeights",
-                                       "Linear",
-                                       "LinearGradInput",
-                                       "LinearGradWeights",
-                                       "EmbeddingBag",
-                                       "EmbeddingBagGrad",
-                                       "BatchNorm",
-                                       "BatchNormGrad",
-                                       "BatchNormInference",
-                                       "BatchMoments",
-                                       "SyncBatchNormSums",
-                                       "SyncBatchNorm",
-                                       "SyncBatchNormGradSums",
-                                       "SyncBatchNormGrad",
-                                       "SumOverRanks",
-                                       "Relu",
-                                       "ReluGrad",
-                                       "Add",
-                                       "Dropout",
-                                       "MaxPool",
-                                       "MaxPoolGrad",
-                                       "AvgPool",
-                                       "AvgPoolGrad",
-                                       "LocalResponseNorm",
-                                       "LocalResponseNormGrad",
-                                       "Concat",
-                                       "Slice",
-                                       "Reshape",
-                                       "Reorder",
-                                       "Cast",
-                                       "SoftmaxCrossEntropy",
-                                       "SoftmaxCrossEntropyGrad"};
-static_assert(std::size(kNames) == std::variant_size_v<Op>);
+OpFacts facts_of(const Op& op) {
+  return std::visit([]<class Operation>(const Operation&) { return Operation::facts; }, op);
+}
 
 }  // namespace
 
-std::string_view op_name(const Op& op) { return kNames[op.index()]; }
+std::string_view op_name(const Op& op) { return facts_of(op).name; }
 
 std::vector<TensorDesc> infer(const Op& op, std::span<const TensorDesc> inputs) {
   try {
@@ -306,31 +276,20 @@ std::vector<TensorDesc> infer(const Op& op, std::span<const TensorDesc> inputs) 
   }
 }
 
-int in_place_input(const Op& op) {
-  return std::visit(Overload{[](const Relu&) { return 0; }, [](const ReluGrad&) { return 1; },
-                             [](const Add&) { return 0; }, [](const Dropout&) { return 0; },
-                             [](const BatchNormGrad&) { return 1; }, [](const SyncBatchNormGrad&) { return 1; },
-                             [](const SumOverRanks&) { return 0; }, [](const BatchNormInference&) { return 0; },
-                             [](const SoftmaxCrossEntropyGrad&) { return 0; }, [](const auto&) { return -1; }},
-                    op);
-}
+int in_place_input(const Op& op) { return facts_of(op).in_place_input; }
 
-int saved_output(const Op& op) {
-  return std::visit(Overload{[](const BatchNorm&) { return 3; }, [](const SyncBatchNorm&) { return 3; },
-                             [](const MaxPool&) { return 1; }, [](const auto&) { return -1; }},
-                    op);
-}
+int saved_output(const Op& op) { return facts_of(op).saved_output; }
+
+int lowered_inputs(const Op& op) { return facts_of(op).lowered_inputs; }
 
 int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) {
-  auto conv = [](const Shape& y, const Shape& weights) { return y.elements() * weights[1] * weights[2] * weights[3]; };
-  return std::visit(Overload{[&](const Conv2d&) { return conv(outputs[0].shape, inputs[1].shape); },
-                             [&](const Conv2dGradInput&) { return conv(inputs[0].shape, inputs[1].shape); },
-                             [&](const Conv2dGradWeights&) { return conv(inputs[1].shape, outputs[0].shape); },
-                             [&](const Linear&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
-                             [&](const LinearGradInput&) { return outputs[0].shape.elements() * inputs[0].shape[1]; },
-                             [&](const LinearGradWeights&) { return outputs[0].shape.elements() * inputs[0].shape[0]; },
-                             [](const auto&) { return int64_t{0}; }},
-                    op);
+  const std::optional<Product> product = facts_of(op).product;
+  if (!product) return 0;
+  const auto shape = [&](const Operand& operand) { return (operand.output ? outputs : inputs)[operand.index].shape; };
+  const Shape weights = shape(product->weights);
+  int64_t count = shape(product->y).elements();
+  for (int i = 1; i < weights.rank(); ++i) count *= weights[i];  // the weights of one output channel
+  return count;
 }
 
 }  // namespace lockstep

@@ -70,6 +70,40 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
                     op);
 }
 
+// Which images of an operation may be slices, with other channels between those of a row: the first `inputs`, output 0.
+struct Slices {
+  size_t inputs = 0;
+  bool output = false;
+};
+
+// The library's primitives see dense tensors only: on slices they fall to its slow fallback.
+template <class Operation>
+concept DenseOnly =
+    OneOf<Operation, Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
+          EmbeddingBag, EmbeddingBagGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
+          SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, LocalResponseNorm,
+          LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+
+Slices slices_of(const Op& op) {
+  return std::visit(Overload{[](const BatchNorm&) {
+                               return Slices{1, true};
+                             },
+                             [](const BatchNormInference&) {
+                               return Slices{1, true};
+                             },
+                             [](const BatchNormGrad&) {
+                               return Slices{2, true};
+                             },
+                             [](const AvgPool&) {
+                               return Slices{1, true};
+                             },
+                             [](const AvgPoolGrad&) {
+                               return Slices{1, true};
+                             },
+                             [](const DenseOnly auto&) { return Slices{}; }},
+                    op);
+}
+
 class CpuBackend final : public HostBackend {
  public:
   explicit CpuBackend(const BackendOptions& options) : context_(options) {
@@ -84,63 +118,54 @@ class CpuBackend final : public HostBackend {
     return formats_of(context_, op, inputs, outputs);
   }
 
-  // The library's primitives see dense tensors only: on slices they fall to its slow fallback.
-  bool reads_slice(const Op& op, size_t input) const override {
-    return std::visit(
-        Overload{[&](const BatchNorm&) { return input == 0; }, [&](const BatchNormInference&) { return input == 0; },
-                 [&](const BatchNormGrad&) { return input <= 1; }, [](const AvgPool&) { return true; },
-                 [](const AvgPoolGrad&) { return true; }, [](const auto&) { return false; }},
-        op);
-  }
-  bool writes_slice(const Op& op) const override {
-    return std::visit(Overload{[](const BatchNorm&) { return true; }, [](const BatchNormInference&) { return true; },
-                               [](const BatchNormGrad&) { return true; }, [](const AvgPool&) { return true; },
-                               [](const AvgPoolGrad&) { return true; }, [](const auto&) { return false; }},
-                      op);
-  }
+  bool reads_slice(const Op& op, size_t input) const override { return input < slices_of(op).inputs; }
+  bool writes_slice(const Op& op) const override { return slices_of(op).output; }
 
   bool recomputes_norms() const override { return true; }
 
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);
-    return std::visit(Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
-                               [&](const SyncBatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
-                               [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
-                               [](const auto&) { return size_t{0}; }},
+    return std::visit(Overload{[&](const BatchNorm& norm) {
+      return cpu::saved_bytes(context_, norm, inputs); },
+                               [&](const SyncBatchNorm& norm) {
+      return cpu::saved_bytes(context_, norm, inputs); },
+                               [&](const MaxPool& pool) {
+      return cpu::saved_bytes(context_, pool, inputs); },
+                               []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};
+  }},
                       op);
-  }
-
-  size_t storage_bytes(const TensorDesc& desc) const override {
-    if (desc.format.kind == Format::Kind::opaque) return context_.memory_desc(desc).get_size();
-    return packed_bytes(desc);
-  }
-
-  std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
-    expect_f32(inputs);
-    const ThreadScope scope(context_.threads);
-    return std::visit(Overload{[](const Cast& cast) -> std::unique_ptr<Kernel> { refuse(cast); },
-                               [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
-                      op);
-  }
-
-  std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
-    expect_f32(op.dtype);
-    return cpu::compile(context_, op);
-  }
-
- private:
-  static void expect_f32(DType dtype) {
-    if (dtype != DType::f32) {
-      fail(ExitCode::config, "the cpu backend computes in f32, not in {}; use the reference backend",
-           dtype_name(dtype));
-    }
-  }
-  static void expect_f32(Descs inputs) { expect_f32(inputs[0].dtype); }
-
-  Context context_;
-};
-
 }  // namespace
+
+size_t storage_bytes(const TensorDesc& desc) const override {
+  if (desc.format.kind == Format::Kind::opaque) return context_.memory_desc(desc).get_size();
+  return packed_bytes(desc);
+}
+
+std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
+  expect_f32(inputs);
+  const ThreadScope scope(context_.threads);
+  return std::visit(Overload{[](const Cast& cast) -> std::unique_ptr<Kernel> { refuse(cast); },
+                             [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
+                    op);
+}
+
+std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
+  expect_f32(op.dtype);
+  return cpu::compile(context_, op);
+}
+
+private:
+static void expect_f32(DType dtype) {
+  if (dtype != DType::f32) {
+    fail(ExitCode::config, "the cpu backend computes in f32, not in {}; use the reference backend", dtype_name(dtype));
+  }
+}
+static void expect_f32(Descs inputs) { expect_f32(inputs[0].dtype); }
+
+Context context_;
+};  // namespace cpu
+
+}  // namespace lockstep
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {

@@ -47,10 +47,16 @@ void expect_alike(const Op& op, Descs tensors) {
 // output the place of its maximum in the window.
 size_t saved_bytes(const Op& op, Descs inputs) {
   return std::visit(
-      Overload{[&](const BatchNorm&) { return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
-               [&](const SyncBatchNorm&) { return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
-               [&](const MaxPool&) { return static_cast<size_t>(infer(op, inputs)[0].shape.elements()); },
-               [](const auto&) { return size_t{0}; }},
+      Overload{[&](const BatchNorm&) {
+    return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+               [&](const SyncBatchNorm&) {
+    return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+               [&](const MaxPool&) {
+    return static_cast<size_t>(infer(op, inputs)[0].shape.elements()); },
+               []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};
+}
+}  // namespace lockstep::cuda
+,
       op);
 }
 

@@ -29,6 +29,34 @@ FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient) {
   return choice;
 }
 
+// Which images of an operation may be slices, with other channels between those of a row: the first `inputs`, output 0.
+struct Slices {
+  size_t inputs = 0;
+  bool output = false;
+};
+
+// Libraries get dense images, and so does every kernel whose rows of channels may not lie apart.
+template <class Operation>
+concept DenseOnly = OneOf<Operation, Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput,
+                          LinearGradWeights, EmbeddingBag, EmbeddingBagGrad, BatchMoments, SyncBatchNormSums,
+                          SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add,
+                          Dropout, MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad,
+                          Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+
+Slices slices_of(const Op& op) {
+  return std::visit(Overload{[](const BatchNorm&) {
+                               return Slices{1, true};
+                             },
+                             [](const BatchNormInference&) {
+                               return Slices{1, true};
+                             },
+                             [](const BatchNormGrad&) {
+                               return Slices{2, true};
+                             },
+                             [](const DenseOnly auto&) { return Slices{}; }},
+                    op);
+}
+
 class CudaBackend final : public Backend {
  public:
   // `cudnn`: the handle of the planner, null when the device is only described.
@@ -59,18 +87,8 @@ class CudaBackend final : public Backend {
             }},
         op);
   }
-  // Batch norm alone: its rows of channels may lie apart. Libraries get dense images.
-  bool reads_slice(const Op& op, size_t input) const override {
-    return std::visit(
-        Overload{[&](const BatchNorm&) { return input == 0; }, [&](const BatchNormInference&) { return input == 0; },
-                 [&](const BatchNormGrad&) { return input <= 1; }, [](const auto&) { return false; }},
-        op);
-  }
-  bool writes_slice(const Op& op) const override {
-    return std::visit(Overload{[](const BatchNorm&) { return true; }, [](const BatchNormInference&) { return true; },
-                               [](const BatchNormGrad&) { return true; }, [](const auto&) { return false; }},
-                      op);
-  }
+  bool reads_slice(const Op& op, size_t input) const override { return input < slices_of(op).inputs; }
+  bool writes_slice(const Op& op) const override { return slices_of(op).output; }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override {
     if (desc.format == padded()) return packed_bytes({stored_shape(desc), desc.dtype, Format::channels_last()});

@@ -105,15 +105,18 @@ int64_t reference::scratch_elements(const Op& op, Descs inputs, Descs outputs) {
 
 size_t reference::saved_bytes(const Op& op, Descs inputs) {
   return std::visit(Overload{[&](const MaxPool&) {
-                               return static_cast<size_t>(infer(op, inputs)[0].shape.elements()) * sizeof(int32_t);
+    return static_cast<size_t>(infer(op, inputs)[0].shape.elements()) * sizeof(int32_t);
                              },
                              [&](const BatchNorm& norm) {
-                               return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
+    return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
                              },
                              [&](const SyncBatchNorm& norm) {
-                               return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
+    return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
                              },
-                             [](const auto&) { return size_t{0}; }},
+                             []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};
+}
+}  // namespace lockstep
+,
                     op);
 }
 

@@ -8,17 +8,6 @@
 namespace lockstep {
 namespace {
 
-// Whether a layer reads this input as an image or a factor, which may be of lower precision.
-bool lowered(const Op& op, size_t input) {
-  return std::visit(
-      Overload{[](const Conv2d&) { return true; }, [](const Linear&) { return true; }, [](const Add&) { return true; },
-               [](const Concat&) { return true; }, [&](const BatchNorm&) { return input == 0; },
-               [&](const BatchNormInference&) { return input == 0; },
-               [&](const SyncBatchNormSums&) { return input == 0; }, [&](const SyncBatchNorm&) { return input == 0; },
-               [](const auto&) { return false; }},
-      op);
-}
-
 class Lowering {
  public:
   Lowering(Graph& graph, DType compute) : graph_(graph), compute_(compute) {}
@@ -34,7 +23,8 @@ class Lowering {
   void place(Node node) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const DType dtype = graph_.value(node.inputs[i]).desc.dtype;
-      if (lowered(node.op, i) && dtype == DType::f32) node.inputs[i] = cast(node.inputs[i], compute_);
+      if (static_cast<int>(i) < lowered_inputs(node.op) && dtype == DType::f32)
+        node.inputs[i] = cast(node.inputs[i], compute_);
     }
     if (std::holds_alternative<SoftmaxCrossEntropy>(node.op)) raise_logits(node);
     const auto outputs = infer(node.op, graph_.descs(node.inputs));

@@ -1,0 +1,224 @@
+// The operations a graph is made of: plain structs of attributes, each with the facts that hold for it everywhere. Each
+// comment gives inputs -> outputs with their shapes.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/ops/op_facts.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// A sliding window over H and W.
+struct Window {
+  int64_t kernel_h = 1, kernel_w = 1;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t pad_h = 0, pad_w = 0;  // on both sides
+  bool operator==(const Window&) const = default;
+};
+
+// ---- convolution: x [N,I,H,W], weights [O,I,kh,kw], bias [O], y [N,O,H',W']
+struct Conv2d {  // x, weights (, bias) -> y
+  static constexpr OpFacts facts{.name = "Conv2d",
+                                 .differentiable = true,
+                                 .onnx = true,
+                                 .lowered_inputs = kAllInputs,
+                                 .product = Product{.y = output_operand(0), .weights = input_operand(1)}};
+  Window window;
+  bool bias = false;
+};
+struct Conv2dGradInput {  // dy, weights -> dx
+  static constexpr OpFacts facts =
+      internal_op("Conv2dGradInput", Product{.y = input_operand(0), .weights = input_operand(1)});
+  Window window;
+  Shape input;  // [N,I,H,W]
+};
+struct Conv2dGradWeights {  // x, dy -> dweights (, dbias)
+  static constexpr OpFacts facts =
+      internal_op("Conv2dGradWeights", Product{.y = input_operand(1), .weights = output_operand(0)});
+  Window window;
+  bool bias = false;
+};
+
+// ---- fully connected: x [N,I], weights [O,I], bias [O], y [N,O]
+struct Linear {  // x, weights, bias -> y
+  static constexpr OpFacts facts{.name = "Linear",
+                                 .differentiable = true,
+                                 .onnx = true,
+                                 .lowered_inputs = kAllInputs,
+                                 .product = Product{.y = output_operand(0), .weights = input_operand(1)}};
+};
+struct LinearGradInput {  // dy, weights -> dx
+  static constexpr OpFacts facts =
+      internal_op("LinearGradInput", Product{.y = input_operand(0), .weights = input_operand(1)});
+};
+struct LinearGradWeights {  // x, dy -> dweights, dbias
+  static constexpr OpFacts facts =
+      internal_op("LinearGradWeights", Product{.y = input_operand(1), .weights = output_operand(0)});
+};
+
+// ---- embedding sum: table [V,D], ids i32[N,L] below V, values [N,L], bias [D], y [N,D]. A sample has at most L ids;
+// the first one below 0 ends it. y[n] = bias + sum over l of values[n,l] * table[ids[n,l]]
+struct EmbeddingBag {  // table, ids, values, bias -> y
+  static constexpr OpFacts facts{.name = "EmbeddingBag", .differentiable = true, .onnx = true, .lowered_inputs = 0};
+};
+struct EmbeddingBagGrad {  // dy, ids, values -> dtable, dbias
+  static constexpr OpFacts facts = internal_op("EmbeddingBagGrad");
+  int64_t vocabulary = 0;  // V
+};
+
+// ---- batch norm over N, H, W (Ioffe and Szegedy 2015); mean, var, scale, shift [C]; var is the biased variance.
+// All of [C] are of the element type of the scale, which need not be that of the images.
+// `saved` is a byte blob whose size the backend names (the mask of the fused ReLU; empty otherwise).
+struct BatchNorm {  // x, scale, shift -> y, mean, var, saved
+  static constexpr OpFacts facts{
+      .name = "BatchNorm", .differentiable = true, .onnx = false, .lowered_inputs = 1, .saved_output = 3};
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct BatchNormGrad {  // x, dy, scale, mean, var, saved -> dx, dscale, dshift
+  static constexpr OpFacts facts = internal_op("BatchNormGrad", 1);
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct BatchNormInference {  // x, scale, shift, running_mean, running_var -> y
+  static constexpr OpFacts facts{
+      .name = "BatchNormInference", .differentiable = false, .onnx = true, .lowered_inputs = 1, .in_place_input = 0};
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+// What the ranks sum so that every one can compute the moments of the global batch. With d = mean - running_mean
+// (the shift keeps float32 sums accurate) and N the samples of this rank: first = N d, second = N (var + d^2).
+struct BatchMoments {  // mean, var, running_mean -> first [C], second [C]
+  static constexpr OpFacts facts = internal_op("BatchMoments");
+  int64_t samples = 0;  // N
+};
+
+// ---- batch norm over the samples of all ranks. What a rank finds of its own samples is summed over ranks in between:
+//   x -> SyncBatchNormSums -> SumOverRanks -> SyncBatchNorm -> y
+//   dy -> SyncBatchNormGradSums -> SumOverRanks -> SyncBatchNormGrad -> dx
+// `values` is the number of values of a channel on all ranks together; d = x - running_mean (the shift keeps float32
+// sums accurate).
+struct SyncBatchNormSums {  // x, running_mean -> sums [2C]: of d, then of d^2
+  static constexpr OpFacts facts{
+      .name = "SyncBatchNormSums", .differentiable = false, .onnx = false, .lowered_inputs = 1};
+};
+struct SyncBatchNorm {  // x, scale, shift, running_mean, sums -> y, mean, var, saved
+  static constexpr OpFacts facts{
+      .name = "SyncBatchNorm", .differentiable = true, .onnx = false, .lowered_inputs = 1, .saved_output = 3};
+  double epsilon = 1e-3;
+  bool relu = false;
+  int64_t values = 0;
+};
+struct SyncBatchNormGradSums {  // x, dy, scale, mean, var, saved -> dscale, dshift, sums [2C]: the two once more
+  static constexpr OpFacts facts = internal_op("SyncBatchNormGradSums");
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct SyncBatchNormGrad {  // x, dy, scale, mean, var, saved, sums -> dx
+  static constexpr OpFacts facts = internal_op("SyncBatchNormGrad", 1);
+  double epsilon = 1e-3;
+  bool relu = false;
+  int64_t values = 0;
+};
+// x [K] -> y [K]: its kernel copies, where y is not x's memory already; the executable then has the ranks sum y.
+struct SumOverRanks {
+  static constexpr OpFacts facts = internal_op("SumOverRanks", 0);
+};
+
+// ---- pointwise
+struct Relu {  // x -> y
+  static constexpr OpFacts facts{
+      .name = "Relu", .differentiable = true, .onnx = true, .lowered_inputs = 0, .in_place_input = 0};
+};
+struct ReluGrad {  // y, dy -> dx
+  static constexpr OpFacts facts = internal_op("ReluGrad", 1);
+};
+struct Add {  // x1, ..., xk (k >= 2, equal shapes) -> y
+  static constexpr OpFacts facts{
+      .name = "Add", .differentiable = true, .onnx = true, .lowered_inputs = kAllInputs, .in_place_input = 0};
+};
+// Inverted dropout: keeps element i of sample n when unit(random_key(step key, node_key), (first + n) * E + i) >= rate
+// and divides by 1 - rate (E elements a sample, counted in logical order). Its gradient is the same operation on dy.
+// `step` is i32[4]: the 64-bit step key, then the 64-bit global index of this rank's first sample (low word first).
+struct Dropout {  // x, step -> y
+  static constexpr OpFacts facts{
+      .name = "Dropout", .differentiable = true, .onnx = false, .lowered_inputs = 0, .in_place_input = 0};
+  double rate = 0.5;
+  uint64_t node_key = 0;
+};
+
+// ---- pooling
+struct MaxPool {  // x -> y, saved
+  static constexpr OpFacts facts{
+      .name = "MaxPool", .differentiable = true, .onnx = true, .lowered_inputs = 0, .saved_output = 1};
+  Window window;
+};
+struct MaxPoolGrad {  // dy, saved -> dx
+  static constexpr OpFacts facts = internal_op("MaxPoolGrad");
+  Window window;
+  Shape input;
+};
+struct AvgPool {  // x -> y
+  static constexpr OpFacts facts{.name = "AvgPool", .differentiable = true, .onnx = true, .lowered_inputs = 0};
+  Window window;
+  bool count_include_pad = true;
+};
+struct AvgPoolGrad {  // dy -> dx
+  static constexpr OpFacts facts = internal_op("AvgPoolGrad");
+  Window window;
+  bool count_include_pad = true;
+  Shape input;
+};
+
+// ---- local response normalization across channels (Krizhevsky et al. 2012), as torch.nn.LocalResponseNorm:
+// y = x / (k + alpha / size * sum of squares over `size` channels around)^beta
+struct LocalResponseNorm {  // x -> y
+  static constexpr OpFacts facts{
+      .name = "LocalResponseNorm", .differentiable = true, .onnx = true, .lowered_inputs = 0};
+  int64_t size = 5;
+  double alpha = 1e-4, beta = 0.75, k = 1.0;
+};
+struct LocalResponseNormGrad {  // x, dy -> dx
+  static constexpr OpFacts facts = internal_op("LocalResponseNormGrad");
+  int64_t size = 5;
+  double alpha = 1e-4, beta = 0.75, k = 1.0;
+};
+
+// ---- shape and placement
+struct Concat {  // x1 [N,C1,H,W], ..., xk -> y [N,C1+...+Ck,H,W]
+  static constexpr OpFacts facts{.name = "Concat", .differentiable = true, .onnx = true, .lowered_inputs = kAllInputs};
+};
+struct Slice {  // x [N,C,H,W] -> y [N,count,H,W]: channels begin .. begin+count
+  static constexpr OpFacts facts{.name = "Slice", .differentiable = true, .onnx = false, .lowered_inputs = 0};
+  int64_t begin = 0, count = 0;
+};
+struct Reshape {  // x -> y, equal element count, both plain: y may share x's memory
+  static constexpr OpFacts facts{.name = "Reshape", .differentiable = true, .onnx = true, .lowered_inputs = 0};
+  Shape shape;
+};
+struct Reorder {  // x -> y, same shape and type, other format
+  static constexpr OpFacts facts = internal_op("Reorder");
+};
+struct Cast {  // x -> y: other element type, possibly other format too
+  static constexpr OpFacts facts{.name = "Cast", .differentiable = true, .onnx = false, .lowered_inputs = 0};
+  DType to = DType::f32;
+};
+
+// ---- loss: logits [N,K], labels i32[N], weights [N] (0 leaves a sample out)
+// probabilities [N,K]; loss []: sum over n of weight * cross-entropy against (1-s) one_hot + s/K (s = label
+// smoothing); correct i32[2]: samples of weight > 0 whose label is among the 1 and the 5 largest logits (ties go to
+// the lower class index).
+struct SoftmaxCrossEntropy {  // logits, labels, weights -> probabilities, loss, correct
+  static constexpr OpFacts facts{
+      .name = "SoftmaxCrossEntropy", .differentiable = true, .onnx = true, .lowered_inputs = 0};
+  double label_smoothing = 0;
+};
+// loss_scale [] multiplies the gradient, so that small ones survive in f16; the update divides by it.
+struct SoftmaxCrossEntropyGrad {  // probabilities, labels, weights (, loss_scale) -> scale * weight * (p - target)
+  static constexpr OpFacts facts = internal_op("SoftmaxCrossEntropyGrad", 0);
+  double label_smoothing = 0;
+  double scale = 1;
+};
+
+}  // namespace lockstep
