@@ -1,0 +1,202 @@
+#include "test/fake_gpu/memory.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+namespace lockstep::fake_gpu {
+namespace {
+
+constexpr size_t kPage = 4096, kAlignment = 256;
+constexpr size_t kReserved = size_t{256} << 30;  // addresses, not memory
+constexpr unsigned char kFresh = 0xff;           // as a float: NaN
+constexpr unsigned char kMargin = 0xa5;          // between an allocation's last byte and its last page's end
+
+thread_local const char* running = nullptr;  // the device work of this thread
+
+struct Block {
+  char* pages = nullptr;
+  size_t page_bytes = 0;
+  size_t bytes = 0;
+};
+
+// One kind of memory: addresses are handed out once, each allocation ends where its last page ends.
+class Region {
+ public:
+  Region() {
+    void* const memory = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("fake GPU: no address space");
+    begin_ = next_ = static_cast<char*>(memory);
+  }
+
+  char* allocate(size_t bytes) {
+    const size_t used = round_up(bytes, kAlignment), page_bytes = round_up(used, kPage);
+    if (page_bytes + 2 * kPage > static_cast<size_t>(begin_ + kReserved - next_)) return nullptr;
+    const Block block{next_ + kPage, page_bytes, bytes};
+    if (::mprotect(block.pages, page_bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    next_ = block.pages + page_bytes;  // the page behind is the next one's page before
+    char* const data = block.pages + page_bytes - used;
+    std::memset(block.pages, kFresh, page_bytes);
+    std::memset(data + bytes, kMargin, used - bytes);
+    blocks_[data] = block;
+    return data;
+  }
+
+  // Of memory that can be read.
+  std::string release(char* data) {
+    const auto found = blocks_.find(data);
+    if (found == blocks_.end()) return fmt::format("{} is no allocation, or one that was freed", fmt::ptr(data));
+    const Block block = found->second;
+    const char* const end = block.pages + block.page_bytes;
+    std::string trouble;
+    for (const char* at = data + block.bytes; at < end; ++at) {
+      if (static_cast<unsigned char>(*at) != kMargin) {
+        trouble = fmt::format("something wrote {} bytes behind an allocation of {} bytes", at - data - block.bytes + 1,
+                              block.bytes);
+        break;
+      }
+    }
+    ::mprotect(block.pages, block.page_bytes, PROT_NONE);
+    ::madvise(block.pages, block.page_bytes, MADV_DONTNEED);
+    blocks_.erase(found);
+    return trouble;
+  }
+
+  void protect(int protection) {
+    for (const auto& [data, block] : blocks_) ::mprotect(block.pages, block.page_bytes, protection);
+  }
+
+  size_t bytes_of(const void* data) const {
+    const auto found = blocks_.find(static_cast<char*>(const_cast<void*>(data)));
+    return found == blocks_.end() ? 0 : found->second.bytes;
+  }
+  bool contains(const void* data) const { return data >= begin_ && data < begin_ + kReserved; }
+
+  // Whether all the bytes lie in one allocation that lives.
+  bool holds(const char* data, size_t bytes) const {
+    auto after = blocks_.upper_bound(const_cast<char*>(data));
+    if (after == blocks_.begin()) return false;
+    const auto& [begin, block] = *--after;
+    return static_cast<size_t>(data - begin) + bytes <= block.bytes;
+  }
+
+ private:
+  static size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+  char* begin_;
+  char* next_;
+  std::map<char*, Block> blocks_;
+};
+
+struct Memory {
+  std::mutex mutex;
+  Region device, pinned;
+  int open = 0;
+};
+
+// Never destroyed: device work may run while statics go.
+Memory& memory() {
+  static auto* const instance = new Memory;
+  return *instance;
+}
+
+struct sigaction before;  // what handled SIGSEGV before us
+
+// Says what the crash is about; what was there before us does the rest.
+void on_crash(int signal, siginfo_t* info, void* context) {
+  const Memory& m = memory();
+  const bool device = m.device.contains(info->si_addr), pinned = m.pinned.contains(info->si_addr);
+  if (device || pinned) {
+    char text[512];
+    const char* const kind = device ? "device memory" : "pinned memory";
+    const int length =
+        running ? std::snprintf(text, sizeof text, "fake GPU: %s touched %s that is no allocation's, at %p\n", running,
+                                kind, info->si_addr)
+                : std::snprintf(text, sizeof text, "fake GPU: the host touched %s%s, at %p\n", kind,
+                                pinned ? " that is no allocation's" : "", info->si_addr);
+    (void)!::write(STDERR_FILENO, text, static_cast<size_t>(length));
+  }
+  ::sigaction(signal, &before, nullptr);
+  if (before.sa_flags & SA_SIGINFO && before.sa_sigaction) before.sa_sigaction(signal, info, context);
+}
+
+void watch_crashes() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigaction(SIGSEGV, &action, &before);
+  });
+}
+
+}  // namespace
+
+void* allocate_device_memory(size_t bytes) {
+  watch_crashes();
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  char* const data = m.device.allocate(bytes);
+  if (data && m.open == 0) m.device.protect(PROT_NONE);
+  return data;
+}
+
+void* allocate_pinned_memory(size_t bytes) {
+  watch_crashes();
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  return m.pinned.allocate(bytes);
+}
+
+std::string free_device_memory(void* data) {
+  const OpenMemory open("freeing memory");
+  const std::lock_guard lock(memory().mutex);
+  return memory().device.release(static_cast<char*>(data));
+}
+
+std::string free_pinned_memory(void* data) {
+  const std::lock_guard lock(memory().mutex);
+  return memory().pinned.release(static_cast<char*>(data));
+}
+
+size_t pinned_bytes(const void* data) {
+  const std::lock_guard lock(memory().mutex);
+  return memory().pinned.bytes_of(data);
+}
+
+MemoryKind kind_of(const void* data) {
+  if (memory().device.contains(data)) return MemoryKind::device;
+  return memory().pinned.contains(data) ? MemoryKind::pinned : MemoryKind::pageable;
+}
+
+std::string trouble_with(const void* data, size_t bytes, bool pinned) {
+  const std::lock_guard lock(memory().mutex);
+  const MemoryKind kind = kind_of(data);
+  if (kind == MemoryKind::pageable || (kind == MemoryKind::pinned && !pinned)) {
+    return fmt::format("{} is not device memory", fmt::ptr(data));
+  }
+  const Region& region = kind == MemoryKind::device ? memory().device : memory().pinned;
+  if (region.holds(static_cast<const char*>(data), bytes)) return {};
+  return fmt::format("{} bytes at {} do not lie in one allocation", bytes, fmt::ptr(data));
+}
+
+OpenMemory::OpenMemory(const char* what) : before_(running) {
+  running = what;
+  const std::lock_guard lock(memory().mutex);
+  if (memory().open++ == 0) memory().device.protect(PROT_READ | PROT_WRITE);
+}
+
+OpenMemory::~OpenMemory() {
+  running = before_;
+  const std::lock_guard lock(memory().mutex);
+  if (--memory().open == 0) memory().device.protect(PROT_NONE);
+}
+
+}  // namespace lockstep::fake_gpu

@@ -1,0 +1,252 @@
+// NCCL of the fake device, as a communicator that does not block: calls answer ncclInProgress, and a thread of the
+// communicator's enqueues them a moment later; another runs them, so that a device goes on while its host waits for
+// something else. A captured collective keeps a reference to its communicator, and an abort waits until no graph has
+// one, as NCCL's does.
+//
+// FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks.
+#include <fmt/format.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <thread>
+
+#include "test/fake_gpu/memory.h"
+#include "test/fake_gpu/nccl_meeting.h"
+#include "test/fake_gpu/runtime.h"
+
+namespace lockstep::fake_gpu {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Job {
+  Collective collective;
+  void* data;
+  std::function<void()> done;
+};
+
+// Which collective of this rank breaks the connection, 0: none.
+int failing_collective(int rank) {
+  const char* const script = std::getenv("FAKE_NCCL_FAIL");
+  int at = 0, number = 0;
+  if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != rank) return 0;
+  return number;
+}
+
+class Communicator {
+ public:
+  Communicator(std::string name, int rank, int size)
+      : name_(std::move(name)), rank_(rank), size_(size), fails_at_(failing_collective(rank)) {
+    launcher_ = std::thread([this] { launch_all(); });
+    runner_ = std::thread([this] { run_all(); });
+  }
+
+  ncclResult_t state() const { return state_; }
+  std::string error() {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+
+  // Enqueues later, from the communicator's own thread.
+  void post(const Collective& collective, void* data, cudaStream_t stream) {
+    const std::lock_guard lock(mutex_);
+    if (state_ == ncclSuccess) state_ = ncclInProgress;
+    launches_.push_back({collective, data, stream});
+    changed_.notify_all();
+  }
+
+  // Ends what is under way, with sums that are none, and waits for the graphs that hold collectives.
+  void abort() {
+    aborted_ = true;
+    changed_.notify_all();
+    launcher_.join();
+    while (references_ > 0) std::this_thread::sleep_for(1ms);
+    closed_ = true;
+    changed_.notify_all();
+    runner_.join();
+  }
+
+ private:
+  struct Launch {
+    Collective collective;
+    void* data;
+    cudaStream_t stream;
+  };
+
+  void fail(ncclResult_t state, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    error_ = why;
+    state_ = state;
+  }
+
+  // ---- the launcher
+  void launch_all() {
+    try {
+      meeting_ = std::make_unique<Meeting>(name_, rank_, size_);
+      if (!meeting_->wait_for_all([this] { return !aborted_; })) return;
+      connected_ = true;
+      state_ = ncclSuccess;
+    } catch (const std::exception& error) {
+      return fail(ncclSystemError, error.what());
+    }
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return aborted_ || !launches_.empty(); });
+      if (aborted_) return;
+      const Launch launch = launches_.front();
+      launches_.pop_front();
+      lock.unlock();
+      enqueue(launch);
+      lock.lock();
+      if (launches_.empty() && state_ == ncclInProgress) state_ = ncclSuccess;
+    }
+  }
+
+  void enqueue(const Launch& launch) {
+    const cudaError_t status = call([&](Lock&) {
+      Stream& stream = stream_of(launch.stream);
+      Operation operation{
+          .what = launch.collective.kind == Collective::Kind::broadcast ? "ncclBroadcast" : "ncclAllReduce",
+          .run = nullptr};
+      operation.start = [this, launch](std::function<void()> done) {
+        const std::lock_guard lock(mutex_);
+        jobs_.push_back({launch.collective, launch.data, std::move(done)});
+        changed_.notify_all();
+      };
+      if (stream.capture) {
+        ++references_;
+        operation.keeps =
+            std::shared_ptr<void>(this, [](void* self) { --static_cast<Communicator*>(self)->references_; });
+      }
+      submit(stream, std::move(operation));
+    });
+    if (status != cudaSuccess) fail(ncclUnhandledCudaError, cudaGetErrorString(status));
+  }
+
+  // ---- the runner
+  void run_all() {
+    while (!closed_) {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait_for(lock, 1ms, [this] { return closed_ || !jobs_.empty(); })) {
+        lock.unlock();
+        // The host may wait for another rank, which waits for this device.
+        if (connected_ && (aborted_ || meeting_->is_waited_for())) Device::get().go_on_to_next_start();
+        continue;
+      }
+      if (jobs_.empty()) continue;
+      const Job job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      run(job);
+      job.done();
+    }
+  }
+
+  void run(const Job& job) {
+    if (++started_ == fails_at_) fail(ncclRemoteError, "fake NCCL: the connection was closed by the remote peer");
+    while (state_ == ncclRemoteError && !aborted_) std::this_thread::sleep_for(1ms);
+    if (aborted_) return;
+    try {
+      const OpenMemory open("a collective of NCCL");
+      (void)meeting_->run(job.collective, job.data, [this] { return !aborted_; });
+    } catch (const std::exception& error) {
+      fail(ncclInternalError, error.what());
+    }
+  }
+
+  const std::string name_;
+  const int rank_, size_, fails_at_;
+  std::unique_ptr<Meeting> meeting_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Launch> launches_;
+  std::deque<Job> jobs_;
+  std::string error_;
+  std::atomic<ncclResult_t> state_{ncclInProgress};
+  std::atomic<bool> connected_{false}, aborted_{false}, closed_{false};
+  std::atomic<int> references_{0};  // of graphs
+  int started_ = 0;
+  std::thread launcher_, runner_;
+};
+
+Communicator& communicator_of(ncclComm_t handle) { return *reinterpret_cast<Communicator*>(handle); }
+
+ncclResult_t post(ncclComm_t handle, const Collective& collective, void* data, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return ncclSuccess;
+  if (const std::string trouble = trouble_with(data, bytes); !trouble.empty()) return ncclInvalidArgument;
+  communicator_of(handle).post(collective, data, stream);
+  return ncclInProgress;
+}
+
+}  // namespace
+}  // namespace lockstep::fake_gpu
+
+using namespace lockstep::fake_gpu;
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::atomic<int> number{0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  *id = {};
+  const std::string name = fmt::format("/lockstep_fake_nccl_{}_{}_{}", ::getpid(), now, number++);
+  name.copy(id->internal, sizeof id->internal - 1);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (!config || config->blocking != 0) return ncclInvalidArgument;  // the fake is for those that do not block
+  *handle = reinterpret_cast<ncclComm_t>(new Communicator(id.internal, rank, size));
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
+  *state = communicator_of(handle).state();
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t handle, cudaStream_t stream) {
+  if (from != to || operation != ncclSum) return ncclInvalidArgument;
+  const size_t bytes = count * (type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : 2);
+  return post(handle, {Collective::Kind::all_reduce, static_cast<uint32_t>(type), count, 0}, to, bytes, stream);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t handle,
+                           cudaStream_t stream) {
+  if (from != to || type != ncclUint8) return ncclInvalidArgument;
+  return post(handle, {Collective::Kind::broadcast, static_cast<uint32_t>(type), count, static_cast<uint32_t>(root)},
+              to, count, stream);
+}
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  communicator_of(handle).abort();
+  delete &communicator_of(handle);
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t status) {
+  switch (status) {
+    case ncclSuccess:
+      return "no error";
+    case ncclInProgress:
+      return "in progress";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    default:
+      return "internal error";
+  }
+}
+const char* ncclGetLastError(ncclComm_t handle) {
+  static thread_local std::string text;
+  text = communicator_of(handle).error();
+  return text.c_str();
+}
+}

@@ -1,0 +1,37 @@
+// What the parts of the fake runtime share: how a call of the library becomes a status code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <exception>
+#include <string>
+
+#include "test/fake_gpu/streams.h"
+
+namespace lockstep::fake_gpu {
+
+// Remembers what cudaGetErrorString and cudaGetLastError say next on this thread; gives the status back.
+cudaError_t remember(cudaError_t status, const std::string& why);
+
+// The body of a call: body(lock), which throws what it is refused with. After a fault of the device every call fails.
+template <class Body>
+cudaError_t call(const Body& body) {
+  Device& device = Device::get();
+  Lock lock = device.lock();
+  try {
+    device.expect_well();
+    body(lock);
+    device.expect_well();
+    return cudaSuccess;
+  } catch (const Refused& refused) {
+    return remember(refused.status, refused.what());
+  } catch (const std::exception& error) {
+    device.fail(error.what());
+    return remember(cudaErrorLaunchFailure, error.what());
+  }
+}
+
+// How many GPUs there are: FAKE_GPU_DEVICES, or one.
+int device_count();
+
+}  // namespace lockstep::fake_gpu
