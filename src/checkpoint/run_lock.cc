@@ -12,7 +12,9 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -73,7 +75,7 @@ struct Owner {
 };
 
 std::string name_of(const Owner& owner) {
-  if (owner.pid.empty()) return "an unknown process";
+  if (owner.pid.empty()) return "an unknown process (the lock file is incomplete)";
   return fmt::format("process {} on {}", owner.pid, printable(owner.host, kLongestHost));
 }
 
@@ -109,10 +111,27 @@ Owner parse_owner(const std::string& text) {
   return owner;
 }
 
-// The file's text, or nothing when it has gone.
+// Whether a run can have written the text, or its beginning: a crash or a full disk may have left less, or zeros.
+bool is_lock_text(std::string_view text) {
+  constexpr std::array<std::string_view, 5> kKeys = {"host ", "pid ", "started ", "space ", "heartbeat "};
+  text = text.substr(0, text.find_last_not_of('\0') + 1);
+  for (const std::string_view key : kKeys) {
+    if (text.size() < key.size()) return key.starts_with(text);
+    if (!text.starts_with(key)) return false;
+    const size_t end = text.find('\n');
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return text.empty();
+}
+
+// The beginning of the file, which is all of a lock file; nothing when it has gone.
 std::optional<std::string> read_lock(const std::string& path) {
+  constexpr int64_t kMostBytes = 1 << 16;
   try {
-    return read_text_file(path, kBlame);
+    const FileDescriptor file = open_regular_file(path, kBlame);  // a pipe would be waited for
+    std::string text(static_cast<size_t>(std::min(file_size(file, path, kBlame), kMostBytes)), '\0');
+    pread_all(file, std::as_writable_bytes(std::span(text)), {.path = path, .blame = kBlame});
+    return text;
   } catch (const Error&) {
     if (!path_exists(path)) return std::nullopt;
     throw;
@@ -146,6 +165,14 @@ bool heartbeat_stands_still(const std::string& path, const std::string& text, co
        path, name_of(owner));
 }
 
+[[noreturn]] void fail_no_lock(const std::string& path) {
+  fail(ExitCode::config,
+       "{}: was not written by a run, so it is unknown whether one uses this directory; delete the file if none does, "
+       "or "
+       "choose another checkpoint.directory",
+       path);
+}
+
 // Moves a dead owner's file out of the way. Another process may have done so and made its own since `text` was read;
 // then that one is put back and false returned. Throws Error(checkpoint) where it cannot be moved.
 bool remove_dead(const std::string& path, const std::string& text) {
@@ -155,7 +182,7 @@ bool remove_dead(const std::string& path, const std::string& text) {
     fail(kBlame, "{}: its owner is not running any more, but the lock cannot be taken over: {}; delete the file", path,
          errno_text(errno));
   }
-  const bool same = read_text_file(aside, kBlame) == text;
+  const bool same = read_lock(aside) == text;
   if (!same && ::link(aside.c_str(), path.c_str()) != 0) {
     log_warning("{}: cannot be put back: {}", path, errno_text(errno));
   }
@@ -185,7 +212,7 @@ class RunLock::Keeper {
   bool try_create();
   bool refresh();  // one heartbeat; false: the file is another's
   bool make_again();
-  bool refresh_or_log() noexcept;
+  bool refresh_or_log();
 
   const std::string path_;
   const RunLockOptions options_;
@@ -242,7 +269,8 @@ void RunLock::Keeper::acquire() {
   const Owner self = this_process();
   while (!try_create()) {
     const std::optional<std::string> text = read_lock(path_);
-    if (!text) continue;  // just released
+    if (!text) continue;                            // just released
+    if (!is_lock_text(*text)) fail_no_lock(path_);  // nobody's heartbeat would come
     const Owner owner = parse_owner(*text);
     const Life life = life_of(owner, self);
     if (life == Life::alive) fail_owned(path_, owner);
@@ -300,13 +328,15 @@ void RunLock::Keeper::run() {
   if (path_exists(path_) && refresh_or_log()) remove_file(path_);
 }
 
-bool RunLock::Keeper::refresh_or_log() noexcept {
+bool RunLock::Keeper::refresh_or_log() {
   try {
     return refresh();
   } catch (const Error& error) {
     log_warning("{}", error.what());  // a full disk or a server that is away: the next beat may succeed
-    return true;
+  } catch (const std::exception& error) {
+    log_warning("{}: no heartbeat: {}", path_, error.what());
   }
+  return true;
 }
 
 }  // namespace lockstep

@@ -193,12 +193,12 @@ void CheckpointWriter::Worker::run() {
     changed_.wait(lock, [&] { return stop_ || phase_ != Phase::idle; });
     if (phase_ == Phase::idle) return;
     const int64_t step = contents_.meta.step;
+    std::optional<SaveResult> result;
     if (phase_ == Phase::copying) {
       lock.unlock();
-      SaveResult result = save();
+      result = save();
       lock.lock();
-      if (!result.error) last_saved_step_ = step;
-      results_.push_back(std::move(result));
+      if (!result->error) last_saved_step_ = step;
     }
     const bool published = last_saved_step_ == step;
     for (bool tidy = false; published && (best_ || !tidy);) {  // it may be asked for while this goes on
@@ -210,6 +210,7 @@ void CheckpointWriter::Worker::run() {
       tidy = true;
     }
     best_ = false;
+    if (result) results_.push_back(std::move(*result));  // not before: the caller may start the next save at once
     phase_ = Phase::idle;
     changed_.notify_all();
   }
@@ -293,7 +294,7 @@ void CheckpointWriter::Worker::point(const std::string& link, int64_t step) {
   try {
     point_at_checkpoint(options_.directory, link, step);
     links_fail_ = false;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (std::exchange(links_fail_, true)) return;
     log_warning(
         "{}; without the links latest and best the newest checkpoint is that of the highest step, and each names the "

@@ -47,6 +47,7 @@ Rewritten rewrite(const std::string& path, const Keep& keep) {
     if (whole) result.text += '\n';
     result.ends_in_line = whole;
   }
+  if (in.bad()) fail(ExitCode::checkpoint, "{}: cannot be read to its end", path);  // what was read must not replace it
   return result;
 }
 
@@ -85,7 +86,7 @@ int64_t MetricsLog::mend_and_open(const Keep& keep) {
     write_text_atomically(path_, result.text, ExitCode::checkpoint);
     open();
     return result.dropped;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log_warning("rows of repeated steps stay in the metrics: {}", error.what());
     return 0;
   }

@@ -67,24 +67,22 @@ Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
       files_({.directory = options_.directory, .slow_seconds = options_.slow_disk_seconds}),
       logs_(std::make_shared<Logs>()) {
   if (!group_.is_root() || (options_.jsonl.empty() && options_.events.empty())) return;
-  files_.post({.run =
-                   [logs = logs_, metrics = options_.jsonl, events = options_.events, step = options_.resumed_step] {
-                     logs->metrics.emplace(metrics, step);
-                     logs->events.emplace(events, step);
-                   },
-               .required = true});
+  const auto open = [&](std::function<void()> job) { files_.post({.run = std::move(job), .required = true}); };
+  const int64_t step = options_.resumed_step;
+  open([logs = logs_, path = options_.jsonl, step] { logs->metrics = MetricsLog(path, step); });
+  open([logs = logs_, path = options_.events, step] { logs->events = EventFile(path, step); });
 }
 
 void Reporter::write_row(std::string row) {
   if (options_.jsonl.empty()) return;
   const size_t bytes = row.size();
-  files_.post({.run = [logs = logs_, text = std::move(row)] { logs->metrics->write(text); }, .bytes = bytes});
+  files_.post({.run = [logs = logs_, text = std::move(row)] { logs->metrics.write(text); }, .bytes = bytes});
 }
 
 void Reporter::write_event(std::string event) {
   if (options_.events.empty()) return;
   const size_t bytes = event.size();
-  files_.post({.run = [logs = logs_, text = std::move(event)] { logs->events->write(text); }, .bytes = bytes});
+  files_.post({.run = [logs = logs_, text = std::move(event)] { logs->events.write(text); }, .bytes = bytes});
 }
 
 void Reporter::interval(ProgressRow row, const StepTimer& timer) {
@@ -234,10 +232,10 @@ void Reporter::write_evaluation(EvaluationRecords records) {
   const bool may_repeat = records.step == options_.resumed_step;
   files_.post({.run =
                    [logs = logs_, may_repeat, records = std::move(records)] {
-                     const bool again = may_repeat && logs->metrics->drop("eval", records.step);
-                     for (const std::string& row : records.rows) logs->metrics->write(row);
+                     const bool again = may_repeat && logs->metrics.drop("eval", records.step);
+                     for (const std::string& row : records.rows) logs->metrics.write(row);
                      if (again) return;
-                     for (const std::string& event : records.events) logs->events->write(event);
+                     for (const std::string& event : records.events) logs->events.write(event);
                    },
                .bytes = bytes});
 }
@@ -295,8 +293,8 @@ void Reporter::back_to(int64_t step, const std::string& text) {
   if (group_.is_root() && !(options_.jsonl.empty() && options_.events.empty())) {
     files_.post({.run =
                      [logs = logs_, step] {
-                       logs->metrics->go_back(step);
-                       logs->events->go_back(step);
+                       logs->metrics.go_back(step);
+                       logs->events.go_back(step);
                      },
                  .required = true});
   }

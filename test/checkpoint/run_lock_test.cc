@@ -1,5 +1,6 @@
 #include "lockstep/checkpoint/run_lock.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -106,8 +107,46 @@ TEST_CASE("the lock of another machine is taken over when its heartbeat stands s
 
 TEST_CASE("a stump of a lock is taken over when nobody completes it") {
   const ScratchFolder folder;
-  write_lock(folder, "");
-  CHECK_NOTHROW(RunLock(folder.path(), kFast));
+  std::string whole;
+  {
+    const RunLock own(folder.path());
+    whole = lock_text(folder);
+  }
+  for (const std::string& stump : {std::string(), whole.substr(0, 3), whole.substr(0, whole.find("pid ") + 5),
+                                   std::string(whole.size(), '\0'), whole.substr(0, 20) + std::string(40, '\0')}) {
+    write_lock(folder, stump);
+    CHECK_NOTHROW(RunLock(folder.path(), kFast));
+  }
+}
+
+TEST_CASE("a lock that no run has written is refused at once, and left alone") {
+  const ScratchFolder folder;
+  for (const std::string& text :
+       {std::string("somebody's"), std::string("host node7\nnotes: mine\n"), std::string("hosts\n"),
+        std::string("host a\npid 1\nstarted 1\nspace a\nheartbeat 1\nmore\n"), std::string(1 << 20, 'x')}) {
+    write_lock(folder, text);
+    const auto error = error_of([&] { RunLock lock(folder.path()); });  // a minute's wait would be too long for a test
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::config);
+    CHECK_THAT(error->what(), ContainsSubstring(folder / "run.lock: was not written by a run") &&
+                                  ContainsSubstring("delete the file if none does"));
+    CHECK(lock_text(folder) == text);
+  }
+}
+
+TEST_CASE("a pipe or a directory in the place of the lock is named instead of waited for") {
+  const ScratchFolder folder;
+  REQUIRE(::mkfifo((folder / "run.lock").c_str(), 0600) == 0);
+  const auto of_pipe = error_of([&] { RunLock lock(folder.path()); });
+  REQUIRE(of_pipe);
+  CHECK(of_pipe->code() == ExitCode::checkpoint);
+  CHECK_THAT(of_pipe->what(), ContainsSubstring("run.lock: is a pipe, where a file is needed"));
+  std::filesystem::remove(folder / "run.lock");
+  std::filesystem::create_directory(folder / "run.lock");
+  const auto of_directory = error_of([&] { RunLock lock(folder.path()); });
+  REQUIRE(of_directory);
+  CHECK_THAT(of_directory->what(),
+             ContainsSubstring("run.lock: is a directory") || ContainsSubstring("run.lock: is a folder"));
 }
 
 TEST_CASE("the lock of another machine is respected while its heart beats") {

@@ -114,8 +114,10 @@ TEST_CASE("going back is a session that starts after the step") {
 }
 
 TEST_CASE("without a folder, or without the right to write there, events are left out") {
-  EventFile none("", 0);
+  EventFile none("", 0), never_opened;
   none.write(encode_scalars(1, {{"a", 1.0}}));
+  never_opened.write(encode_scalars(1, {{"a", 1.0}}));
+  never_opened.go_back(0);
   EventFile impossible("/proc/nowhere", 0);
   impossible.write(encode_scalars(1, {{"a", 1.0}}));
 }

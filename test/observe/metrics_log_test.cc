@@ -129,4 +129,13 @@ TEST_CASE("what is no regular file is a warning, and nobody waits for it") {
   CHECK_THAT(log.text(), ContainsSubstring("metrics cannot be written: " + path + ": is a pipe"));
 }
 
-TEST_CASE("without a path nothing is written") { CHECK_NOTHROW(MetricsLog("", 0).write("{}")); }
+TEST_CASE("a file that cannot be read to its end is not replaced by what was read of it") {
+  const LogCapture log;
+  MetricsLog("/proc/self/mem", 0);  // a regular file whose first bytes cannot be read
+  CHECK_THAT(log.text(), ContainsSubstring("stay in the metrics: /proc/self/mem: cannot be read to its end"));
+}
+
+TEST_CASE("without a path nothing is written") {
+  CHECK_NOTHROW(MetricsLog("", 0).write("{}"));
+  CHECK_NOTHROW(MetricsLog().write("{}"));
+}

@@ -25,8 +25,9 @@ class EventFile {
  public:
   // A new file in `directory`, which is made; the run goes on after `resumed_step`. Empty: nothing is written.
   EventFile(std::string directory, int64_t resumed_step);
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
+  EventFile() = default;  // writes nothing
+  EventFile(EventFile&&) = default;
+  EventFile& operator=(EventFile&&) = default;
 
   void write(std::string_view event);
   // The run goes back to `step`: what was written of later steps does not count.

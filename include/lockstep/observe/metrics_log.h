@@ -17,8 +17,9 @@ class MetricsLog {
   // Opens `path` for appending. What an earlier run left is mended first: torn rows are cut off, and rows of
   // steps after `resumed_step` are dropped (the run repeats those steps). Empty path: nothing is written.
   MetricsLog(std::string path, int64_t resumed_step);
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
+  MetricsLog() = default;  // writes nothing
+  MetricsLog(MetricsLog&&) = default;
+  MetricsLog& operator=(MetricsLog&&) = default;
 
   // The run goes back to `step`: rows of later steps are dropped.
   void go_back(int64_t step);

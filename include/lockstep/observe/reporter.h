@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,10 +78,10 @@ class Reporter {
   FileWorker& files() { return files_; }
 
  private:
-  // What the thread for files alone uses.
+  // What the thread for files alone uses. Logs that could not be opened write nothing.
   struct Logs {
-    std::optional<MetricsLog> metrics;
-    std::optional<EventFile> events;
+    MetricsLog metrics;
+    EventFile events;
   };
   struct EvaluationRecords {
     int64_t step = 0;
