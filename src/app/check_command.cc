@@ -16,6 +16,7 @@
 #include "app/start.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host_memory.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/folder.h"
@@ -37,7 +38,7 @@ constexpr double kTolerableSkewSeconds = 1;
 
 // ---- facts of this rank
 
-std::string memory_text(const HostRam& memory) {
+std::string memory_text(const HostMemory& memory) {
   if (memory.total < 0 || memory.available < 0) return "memory unknown";
   return fmt::format("{:.1f} of {:.1f} GB free", static_cast<double>(memory.available) / kGigabyte,
                      static_cast<double>(memory.total) / kGigabyte);

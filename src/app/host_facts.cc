@@ -28,12 +28,6 @@ std::string proc_field(const char* path, std::string_view key) {
   return {};
 }
 
-int64_t kilobytes(std::string_view key) {
-  int64_t value = -1;
-  std::istringstream(proc_field("/proc/meminfo", key)) >> value;
-  return value < 0 ? -1 : value * 1024;
-}
-
 std::string address_text(const sockaddr& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes = nullptr;
@@ -60,8 +54,6 @@ std::string processor_name() {
   const std::string name = proc_field("/proc/cpuinfo", "model name");
   return name.empty() ? "unknown" : name;
 }
-
-HostRam host_memory() { return {kilobytes("MemTotal"), kilobytes("MemAvailable")}; }
 
 std::vector<NetworkInterface> network_interfaces() {
   ifaddrs* first = nullptr;

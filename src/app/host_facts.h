@@ -12,13 +12,6 @@ namespace lockstep {
 
 std::string processor_name();
 
-// Of the host, in bytes; -1 when it cannot be told.
-struct HostRam {
-  int64_t total = -1;
-  int64_t available = -1;
-};
-HostRam host_memory();
-
 struct NetworkInterface {
   std::string name;
   std::string address;  // IPv4 or IPv6, as text

@@ -193,8 +193,9 @@ CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadB
     const int64_t evaluation = evaluation_batch(config, group.size());
     if (purpose == Purpose::train) model.batches = batch_sizes(config, group.size());
     const int64_t training = purpose == Purpose::train ? model.batches.per_rank : evaluation;
-    model.program = std::make_unique<Program>(config, ProgramBatches{training, evaluation, group.size()}, purpose,
-                                              *model.backend, *model.stream);
+    model.program =
+        std::make_unique<Program>(config, ProgramBatches{training, evaluation, group.size(), group.local_size()},
+                                  purpose, *model.backend, *model.stream);
   });
   return model;
 }

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "lockstep/backend/out_of_memory.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host_memory.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {
@@ -21,8 +23,7 @@ Buffer HostBackend::allocate(size_t bytes) const {
   if (bytes == 0) return {};
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    fail(ExitCode::internal, "out of memory: cannot allocate {} bytes ({}); lower train.batch_size or use more nodes",
-         bytes, errno_text(errno));
+    throw OutOfMemory("memory", bytes, host_memory().available);
   }
   // Large pages make the first touch and every pass over an arena cheaper; where there are none it goes without.
   (void)madvise(data, bytes, MADV_HUGEPAGE);

@@ -27,7 +27,7 @@ class HostStream final : public Stream {
 class HostBackend : public Backend {
  public:
   // Whole pages from the kernel: zeroed when first touched, so a large arena costs only what is used of it.
-  // Throws Error(internal) when there is no memory. No bytes give an empty buffer.
+  // Throws OutOfMemory. No bytes give an empty buffer.
   Buffer allocate(size_t bytes) const final;
   Buffer allocate_pinned(size_t bytes) const final { return allocate(bytes); }
   bool host_addressable() const final { return true; }

@@ -12,6 +12,18 @@ void fill(const Backend& backend, Stream& stream, const Buffer& buffer, double v
 
 }  // namespace
 
+size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions& options) {
+  const auto trained = static_cast<size_t>(layout.trained_elements);
+  const auto statistics = static_cast<size_t>(layout.statistic_elements);
+  size_t elements = trained + statistics;
+  if (options.training) {
+    elements += trained + statistics + static_cast<size_t>(kStepHeaderElements);
+    elements += optimizer_slots(options.optimizer).initial.size() * trained;
+  }
+  if (options.average) elements += trained + statistics;
+  return elements * dtype_bytes(options.dtype) + options.activation_bytes;
+}
+
 ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
                             const ModelStateOptions& options) {
   const size_t element = dtype_bytes(options.dtype);

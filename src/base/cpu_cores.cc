@@ -4,25 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 
+#include "base/control_groups.h"
 #include "lockstep/base/parse_number.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::string> read_text(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::optional<int64_t> parse_spaced_number(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\n";
@@ -31,9 +22,9 @@ std::optional<int64_t> parse_spaced_number(std::string_view text) {
 }
 
 std::optional<double> quota_in(const fs::path& folder) {
-  if (const auto cpu_max = read_text(folder / "cpu.max")) return parse_cpu_max(*cpu_max);
-  const auto quota = read_text(folder / "cpu.cfs_quota_us");
-  const auto period = read_text(folder / "cpu.cfs_period_us");
+  if (const auto cpu_max = read_control(folder / "cpu.max")) return parse_cpu_max(*cpu_max);
+  const auto quota = read_control(folder / "cpu.cfs_quota_us");
+  const auto period = read_control(folder / "cpu.cfs_period_us");
   if (quota && period) return parse_cfs_quota(*quota, *period);
   return std::nullopt;
 }
@@ -41,18 +32,6 @@ std::optional<double> quota_in(const fs::path& folder) {
 std::optional<double> tighter(std::optional<double> a, std::optional<double> b) {
   if (!a || !b) return a ? a : b;
   return std::min(*a, *b);
-}
-
-// The quota of `mount`/`group` and of every group above it. Inside a container the path of the outer system may not
-// exist below the mount; the groups above it are then all there is.
-std::optional<double> quota_along(const fs::path& mount, const fs::path& group) {
-  std::optional<double> quota = quota_in(mount);
-  fs::path folder = mount;
-  for (const fs::path& part : group.relative_path()) {
-    folder /= part;
-    quota = tighter(quota, quota_in(folder));
-  }
-  return quota;
 }
 
 struct FreeCpuSet {
@@ -124,20 +103,9 @@ std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_vie
 }
 
 std::optional<double> control_group_quota(const fs::path& membership, const fs::path& root) {
-  std::ifstream lines(membership);
   std::optional<double> quota;
-  // cgroups(7): "hierarchy:controllers:path"; version 2 has hierarchy 0 and names no controllers.
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const fs::path group = line.substr(second + 1);
-    if (controllers.empty()) {
-      quota = tighter(quota, quota_along(root, group));
-    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
-      quota = tighter(quota, quota_along(root / "cpu", group));
-    }
+  for (const fs::path& directory : control_group_directories(membership, root, "cpu")) {
+    quota = tighter(quota, quota_in(directory));
   }
   return quota;
 }

@@ -1,5 +1,8 @@
 #include "lockstep/train/batch_upload.h"
 
+#include <new>
+
+#include "lockstep/backend/out_of_memory.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -74,7 +77,12 @@ ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
 
 HostAllocator pinned_memory(const Backend& backend) {
   return [&backend](size_t bytes) {
-    auto owner = std::make_shared<Buffer>(backend.allocate_pinned(bytes));
+    auto owner = std::make_shared<Buffer>();
+    try {
+      *owner = backend.allocate_pinned(bytes);
+    } catch (const OutOfMemory&) {
+      throw std::bad_alloc();  // the loader knows what its batches are made of
+    }
     auto* data = owner->as<std::byte>();
     return HostMemory(data, [owner = std::move(owner)](std::byte*) {});
   };

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/host_memory.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/optimizer.h"
+#include "train/memory_need.h"
 
 namespace lockstep {
 
@@ -55,12 +57,25 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
   evaluation_ = Executable::compile(std::move(evaluation), backend,
                                     {.rewrites = rewrites, .training = false, .compute = compute, .layout = &layout});
   activations = std::max(activations, evaluation_->plan().activation_bytes);
-  state_ = make_model_state(backend, stream, layout_,
-                            {.optimizer = parse_optimizer(config.optimizer.name),
-                             .training = purpose == Purpose::train,
-                             .average = config.ema.decay > 0,
-                             .initial_accumulator = config.optimizer.initial_accumulator,
-                             .activation_bytes = static_cast<size_t>(activations)});
+  allocate(config, stream,
+           {.optimizer = parse_optimizer(config.optimizer.name),
+            .training = purpose == Purpose::train,
+            .average = config.ema.decay > 0,
+            .initial_accumulator = config.optimizer.initial_accumulator,
+            .activation_bytes = static_cast<size_t>(activations)});
+}
+
+void Program::allocate(const Config& config, Stream& stream, const ModelStateOptions& options) {
+  const auto activations = static_cast<int64_t>(options.activation_bytes);
+  const MemoryNeed need{.state = static_cast<int64_t>(model_state_bytes(layout_, options)) - activations,
+                        .activations = activations};
+  if (backend_.host_addressable()) require_host_memory(config, batches_, need, host_memory().total);
+  try {
+    state_ = make_model_state(backend_, stream, layout_, options);
+  } catch (const OutOfMemory& error) {
+    fail_too_large(config, batches_, need,
+                   {.kind = error.kind(), .bytes = error.available_bytes(), .gpu = !backend_.host_addressable()});
+  }
 }
 
 void Program::place_gradients(Buffer memory) {

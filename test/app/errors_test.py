@@ -48,6 +48,13 @@ class Errors(kit.TestCase):
                      (config("model.aux_weight", 0.4), "model.aux_weight", "299"),
                      (config("train.batch_size", 1), "one value", "train.batch_size"))
 
+    def test_a_model_larger_than_the_memory_of_the_host(self):
+        self.records(10)
+        kit.write(self.path("large.toml"), kit.toml(kit.merged(kit.SMALL, {
+            "train.batch_size": 1000000, "model.image_size": 299})))
+        self.refused(kit.CONFIG, ("large.toml", "the model does not fit in memory: a rank needs", "and there are",
+                                  "lower train.batch_size (1000000), model.image_size (299)"))
+
     def test_global_batches_that_do_not_divide(self):
         self.records(10)
         config = self.config({"train.batch_size": None, "train.global_batch": 25})

@@ -68,3 +68,38 @@ TEST_CASE("a model that does not exist is a configuration error") {
   config.model.name = "alexnet";
   CHECK_THAT(config_error([&] { SmallRun run(config); }), ContainsSubstring("model.name = \"alexnet\""));
 }
+
+TEST_CASE(
+    "a model that does not fit in memory is refused with what it needs, what there is and the keys that lower it") {
+  Config config = small_config();
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const auto stream = backend->make_stream();
+  const auto refusal = [&](const ProgramBatches& batches) {
+    return config_error([&] { Program(config, batches, Purpose::train, *backend, *stream); });
+  };
+  const std::string large = refusal({.training = 1'000'000'000, .evaluation = 4, .ranks = 2, .local_ranks = 2});
+  CHECK_THAT(large, ContainsSubstring("the model does not fit in memory: a rank needs "));
+  CHECK_THAT(large, ContainsSubstring("for activations"));
+  CHECK_THAT(large, ContainsSubstring(", 2 ranks of this host "));
+  CHECK_THAT(large, ContainsSubstring(" and there are "));
+  CHECK_THAT(large, ContainsSubstring("lower train.batch_size (1000000000), model.image_size (8), or start"));
+  CHECK_THAT(refusal({.training = 4, .evaluation = 1'000'000'000}),
+             ContainsSubstring("lower eval.batch_size (1000000000)"));
+  config.train.global_batch = 1'000'000'000;
+  const std::string global = refusal({.training = 1'000'000'000, .evaluation = 4});
+  CHECK_THAT(global, ContainsSubstring("lower train.global_batch (1000000000), model.image_size (8), or"));
+}
+
+TEST_CASE("the bytes of a model's state are those that its buffers have") {
+  for (const Purpose purpose : {Purpose::train, Purpose::evaluate}) {
+    const SmallRun run(small_config(), purpose);
+    const ModelState& state = run.program.state();
+    size_t bytes = state.parameters.bytes() + state.statistics.bytes() + state.gradients.bytes() +
+                   state.average_parameters.bytes() + state.average_statistics.bytes() + state.activations.bytes();
+    for (const Buffer& slot : state.slots) bytes += slot.bytes();
+    CHECK(bytes == model_state_bytes(run.program.layout(), {.optimizer = parse_optimizer(run.config.optimizer.name),
+                                                            .training = purpose == Purpose::train,
+                                                            .average = run.config.ema.decay > 0,
+                                                            .activation_bytes = state.activations.bytes()}));
+  }
+}

@@ -33,6 +33,9 @@ struct ModelStateOptions {
   size_t activation_bytes = 0;
 };
 
+// What make_model_state() allocates, the activations included.
+size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions& options);
+
 // Allocates everything once. Optimizer slots get their start values; parameters are zero.
 ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
                             const ModelStateOptions& options);

@@ -23,7 +23,8 @@ DType compute_type(const Config& config);
 struct ProgramBatches {
   int64_t training = 1;
   int64_t evaluation = 1;
-  int ranks = 1;  // that train together: synchronized batch norm
+  int ranks = 1;        // that train together: synchronized batch norm
+  int local_ranks = 1;  // on this host, whose memory they share
 };
 
 enum class Purpose : uint8_t {
@@ -34,6 +35,7 @@ enum class Purpose : uint8_t {
 // Owned by main; backend and stream must outlive it.
 class Program {
  public:
+  // Throws Error(config) when there is not enough memory.
   Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend, Stream& stream);
 
   const Executable& training() const { return *training_; }  // Purpose::train
@@ -57,6 +59,8 @@ class Program {
   Arenas evaluation_arenas(Weights weights) const;
 
  private:
+  void allocate(const Config& config, Stream& stream, const ModelStateOptions& options);
+
   const Backend& backend_;
   ProgramBatches batches_;
   ParameterTable table_;
