@@ -56,6 +56,7 @@ if [ -e "$out/lib/lockstep/lockstep_cuda.so" ]; then
   done
   mkdir -p "$out/share/golden"
   cp test/golden/*.h5 "$out/share/golden/"
+  cp test/models/step_budget.tsv "$out/share/"
   cp -r scripts/gpu_kit "$out/share/"
   rm -rf "$out/share/gpu_kit/__pycache__"
 fi

@@ -5,6 +5,7 @@ the caller wait. Each program has a session of its own, and all of the session i
 process groups of their own. A program ends when the caller is killed, too.
 """
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -72,18 +73,37 @@ class Children:
         self.output = out / "running.txt"  # of the program that runs; part of the log afterwards
         self.directory, self.environment = directory, environment
         self.process = None
+        self.watchers = []  # programs that run beside others
 
-    def run(self, command, seconds, stop_at=None, environment=None):
+    def start(self, command, output_path):
+        with open(output_path, "wb") as output:
+            try:
+                return subprocess.Popen(command, env=self.environment, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=output,
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent)
+            except OSError as error:
+                raise Failed(f"{command[0]} does not start: {error.strerror}") from error
+
+    @contextlib.contextmanager
+    def beside(self, command, output_path):
+        """The command runs as long as the block, if it starts at all."""
+        try:
+            watcher = self.start(command, output_path)
+        except Failed:
+            yield
+            return
+        self.watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self.watchers.remove(watcher)
+            kill_session(watcher.pid)
+            watcher.wait()
+
+    def run(self, command, seconds, stop_at=None):
         """What the command printed. Raises Failed when it ends with another code than 0, or not within its seconds.
         `stop_at`: a pattern; when a line has it the program is killed, which is then its right end."""
         command = [str(part) for part in command]
-        with open(self.output, "wb") as output:
-            try:
-                self.process = subprocess.Popen(command, env={**self.environment, **(environment or {})}, cwd=self.directory,
-                                                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                                start_new_session=True, preexec_fn=die_with_parent)
-            except OSError as error:
-                raise Failed(f"{command[0]} does not start: {error.strerror}") from error
+        self.process = self.start(command, self.output)
         end = self.wait(time.monotonic() + seconds, stop_at)
         code = self.kill()
         text = COLOURS.sub("", self.output.read_bytes()[:MOST_OUTPUT].decode(errors="replace"))
@@ -114,6 +134,11 @@ class Children:
         process, self.process = self.process, None
         kill_session(process.pid)
         return process.wait()
+
+    def kill_all(self):
+        for watcher in self.watchers:
+            kill_session(watcher.pid)
+        self.kill()
 
     def write_log(self, command, text, end):
         room = MOST_LOG - (self.log.stat().st_size if self.log.exists() else 0)

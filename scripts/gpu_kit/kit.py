@@ -37,12 +37,15 @@ class Kit:
         self.report = Report(pathlib.Path(arguments.out).resolve(), modes)
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu."))
         self.root = pathlib.Path(arguments.bundle or arguments.build).resolve()
-        own = pathlib.Path(__file__).resolve().parent
-        self.share = own.parent if arguments.bundle else own.parent.parent / "test"
+        self.share = self.root / "share" if arguments.bundle else pathlib.Path(__file__).resolve().parents[2] / "test"
         # Ranks of one machine, as root, more of them than cores.
         self.environment = dict(os.environ, LOCKSTEP_GOLDEN_DIR=str(self.share / "golden"), PYTHONUNBUFFERED="1",
                                 OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
+        self.environment["TORCHINDUCTOR_CACHE_DIR"] = str(self.scratch / "inductor")
+        self.budget = self.share / ("step_budget.tsv" if arguments.bundle else "models/step_budget.tsv")
+        self.ceilings = {"copy": 4.3e12, "product": 780e12}  # of an H200, until they are measured
+        self.few = arguments.train_steps
         self.children = Children(self.report.out, self.scratch, self.environment)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.stop)
@@ -58,7 +61,7 @@ class Kit:
 
     def stop(self, number, _):
         """A signal: what is known is kept."""
-        self.children.kill()
+        self.children.kill_all()
         name = signal.Signals(number).name
         self.report.end = f"stopped by {name}"
         if self.current is not None:
@@ -142,12 +145,33 @@ class Kit:
         """Trains the digits; `options` are keys and values in turn, and win."""
         pairs = {"--config": "digits", "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
                  "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
+        if self.arguments.train_batch:
+            pairs["--train.batch_size"] = self.arguments.train_batch
         pairs.update(zip(options[::2], options[1::2]))
         start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []
         text = self.run([*start, *self.program("trainer"), *command, *(part for pair in pairs.items() for part in pair)],
                         stop_at=stop_at)
         self.note_device(text)
         return text
+
+    def weights(self, directory):
+        """The weights at the end of a run, as the bytes of a file that holds nothing else."""
+        file = self.scratch / f"{directory}.safetensors"
+        self.run([*self.program("trainer"), "export", self.scratch / directory / "latest", "--to", file])
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise Failed(f"trainer export wrote no {file.name}") from error
+
+    def same_bits(self, one, other):
+        """That two runs had the same losses and ended with the same weights."""
+        a, b = self.losses(one), self.losses(other)
+        if a != b:
+            step = next((i + 1 for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+            raise Failed(f"{one} and {other} differ from step {step} on: {a[step - 1:step + 1]}, {b[step - 1:step + 1]}")
+        if self.weights(one) != self.weights(other):
+            raise Failed(f"{one} and {other} have the same losses, but not the same weights at the end")
+        return f"{len(a)} losses and the weights at the end, bit for bit"
 
     def note_device(self, text):
         """The device that the program says it computes on. One that is a fake must not pass for a card."""

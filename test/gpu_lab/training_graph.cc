@@ -14,8 +14,9 @@ DType Question::compute() const {
 
 Graph training_graph(const Question& question) {
   const bool small = question.model == "cifar10_cnn";
+  const int64_t pixels = small ? 24 : question.model == "inception_v3" ? 299 : 224;
   return build_model(question.model, {.batch_size = question.batch,
-                                      .image_size = small ? 24 : 299,
+                                      .image_size = pixels,
                                       .classes = small ? 10 : 1000,
                                       .training = true,
                                       .aux_weight = question.model == "inception_v3" ? 0.4 : 0,

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Stands in for every program that the GPU kit starts, by the name that it is started under.
+"""Stands in for every program that the GPU kit starts: stand_in.py NAME ARGUMENTS...
 
 STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood, wrong.
 """
@@ -11,8 +10,7 @@ import signal
 import sys
 import time
 
-NAME = pathlib.Path(sys.argv[0]).name
-WORDS = sys.argv[1:]
+NAME, *WORDS = sys.argv[1:]
 FAULT = json.loads(os.environ.get("STAND_IN_FAULTS", "{}")).get(os.environ.get("LOCKSTEP_KIT_STEP"))
 NAN = float("nan")
 
@@ -40,22 +38,56 @@ def flood():
         sys.stdout.write("again and again\n" * 65536)
 
 
+def loss_at(step):
+    return NAN if FAULT == "nan" and step > 2 else 2.0 + 1.0 / step
+
+
+def name_device(kind):
+    if kind == "gpu":
+        print("GPU 0: Stand-in (fake), 1.0 GB, compute capability 9.0")
+
+
 def train():
     directory = pathlib.Path(option("--checkpoint.directory"))
     directory.mkdir(parents=True, exist_ok=True)
-    device = option("--device.kind")
-    if device == "gpu":
-        print("rank 0: GPU 0: Stand-in (fake), 1.0 GB, compute capability 9.0")
+    name_device(option("--device.kind"))
+    if "LOCKSTEP_STAND_IN_RANKS" in os.environ and option("--device.share") != "true":
+        sys.exit("error: two ranks have one GPU; device.share = true allows it")
     steps = int(option("--train.steps", 90))
+    begin = max((int(file.stem[5:]) for file in directory.glob("step-*.h5")), default=0)
+    if begin:
+        print(f"resuming at step {begin} from {directory}")
     with open(directory / "metrics.jsonl", "a", encoding="utf-8") as file:
-        for step in range(1, steps + 1):
-            loss = NAN if FAULT == "nan" and step > 2 else 2.0 + 1.0 / step
-            file.write(json.dumps({"kind": "train", "step": step, "loss": loss}) + "\n")
+        for step in range(begin + 1, steps + 1):
+            file.write(json.dumps({"kind": "train", "step": step, "loss": loss_at(step)}) + "\n")
+            if step % int(option("--checkpoint.every_steps", steps)) == 0:
+                file.flush()
+                (directory / f"step-{step:08}.h5").touch()
+                print(f"checkpoint of step {step}: {directory}", flush=True)
+        file.write(json.dumps({"kind": "eval", "step": steps, "loss": loss_at(steps), "top1": 0.97}) + "\n")
+    if "--log.trace_steps" in WORDS:
+        (directory / "trace.json").write_text("" if option("--device.graph") == "off" else "captured step")
+    if steps >= 1000 and begin == 0:
+        time.sleep(600)  # the run is killed
+
+
+def benchmark():
+    name_device(option("--device"))
+    directory = pathlib.Path(option("--benchmark_log_dir"))
+    directory.mkdir(exist_ok=True)
+    seconds = NAN if FAULT == "nan" else 0.02
+    (directory / "benchmark.json").write_text(json.dumps({"step_seconds": [seconds] * int(option("--num_batches"))}))
 
 
 def trainer():
     if WORDS == ["--version"]:
         print("nan" if FAULT == "nan" else "trainer (Lockstep) 0.1.0\ncommit: of a stand-in")
+    elif WORDS[0] == "export":
+        pathlib.Path(option("--to")).write_text("weights")
+    elif WORDS[0] == "evaluate":
+        print(f"evaluation at step 30 (raw weights): top-1 97 %, loss {loss_at(30):.4f}")
+    elif "--benchmark_log_dir" in WORDS:
+        benchmark()
     else:
         train()
 
@@ -68,12 +100,36 @@ def tests():
 
 
 def gpu_lab():
+    ms = NAN if FAULT == "nan" else 0.5
     if WORDS == ["describe"]:
         print("nan" if FAULT == "nan" else '{"name": "Stand-in (fake)", "multiprocessors": 132, "cudnn": 91900}')
+        return
+    name_device("gpu")
+    if WORDS[0] == "layers":
+        print(f"layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput\nconv1\tConv2d\tcudnn:eng1\t{ms}\t0.1\t1\t1\tf32")
+        print(f"sum\tConv2d, cudnn:eng1\t1\t{ms}\t0.1\nsum\tall\t1\t{ms}\t0.1")
+    else:
+        print(f"problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\nconvolution\t1\teng1\ttaken\tallowed\t0\t{ms}")
+        print(f"engines\t1\t1\t{ms}\t{ms}\t{ms}\t{ms}")
 
 
 def nvidia_smi():
+    if "-lms" in WORDS:
+        print("1024", flush=True)
+        time.sleep(600)
     print("nan" if FAULT == "nan" or "-q" in WORDS else ", ".join(["Stand-in", "580.0"] + ["1"] * 8))
+
+
+def python():
+    """Of PyTorch, that is: its program's name is the first word."""
+    value = NAN if FAULT == "nan" else 1e12
+    if WORDS[0] == "-c":
+        print("[]")
+    elif WORDS[1] == "ceilings":
+        print(json.dumps({"torch": "2.0", "copy_bytes_per_second": value, "bf16_operations_per_second": value}))
+    else:
+        for variant in WORDS[6:]:
+            print(json.dumps({"variant": variant, "images_per_second": value, "ms": 1.0, "peak_bytes": 1, "loss": 1.0}))
 
 
 def ldd():
@@ -81,16 +137,17 @@ def ldd():
 
 
 def sanitizer():
-    print("========= ERROR SUMMARY: 0 errors")
+    print("nan" if FAULT == "nan" else "========= ERROR SUMMARY: 0 errors")
 
 
 def mpirun():
     rest = WORDS[WORDS.index("-np") + 2:]
+    os.environ["LOCKSTEP_STAND_IN_RANKS"] = option("-np")
     os.execv(rest[0], rest)
 
 
 PROGRAMS = {"trainer": trainer, "mpirun": mpirun, "backend_test": tests, "golden_test": tests, "gpu_lab": gpu_lab,
-            "nvidia-smi": nvidia_smi, "ldd": ldd, "compute-sanitizer": sanitizer}
+            "nvidia-smi": nvidia_smi, "ldd": ldd, "compute-sanitizer": sanitizer, "python": python}
 FAULTS = {"crash": crash, "hang": hang, "flood": flood}
 
 if FAULT in FAULTS:

@@ -1,0 +1,126 @@
+"""Mode accept: what a run on a GPU must do beyond right values: the same bits again, several ranks, kills, convergence."""
+
+import re
+
+from children import Failed, Skipped
+from kit import Step
+from smoke import sanitizer
+
+PRECISIONS = ("bf16", "fp16", "tf32", "float32")
+LEAST_TOP1 = 0.8          # of the digits, after the recipe's six epochs
+EVALUATION_LOSSES = 1e-3  # largest difference of an evaluation's loss between CPU and GPU in float32
+
+
+def steps(kit):
+    def step(name, seconds, work):
+        return Step("accept", name, seconds, work)
+
+    return [step("twice the same run: the same bits", 40, lambda: twice(kit)),
+            step("captured or not: the same bits", 40, lambda: captured(kit)),
+            step("one rank with NCCL and without: the same bits", 40, lambda: nccl(kit)),
+            step("two ranks on one GPU", 40, lambda: two_ranks(kit)),
+            step("kill and resume", 60, lambda: kill_and_resume(kit)),
+            step("checkpoints between CPU and GPU", 60, lambda: exchange(kit)),
+            *(step(f"digits to the end in {p}", 60, lambda p=p: convergence(kit, p)) for p in PRECISIONS),
+            step("memcheck of our kernels", 60, lambda: memory_check(kit, "memcheck")),
+            step("racecheck of our kernels", 45, lambda: memory_check(kit, "racecheck"))]
+
+
+def precision(kit, wanted="bf16"):
+    return ("--train.precision", wanted if kit.device == "gpu" else "float32")
+
+
+def twice(kit):
+    for name in ("first", "second"):
+        kit.train(name, "--train.steps", kit.few, *precision(kit))
+    return kit.same_bits("first", "second")
+
+
+def captured(kit):
+    """The trace proves that the second run replayed a captured step and the first did not."""
+    for name in ("off", "auto"):
+        kit.train(name, "--train.steps", kit.few, "--device.graph", name, "--log.trace_steps", 3, *precision(kit))
+    replayed = [name for name in ("off", "auto")
+                if (kit.scratch / name / "trace.json").exists() and "captured step" in (kit.scratch / name / "trace.json").read_text()]
+    remark = kit.same_bits("off", "auto")
+    if kit.device == "gpu" and replayed != ["auto"]:
+        raise Failed(f"a captured step was replayed with device.graph = {replayed}, not with auto alone ({remark})")
+    return remark
+
+
+def nccl(kit):
+    if kit.device != "gpu":
+        raise Skipped("NCCL needs a GPU")
+    for name in ("nccl", "mpi"):
+        kit.train(name, "--train.steps", kit.few, "--comm.transport", name)
+    return kit.same_bits("nccl", "mpi")
+
+
+def two_ranks(kit):
+    """Without device.share they are refused."""
+    if kit.device == "gpu":
+        try:
+            kit.train("refused", "--train.steps", 2, ranks=2)
+        except Failed as error:
+            if "device.share" not in str(error):
+                raise
+        else:
+            raise Failed("two ranks on one GPU are not refused without device.share")
+    kit.train("two", "--train.steps", kit.few, "--train.audit_every", 5, "--device.share", "true", ranks=2)
+    return f"the ranks stay equal; loss {kit.losses('two')[0]:.4f} to {kit.losses('two')[-1]:.4f}"
+
+
+def kill_and_resume(kit):
+    """Killed as soon as a checkpoint is whole: a fast GPU is at the end of a short run before the first one is."""
+    often = ("--checkpoint.every_steps", kit.few)
+    text = kit.train("killed", "--train.steps", 100 * kit.few, *often, stop_at=r"checkpoint of step \d+: ")
+    saved = max((int(file.stem[5:]) for file in (kit.scratch / "killed").glob("step-*.h5")), default=None)
+    if saved is None:
+        raise Failed(f"ended without a checkpoint: {text[-300:]}")
+    end = saved + kit.few
+    text = kit.train("killed", "--train.steps", end)
+    resumed = re.search(r"resuming at step (\d+)", text)
+    if not resumed:
+        raise Failed(f"did not resume: {text[-300:]}")
+    if kit.rows("killed")[-1]["step"] != end:
+        raise Failed(f"ended at step {kit.rows('killed')[-1]['step']}, not {end}")
+    return f"killed after the checkpoint of step {saved}, resumed at step {resumed.group(1)}"
+
+
+def exchange(kit):
+    kinds = ("cpu", kit.device, "cpu")
+    for turn, kind in enumerate(kinds):
+        kit.train("exchange", "--train.steps", kit.few // 2 * (turn + 1), device=kind)
+    losses = {}
+    for kind in dict.fromkeys(kinds):
+        text = kit.run([*kit.program("trainer"), "evaluate", "--config", "digits", "--checkpoint", "latest", "--checkpoint.directory",
+                        kit.scratch / "exchange", "--ema.decay", 0, "--device.kind", kind])
+        loss = re.search(r"loss ([^\s,]+)", text)
+        try:
+            losses[kind] = float(loss.group(1))
+        except (AttributeError, ValueError) as error:
+            raise Failed(f"no loss in: {text[-300:]}") from error
+    spread = max(losses.values()) - min(losses.values())
+    if not spread <= EVALUATION_LOSSES or not all(loss > 0 for loss in losses.values()):
+        raise Failed(f"losses of the same checkpoint: {losses}")
+    return f"trained on {', '.join(kinds)} in turn; losses {losses}"
+
+
+def convergence(kit, wanted):
+    if kit.device != "gpu" and wanted != "float32":
+        raise Skipped(f"{wanted} needs a GPU")
+    kit.train(f"digits_{wanted}", *precision(kit, wanted), "--log.every_steps", 10, "--ema.decay", 0.99)
+    kit.rows(f"digits_{wanted}")
+    best = max(row.get("top1") or 0 for row in kit.rows(f"digits_{wanted}", "eval"))
+    if not best >= LEAST_TOP1:
+        raise Failed(f"top-1 {best:.4f}, not {LEAST_TOP1}")
+    return f"top-1 {best:.4f}"
+
+
+def memory_check(kit, tool):
+    """Of our own kernels: cuDNN's would take minutes."""
+    text = kit.run([sanitizer(), "--tool", tool, "--print-limit", "20", "--error-exitcode", "9", "--kernel-name", "kns=lockstep",
+                    *kit.program("backend_test"), "[gpu]"])
+    if "skipped, no usable GPU" in text or "0 errors" not in text and "0 hazards" not in text:
+        raise Failed(f"{tool} checked nothing: {text[-300:]}")
+    return "no errors"

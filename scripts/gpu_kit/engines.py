@@ -1,0 +1,79 @@
+"""Mode engines: where the time of a step goes, layer by layer, and what cuDNN's other engines would take."""
+
+import csv
+import math
+
+from children import Failed, Skipped
+from kit import Step
+
+LAYER_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256), ("inception_v3", "fp16", 256))
+ENGINE_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256))
+ENGINE_TITLE = "Convolutions of a step, ms, if each had the engine that is named"
+
+
+def steps(kit):
+    layer_cases = LAYER_CASES if kit.device == "gpu" else (("cifar10_cnn", "float32", 4),)
+
+    def step(name, seconds, work):
+        return Step("engines", name, seconds, work)
+
+    def name(case):
+        return " ".join(map(str, case))
+
+    result = [step(f"layers: {name(case)}", 45, lambda case=case: layers(kit, *case)) for case in layer_cases]
+    return result + [step(f"engines: {name(case)}", 90, lambda case=case: engines(kit, *case)) for case in ENGINE_CASES]
+
+
+def ask(kit, command, model, precision, batch, *more):
+    """The rows of gpu_lab's table, which is kept as a file, and its lines of sums."""
+    text = kit.run([*kit.program("gpu_lab"), command, model, precision, batch, *more])
+    kit.note_device(text)
+    lines = text.splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.endswith("\tms") or "\tms\t" in line), None)
+    if begin is None:
+        raise Failed(f"gpu_lab {command} printed no table: {text[-300:]}")
+    sums = [line.split("\t") for line in lines if line.startswith(("sum\t", "engines\t"))]
+    rows = [line for line in lines[begin:] if line.count("\t") == lines[begin].count("\t") and not line.startswith(("sum\t", "engines\t"))]
+    (kit.report.out / f"{command}-{model}-{precision}.tsv").write_text("\n".join(rows) + "\n")
+    return list(csv.DictReader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)), sums
+
+
+def milliseconds(text, what):
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise Failed(f"{what} took {text} ms")
+    return value
+
+
+def layers(kit, model, precision, batch):
+    rows, sums = ask(kit, "layers", model, precision, batch, *([] if kit.device == "gpu" else ["cpu"]))
+    for row in rows:
+        milliseconds(row["ms"], row["layer"])
+    if not rows or not sums or sums[-1][1] != "all":
+        raise Failed(f"gpu_lab printed {len(rows)} layers and no sum of all")
+    title = f"Layers by kind and engine: {model} {precision} {batch}"
+    for _, kind, count, ms, floor in sums:
+        ms, floor = milliseconds(ms, kind), milliseconds(floor, f"the floor of {kind}")
+        kit.report.add_row(title, {"kind, engine": kind, "layers": count, "ms": ms, "at least, ms": floor,
+                                   "times that": round(ms / floor, 1) if floor > 0 else None})
+    return f"{len(rows)} layers, {float(sums[-1][3]):.2f} ms, of which {float(sums[-1][4]):.2f} ms cannot be avoided"
+
+
+def engines(kit, model, precision, batch):
+    if kit.device != "gpu":
+        raise Skipped("engines are a GPU's")
+    rows, sums = ask(kit, "engines", model, precision, batch)
+    for row in rows:
+        milliseconds(row["ms"], row["engine"])
+    untimed = [row["problem"] for row in rows if row["taken"] and float(row["ms"]) < 0]
+    if not any(row["taken"] for row in rows) or not sums:
+        raise Failed(f"gpu_lab printed {len(rows)} engines, none of them the backend's, or no sum")
+    if untimed:
+        raise Failed(f"the engine that the backend takes did not run: {untimed[0]}")
+    names = ("convolutions", "engines", "as taken", "first of cuDNN's ranking", "fastest allowed", "fastest of all")
+    values = dict(zip(names, sums[-1][1:]))
+    kit.report.add_row(ENGINE_TITLE, {"model": model, "precision": precision, "batch": batch, **values})
+    return ", ".join(f"{name} {values[name]} ms" for name in names[2:])
