@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Lockstep's loader beside torchvision's on the same photographs: images prepared in one second of one core's time.
+"""Compares Lockstep's loader with torchvision's on the same photographs: images per second of processor time of a core.
 
     scripts/bench/loader.py --loader build/release/src/data/lockstep_loader_benchmark 'imagenet/train-*'
 
-Both read ImageNet TFRecords, decode, cut a random area (8 to 100 %), resize it, flip every other one, normalize, and
-collect batches of 32. Processor time is counted, not time on the clock, so that other work on the machine matters little.
-The two are run in turn, several times; the medians are compared.
+Both read ImageNet TFRecords, decode, crop a random area (8 to 100 %), resize it, flip every other one, normalize, and
+collect batches of 32. Processor time is measured instead of wall-clock time, so that other work on the machine matters
+little. The two run in turn, several times, and the medians are compared.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""What saving a checkpoint costs, beside torch.save and dd.
+"""Measures the cost of saving a checkpoint, and compares it with torch.save and dd.
 
     scripts/bench/save.py [--trainer PATH] [--tool PATH] [--rounds N] [--folder FOLDER] [--report FILE]
 
-Every round takes turns: a training run that saves at every second step; torch.save of the same arrays; the parts of a
+Each round runs in turn: a training run that saves at every second step; torch.save of the same arrays; the parts of a
 save, one by one; dd of a checkpoint's bytes. All write to FOLDER's disk. Needs python3-torch and python3-h5py. Takes
-about half a minute a round on two cores.
+about half a minute per round on two cores.
 """
 
 import argparse

@@ -4,10 +4,10 @@
     mpirun -np 2 trainer --model inception3 --batch_size 32 --num_batches 10 --benchmark_log_dir DIR
     scripts/bench/scaling.py DIR/benchmark.json [--ranks 16,64,...] [--gbits 10,25,...] [--latency_us L] [...]
 
-benchmark.json holds what the program itself knows of its step: the buckets of the reduction and when each is complete
-while no rank waits for another. The model replays that step: the sum of a bucket begins when it is complete and the sum
-before it has ended, each rank sends 2 (N - 1) / N times its bytes, and after the last sum comes the update. Ranks are taken
-to be equally fast. docs/scaling.md compares it with measured steps.
+benchmark.json describes the step: the buckets of the all-reduce, and when each is complete while no rank waits for
+another. The model replays that step: the all-reduce of a bucket starts when the bucket is complete and the previous
+all-reduce has ended, each rank sends 2 (N - 1) / N times its bytes, and the update follows the last all-reduce. All ranks
+are assumed to be equally fast. docs/scaling.md compares it with measured steps.
 """
 
 import argparse

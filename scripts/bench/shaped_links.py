@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Two ranks over links of given speeds: the step as measured and as scripts/bench/scaling.py predicts it.
+"""Measures a step of two ranks over links of given speeds, and compares it with the prediction of scripts/bench/scaling.py.
 
     sudo scripts/bench/shaped_links.py [--gbits 5,2,1] [--wires float32,bf16] [--model inception_v3] [--batch_size 4] ...
 
-Needs root, iproute2 (ip, tc), Open MPI and two cores. Makes two network namespaces joined by a veth pair, each with a host
-name and a core of its own, shapes both ends by a token bucket (tbf), and runs the trainer's benchmark mode over TCP
-between them; options that are not its own go to the trainer. The namespaces are gone at the end, however that comes.
+Needs root, iproute2 (ip, tc), Open MPI and two cores. Creates two network namespaces connected by a veth pair, each with its
+own host name and core, shapes both ends with a token bucket (tbf), and runs the trainer's benchmark mode over TCP between
+them. Options that are not its own go to the trainer. The namespaces are removed at the end, whatever happens.
 
-All that the model is told of the exchange comes from elsewhere: the link's rate from a plain TCP transfer, the work of the
-cores for a byte from the run whose link is not shaped, the step without exchange from the same job.
+The inputs of the model come from other measurements: the rate of the link from a plain TCP transfer, the work of the cores
+per byte from the run without shaping, the step without exchange from the same job.
 """
 
 import argparse
