@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     lockstep::testing::the_session = &session;
     lockstep::testing::the_world = &group;
     int64_t result = group.is_root() ? run_cases(argc, argv) : run_quietly(group.rank(), argc, argv);
-    group.max(std::span(&result, 1), {.what = "the result of the tests"});
+    group.all_reduce_max(std::span(&result, 1), {.what = "the result of the tests"});
     session.finish();
     return static_cast<int>(result);
   } catch (const std::exception& error) {

@@ -34,7 +34,7 @@ void print(const std::vector<std::string>& lines) {
 struct BenchmarkRun {
   const Config& config;
   const CommandParts& parts;
-  const CompiledModel& model;
+  const ModelSetup& setup;
   const DataSource& data;
   int loader_threads;
   BenchmarkLines& lines;
@@ -89,17 +89,17 @@ using OnStep = std::function<void(const Trainer& trainer, const ProgressRow& row
 // Trains from `progress`, which becomes that of the end, to the configuration's end. `on_step`: rank 0, after each
 // step.
 RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& progress, const OnStep& on_step) {
-  const auto& [backend, stream, program, batches, shared_devices] = run.model;
+  const auto& [backend, stream, model, batches, shared_devices] = run.setup;
   const Trainer* running = nullptr;
   Reporter reporter(ranks.group, {.every_steps = 1,
                                   .on_interval = [&](const ProgressRow& row) { on_step(*running, row); },
                                   .wait_seconds = wait_seconds(run.config, RunPhase::train)});
-  Checkpointer none(ranks.config, *program, {.root = false});
-  Trainer trainer({ranks.config, ranks.group, ranks.communicator, *backend, *stream, *program, run.data, nullptr, none,
+  Checkpointer none(ranks.config, *model, {.root = false});
+  Trainer trainer({ranks.config, ranks.group, ranks.communicator, *backend, *stream, *model, run.data, nullptr, none,
                    reporter, run.parts.watchdog, run.stop_requested},
                   run.loader_threads, progress);
   running = &trainer;
-  const RunEnd end = run_or_end_job([&] { return trainer.run(); });
+  const RunEnd end = run_or_abort([&] { return trainer.run(); });
   progress = trainer.progress();
   return end;
 }
@@ -112,12 +112,12 @@ RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& 
 // Every rank goes on by itself, all at the same time. The rate is 0: weights that drift apart prove nothing.
 void train_alone(const BenchmarkRun& run, const Progress& from) {
   ProcessGroup& group = run.parts.group;
-  const WaitFor wait{"the steps of each rank alone", wait_seconds(run.config, RunPhase::train)};
+  const Timeout wait{"the steps of each rank alone", wait_seconds(run.config, RunPhase::train)};
   Config config = run.config;
   config.train.steps = from.step + 1 + run.parts.command.benchmark.alone;  // one to warm up
   config.train.epochs = 0;
   config.optimizer.lr = 0;
-  ProcessGroup lone = ProcessGroup::lone(group);
+  ProcessGroup lone = ProcessGroup::self(group);
   MpiCommunicator nobody(lone);
   StepMeans means;
   Progress progress = from;
@@ -127,28 +127,28 @@ void train_alone(const BenchmarkRun& run, const Progress& from) {
         if (row.step > from.step + 1) means.add(trainer, row.seconds_per_step);
       });
   int64_t stopped = end == RunEnd::stopped;
-  group.max(std::span(&stopped, 1), wait);
+  group.all_reduce_max(std::span(&stopped, 1), wait);
   if (stopped) fail_stopped(progress.step);
   const auto mine = static_cast<int64_t>(means.seconds() * kNanoseconds);
-  AloneSteps alone{.buckets = means.buckets(run.model.program->state().trained_elements)};
-  for (const int64_t ns : group.allgather(std::span(&mine, 1), wait)) {
+  AloneSteps alone{.buckets = means.buckets(run.setup.model->state().trained_elements)};
+  for (const int64_t ns : group.all_gather(std::span(&mine, 1), wait)) {
     alone.rank_seconds.push_back(static_cast<double>(ns) / kNanoseconds);
   }
   run.lines.set_alone(std::move(alone));
 }
 
 void train(const BenchmarkRun& run) {
-  const auto& [backend, stream, program, batches, shared_devices] = run.model;
+  const auto& [backend, stream, model, batches, shared_devices] = run.setup;
   ProcessGroup& group = run.parts.group;
   const BenchmarkOptions& options = run.parts.command.benchmark;
   const std::unique_ptr<Communicator> communicator =
       make_communicator({run.config, group, *backend, shared_devices, wait_seconds(run.config, RunPhase::train)});
-  share_gradients(*program, *communicator);
-  Progress progress = run_or_end_job([&] {
-                        return start_afresh({run.config, group, *communicator, *stream, *program});
+  share_gradients(*model, *communicator);
+  Progress progress = run_or_abort([&] {
+                        return start_afresh({run.config, group, *communicator, *stream, *model});
                       }).progress;
   announce_steps(run);
-  DecayLoss decay(run.config, *program, *stream);  // of the line before on a device, which three decimals do not show
+  DecayLoss decay(run.config, *model, *stream);  // of the line before on a device, which three decimals do not show
   StepMeans means;
   const auto on_step = [&](const Trainer& trainer, const ProgressRow& row) {
     const double loss = row.loss + (run.lines.shown(row.step) ? decay.value() : 0);
@@ -159,15 +159,15 @@ void train(const BenchmarkRun& run) {
     fail_stopped(progress.step);
   }
   if (group.size() == 1) {
-    run.lines.set_alone({{means.seconds()}, means.buckets(program->state().trained_elements)});
+    run.lines.set_alone({{means.seconds()}, means.buckets(model->state().trained_elements)});
   } else if (options.alone > 0 && !run.config.train.sync_batch_norm) {  // which cannot do without the others
     train_alone(run, progress);
   }
 }
 
-void initialize(const Config& config, const Program& program) {
-  const HostState host(program);
-  const ParameterTable& table = program.parameters();
+void initialize(const Config& config, const CompiledModel& model) {
+  const HostState host(model);
+  const ParameterTable& table = model.parameters();
   const InitRule rule = parse_init_rule(config.model.init);
   for (ParameterId id = 0; id < table.size(); ++id) {
     initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
@@ -177,22 +177,22 @@ void initialize(const Config& config, const Program& program) {
 
 // Every rank runs its own batches; nothing is exchanged.
 void run_forward(const BenchmarkRun& run, int64_t steps) {
-  const auto& [backend, stream, program, batches, shared_devices] = run.model;
-  initialize(run.config, *program);
+  const auto& [backend, stream, model, batches, shared_devices] = run.setup;
+  initialize(run.config, *model);
   announce_steps(run);
   Loader loader(run.data, loader_options(run.config, {.training = false,
                                                       .group = run.parts.group,
-                                                      .batch_size = program->batches().evaluation,
+                                                      .batch_size = model->batches().evaluation,
                                                       .workers = run.loader_threads,
                                                       .backend = backend.get()}));
   BatchUpload upload(*backend, batch_shape(loader.options()));
-  Arenas arenas = program->evaluation_arenas(Weights::raw);
+  Arenas arenas = model->evaluation_arenas(Weights::raw);
   for (int64_t step = 1; step <= steps; ++step) {
     run.parts.watchdog.progress(RunPhase::evaluate, step);
     const double began = monotonic_seconds();
     const Batch batch = upload.next(loader);
     arenas.external = upload.place(*stream, batch);
-    program->evaluation().forward(*stream, arenas);
+    model->evaluation().forward(*stream, arenas);
     stream->wait();
     if (run.parts.group.is_root()) print(run.lines.step(step, monotonic_seconds() - began, 0));
   }
@@ -206,23 +206,23 @@ int benchmark_command(const CommandParts& parts) {
   Config config = configure(parts);
   config.checkpoint.directory.clear();  // of a real run, which is none of a benchmark's business
   config.log.trace_steps = 0;
-  const WaitFor wait{"the benchmark", wait_seconds(config, RunPhase::train)};
+  const Timeout wait{"the benchmark", wait_seconds(config, RunPhase::train)};
   compare_programs(config, group);
   const ThreadBudget threads = plan_threads(config, group);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   parts.watchdog.progress(RunPhase::compile, 0);
   const Purpose purpose = options.forward_only ? Purpose::evaluate : Purpose::train;
-  const CompiledModel model = compile_model(config, purpose, threads, group);
-  const ProgramBatches& batches = model.program->batches();
+  const ModelSetup setup = set_up_model(config, purpose, threads, group);
+  const ModelBatches& batches = setup.model->batches();
   BenchmarkLines lines(options, {.ranks = group.size(),
                                  .batch = options.forward_only ? batches.evaluation : batches.training,
                                  .samples = data->size(),
-                                 .gpu = !model.backend->host_addressable(),
+                                 .gpu = !setup.backend->host_addressable(),
                                  .imagenet = config.model.classes > 10});
   print(lines.banner());
-  const BenchmarkRun run{config, parts, model, *data, threads.workers, lines, parts.stop_requested};
+  const BenchmarkRun run{config, parts, setup, *data, threads.workers, lines, parts.stop_requested};
   if (options.forward_only) {
-    run_or_end_job([&] { run_forward(run, options.warm_up + options.batches); });
+    run_or_abort([&] { run_forward(run, options.warm_up + options.batches); });
   } else {
     train(run);
   }

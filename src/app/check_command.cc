@@ -61,7 +61,7 @@ std::string variables_text() {
 // ---- measurements between ranks
 
 // How far this host's clock is ahead of rank 0's. Of several tries, the one least disturbed by the scheduler.
-double clock_offset_seconds(ProcessGroup& group, const WaitFor& wait) {
+double clock_offset_seconds(ProcessGroup& group, const Timeout& wait) {
   constexpr int kTries = 5;
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
@@ -84,7 +84,7 @@ struct ReductionSpeed {
 
 // Sums over all ranks in host memory, the way gradients travel without NCCL; the slowest rank's figures. The sums are
 // checked.
-ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait, bool share_memory) {
+ReductionSpeed measure_reductions(ProcessGroup& group, const Timeout& wait, bool share_memory) {
   constexpr int kSmallSums = 20, kLargeSums = 5;
   constexpr size_t kLarge = size_t{1} << 20;
   const auto host = make_backend("reference", {});
@@ -94,8 +94,8 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait, bool
     group.barrier(wait);
     const double start = monotonic_seconds();
     for (int i = 0; i < times; ++i) {
-      communicator.sum(*stream, values, "the check of reductions");
-      communicator.join(*stream);
+      communicator.all_reduce(*stream, values, "the check of reductions");
+      communicator.wait(*stream);
     }
     return (monotonic_seconds() - start) / times;
   };
@@ -112,16 +112,16 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const WaitFor& wait, bool
       right ? std::nullopt : std::optional(Error(ExitCode::internal, "a sum over the ranks is wrong; MPI is broken")));
   std::ranges::fill(large, 0.0f);
   double seconds[2] = {seconds_each(large.first(1), kSmallSums), seconds_each(large, kLargeSums)};
-  group.max(seconds, wait);
+  group.all_reduce_max(seconds, wait);
   return {seconds[0], static_cast<double>(kLarge * sizeof(float)) / std::max(seconds[1], 1e-9), shared};
 }
 
 // ---- the checkpoint folder, on rank 0
 
-int64_t checkpoint_bytes(const Config& config, const Program& program) {
+int64_t checkpoint_bytes(const Config& config, const CompiledModel& model) {
   CheckpointContents contents;
   for (const ModelArray& a :
-       model_arrays(program.parameters(), program.layout(), program.state(), parse_optimizer(config.optimizer.name))) {
+       model_arrays(model.parameters(), model.layout(), model.state(), parse_optimizer(config.optimizer.name))) {
     contents.arrays.push_back({a.path, a.shape, a.data});
   }
   return estimate_checkpoint_bytes(contents);
@@ -169,12 +169,12 @@ class Check {
  private:
   // Runs one stage, with its phase's limit. What all ranks agree is wrong becomes a finding; the next stages go on.
   void stage(const std::function<void()>& work);
-  void measure(std::string_view name, RunPhase phase, const std::function<void(const WaitFor&)>& work);
+  void measure(std::string_view name, RunPhase phase, const std::function<void(const Timeout&)>& work);
   void row(const std::string& name, const std::string& value, bool differs = false);
   void row(const FactRow& facts);
-  std::string device() const { return std::string(start_.model ? start_.model->backend->name() : "not known"); }
-  void check_ranks(const WaitFor& wait);
-  void check_reductions(const WaitFor& wait);
+  std::string device() const { return std::string(start_.setup ? start_.setup->backend->name() : "not known"); }
+  void check_ranks(const Timeout& wait);
+  void check_reductions(const Timeout& wait);
   int verdict() const;
 
   const Config& config_;
@@ -195,7 +195,7 @@ void Check::stage(const std::function<void()>& work) {
   }
 }
 
-void Check::measure(std::string_view name, RunPhase phase, const std::function<void(const WaitFor&)>& work) {
+void Check::measure(std::string_view name, RunPhase phase, const std::function<void(const Timeout&)>& work) {
   watchdog_.progress(phase, 0);
   stage([&] { work({name, wait_seconds(config_, phase)}); });
 }
@@ -208,15 +208,15 @@ void Check::row(const FactRow& facts) {
   row(facts.fact.name, facts.differs() ? group_by_value(facts.values, names_) : facts.values.front(), facts.differs());
 }
 
-void Check::check_ranks(const WaitFor& wait) {
+void Check::check_ranks(const Timeout& wait) {
   const double ahead = clock_offset_seconds(group_, wait);
   const auto& [cores, budget] = start_.threads;
   const std::string mine =
       fmt::format("pid {}, {} cores, {} + {} threads, {}, {}, clock {:+.3f} s, {}", ::getpid(), cores, budget.compute,
                   budget.workers, device(), memory_text(host_memory()), ahead, interfaces_text());
-  const std::vector<std::string> lines = group_.allgather(mine, wait);
+  const std::vector<std::string> lines = group_.all_gather(mine, wait);
   const auto offset_us = static_cast<int64_t>(ahead * 1e6);
-  const std::vector<int64_t> offsets = group_.allgather(std::span(&offset_us, 1), wait);
+  const std::vector<int64_t> offsets = group_.all_gather(std::span(&offset_us, 1), wait);
   for (size_t r = 0; r < lines.size(); ++r) {
     const double offset = static_cast<double>(offsets[r]) * 1e-6;
     const bool skewed = std::abs(offset) > kTolerableSkewSeconds;
@@ -229,7 +229,7 @@ void Check::check_ranks(const WaitFor& wait) {
   }
 }
 
-void Check::check_reductions(const WaitFor& wait) {
+void Check::check_reductions(const Timeout& wait) {
   if (group_.size() == 1) return row("allreduce", "one rank: there is nothing to reduce");
   const ReductionSpeed speed = measure_reductions(group_, wait, may_share_memory(config_, device() == "cpu"));
   row("allreduce", fmt::format("{:.1f} us for one number, {:.2f} GB/s for 4 MB, {}", speed.latency_seconds * 1e6,
@@ -262,7 +262,7 @@ int Check::run() {
   }
   row("ranks", std::to_string(group_.size()));
   for (const FactRow& facts : start_.rows) row(facts);
-  measure("the table of ranks", RunPhase::start, [&](const WaitFor& wait) {
+  measure("the table of ranks", RunPhase::start, [&](const Timeout& wait) {
     const std::vector network = {Fact{"network settings", variables_text(), ExitCode::ok,
                                       "set them once, where the job starts ('mpirun --mca', 'mpirun -x')"}};
     for (const FactRow& facts : gather_facts(group_, wait, network)) {
@@ -271,10 +271,10 @@ int Check::run() {
     }
     check_ranks(wait);
   });
-  measure("a small allreduce", RunPhase::start, [&](const WaitFor& wait) { check_reductions(wait); });
-  measure("the checkpoint folder", RunPhase::save, [&](const WaitFor& wait) {
+  measure("a small allreduce", RunPhase::start, [&](const Timeout& wait) { check_reductions(wait); });
+  measure("the checkpoint folder", RunPhase::save, [&](const Timeout& wait) {
     row("checkpoints", on_root(group_, wait, [&] {
-          const int64_t bytes = start_.model ? checkpoint_bytes(config_, *start_.model->program) : 0;
+          const int64_t bytes = start_.setup ? checkpoint_bytes(config_, *start_.setup->model) : 0;
           return try_checkpoint_folder(config_.checkpoint, bytes);
         }));
   });
@@ -291,7 +291,7 @@ int check_command(const CommandParts& parts) {
   const Config config = load_config_on_all(parts.command, parts.group);
   parts.watchdog.set_limits(watchdog_limits(config));
   Check check(parts, config);
-  return run_or_end_job([&] { return check.run(); });
+  return run_or_abort([&] { return check.run(); });
 }
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ struct CommandParts {
   const CommandLine& command;
   ProcessGroup& group;
   Watchdog& watchdog;
-  FatalContext& last_words;
+  FatalReport& fatal_report;
   const std::atomic<bool>& stop_requested;  // by a signal; train and benchmark alone look at it
 };
 

@@ -14,24 +14,24 @@ namespace lockstep {
 namespace {
 
 // A rank's GPU, or why it has none.
-struct Attempt {
+struct GpuChoice {
   RankDevice device;
   std::unique_ptr<Backend> backend;
 };
 
-Attempt try_gpu(BackendOptions options, const ProcessGroup& group) {
-  Attempt attempt;
+GpuChoice try_gpu(BackendOptions options, const ProcessGroup& group) {
+  GpuChoice choice;
   try {
     const std::vector<std::string> ids = gpu_ids();
     if (!ids.empty()) {
       options.device = device_of({.local_rank = group.local_rank(), .visible_devices = static_cast<int>(ids.size())});
     }
-    attempt.backend = make_backend("cuda", options);
-    attempt.device.id = ids.at(static_cast<size_t>(options.device));
+    choice.backend = make_backend("cuda", options);
+    choice.device.id = ids.at(static_cast<size_t>(options.device));
   } catch (const Error& error) {
-    attempt.device.obstacle = error.what();
+    choice.device.reason = error.what();
   }
-  return attempt;
+  return choice;
 }
 
 // Throws what `decide` throws, which every rank throws alike, as agreed.
@@ -76,12 +76,12 @@ bool wants_nccl(const TransportParts& parts) {
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group) {
   const BackendOptions options{
       .threads = threads.compute, .tf32 = config.train.precision == "tf32", .winograd = config.device.winograd};
-  const WaitFor wait{"the devices of all ranks", wait_seconds(config, RunPhase::start)};
+  const Timeout wait{"the devices of all ranks", wait_seconds(config, RunPhase::start)};
   if (config.device.kind == "cpu") return {make_cpu_of(config, options)};
-  Attempt mine = try_gpu(options, group);
+  GpuChoice mine = try_gpu(options, group);
   const std::vector<RankDevice> all = gather_devices(group, mine.device, wait);
   if (agreed([&] { return agree_on_kind(config.device.kind, all); }) == DeviceKind::cpu) {
-    if (group.is_root()) log_info("{}; computing on the CPU", all[0].obstacle);
+    if (group.is_root()) log_info("{}; computing on the CPU", all[0].reason);
     return {make_cpu_of(config, options)};
   }
   const bool shared = agreed([&] { return devices_are_shared(all, config.device.share); });
@@ -95,7 +95,7 @@ bool may_share_memory(const Config& config, bool host_addressable) {
 
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
   if (agreed([&] { return wants_nccl(parts); })) {
-    const WaitFor wait{"NCCL", parts.wait_seconds};
+    const Timeout wait{"NCCL", parts.wait_seconds};
     std::unique_ptr<NcclLibrary> library;
     on_every_rank(parts.group, wait, [&] { library = open_nccl(); });
     return std::make_unique<NcclCommunicator>(
@@ -110,10 +110,10 @@ std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
   return std::make_unique<StagedCommunicator>(parts.backend, std::move(mpi));
 }
 
-bool share_gradients(Program& program, Communicator& communicator) {
-  Buffer memory = communicator.shared_buffer(program.state().gradients.bytes());
+bool share_gradients(CompiledModel& model, Communicator& communicator) {
+  Buffer memory = communicator.shared_buffer(model.state().gradients.bytes());
   const bool shared = memory.data() != nullptr;
-  if (shared) program.place_gradients(std::move(memory));
+  if (shared) model.place_gradients(std::move(memory));
   return shared;
 }
 

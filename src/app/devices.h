@@ -8,7 +8,7 @@
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/transport/communicator.h"
 #include "lockstep/config/config.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
@@ -36,6 +36,6 @@ bool may_share_memory(const Config& config, bool host_addressable);
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts);
 // Lets the gradients lie where the communicator sums them without copies, if there is such memory; whether there is.
 // Collective.
-bool share_gradients(Program& program, Communicator& communicator);
+bool share_gradients(CompiledModel& model, Communicator& communicator);
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ int evaluate_command(const CommandParts& parts) {
   ProcessGroup& group = parts.group;
   Watchdog& watchdog = parts.watchdog;
   const Config config = configure(parts);
-  const WaitFor wait{"the start", wait_seconds(config, RunPhase::start)};
+  const Timeout wait{"the start", wait_seconds(config, RunPhase::start)};
   const ThreadBudget threads = plan_threads(config, group);
   if (!has_validation(config) && config.data.format != "synthetic") {
     throw AgreedError(ExitCode::config,
@@ -29,16 +29,16 @@ int evaluate_command(const CommandParts& parts) {
   watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::validation, group);
   watchdog.progress(RunPhase::compile, 0);
-  const auto [backend, stream, program, batches, shared_devices] =
-      compile_model(config, Purpose::evaluate, threads, group);
+  const auto [backend, stream, model, batches, shared_devices] =
+      set_up_model(config, Purpose::evaluate, threads, group);
   const std::unique_ptr<Communicator> communicator =
       make_communicator({config, group, *backend, shared_devices, wait_seconds(config, RunPhase::start)});
-  const LoadedWeights loaded = run_or_end_job([&] {
+  const LoadedWeights loaded = run_or_abort([&] {
     return load_for_evaluation(
-        {config, group, *communicator, *stream, *program, name_outputs(data->class_names(), config.data.label_offset)},
+        {config, group, *communicator, *stream, *model, name_outputs(data->class_names(), config.data.label_offset)},
         parts.command.checkpoint);
   });
-  run_or_end_job([&] {
+  run_or_abort([&] {
     on_every_rank(group, wait, [&] {
       const bool fewer = are_part_of(name_outputs(data->class_names(), 0), loaded.classes);
       if (config.data.label_offset == 0 && fewer) data->follow_classes(loaded.classes);
@@ -48,15 +48,15 @@ int evaluate_command(const CommandParts& parts) {
     return 0;
   });
 
-  Evaluator evaluator({config, *program, *backend, *stream, group, watchdog, *data}, threads.workers);
+  Evaluator evaluator({config, *model, *backend, *stream, group, watchdog, *data}, threads.workers);
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});
-  reporter.evaluation(loaded.step, loaded.epoch, run_or_end_job([&] { return evaluator.run(weights); }));
+  reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator.run(weights); }));
   if (config.data.bad_records == "skip") {
     reporter.bad_records(loaded.step, {"data.validation", evaluator.left_out()}, evaluator.bad_records());
   }
-  run_or_end_job([&] { group.barrier({"the end", wait.seconds}); });
+  run_or_abort([&] { group.barrier({"the end", wait.seconds}); });
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -15,8 +15,8 @@
 #include "lockstep/config/sources.h"
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
+#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/optimizer.h"
-#include "lockstep/train/program.h"
 #include "lockstep/train/schedule.h"
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include "lockstep/exchange/safetensors.h"
 #include "lockstep/io/file.h"
 #include "lockstep/models/models.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 namespace {

@@ -28,7 +28,7 @@ constexpr double kReportSeconds = 2;
 
 constexpr std::chrono::seconds kFirstEnds{10};  // what the thread that failed first needs to end the job
 
-std::atomic<const FatalContext*> the_context{nullptr};
+std::atomic<const FatalReport*> the_context{nullptr};
 std::atomic<int> the_code{0};      // of the thread that failed first
 thread_local bool speaks = false;  // whether it is this one
 
@@ -47,7 +47,7 @@ Error current_error() {
 }
 
 // The path, or nothing when the folder does not take it in time: it may lie on the very disk that does not answer.
-std::string write_report(const FatalContext& context) {
+std::string write_report(const FatalReport& context) {
   const std::string folder = context.report_folder();
   if (folder.empty()) return {};
   const std::string path = fmt::format("{}/stall-report.rank{}.txt", folder, log_rank());
@@ -63,7 +63,7 @@ std::string write_report(const FatalContext& context) {
 }
 
 void speak(const Error& error) {
-  const FatalContext* context = the_context.load();
+  const FatalReport* context = the_context.load();
   if (!context) {
     log_urgent(LogLevel::error, error.what());
     return;
@@ -75,11 +75,11 @@ void speak(const Error& error) {
     // Ranks that waited for the same one are here together: the lowest speaks and ends the others before their turn.
     std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(context->board().alive_below(), kMostTurns));
   }
-  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().place(), report));
+  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
 }
 
 [[noreturn]] void on_terminate() {
-  if (std::current_exception()) end_job();
+  if (std::current_exception()) abort_on_exception();
   fatal(Error(ExitCode::internal, "std::terminate was called"));
 }
 
@@ -94,7 +94,7 @@ void on_crash(int signal, siginfo_t*, void*) {
                        : signal == SIGABRT ? "SIGABRT (a library gave up)"
                                            : "SIGILL (an instruction this processor lacks)";
     std::array<char, 64> place{};
-    if (const FatalContext* context = the_context.load()) context->board().write_place(place);
+    if (const FatalReport* context = the_context.load()) context->board().write_position(place);
     log_from_signal_handler({what, " [", place.data(), "]; where it was:"});
     std::array<void*, 32> frames{};
     ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
@@ -117,7 +117,7 @@ void install_crash_handlers() {
 
 }  // namespace
 
-void set_fatal_context(const FatalContext* context) {
+void set_fatal_report(const FatalReport* context) {
   if (!the_context.exchange(context) && context) {
     std::set_terminate(on_terminate);
     install_crash_handlers();
@@ -142,7 +142,7 @@ void fatal(const Error& error, const std::function<void()>& last) noexcept {
   abort_job(code);
 }
 
-void end_job(const std::function<void()>& last) noexcept {
+void abort_on_exception(const std::function<void()>& last) noexcept {
   ExitCode code = ExitCode::internal;
   try {
     const Error error = current_error();

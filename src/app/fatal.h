@@ -14,9 +14,9 @@ namespace lockstep {
 
 // Where the last words find out where this rank is. Owned by main. The folder for reports is given once, when it is
 // known.
-class FatalContext {
+class FatalReport {
  public:
-  explicit FatalContext(const ProgressBoard& board) : board_(board) {}
+  explicit FatalReport(const ProgressBoard& board) : board_(board) {}
   void set_report_folder(std::string folder) {
     report_folder_ = std::move(folder);
     folder_known_ = true;
@@ -33,7 +33,7 @@ class FatalContext {
 // Main calls it with its context before other threads start, and with null before that dies. From then on an exception
 // that no thread catches takes the fatal path too, and SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT are named, with rank
 // and phase, before they end the process.
-void set_fatal_context(const FatalContext* context);
+void set_fatal_report(const FatalReport* context);
 
 // Says what is wrong and where this rank is, writes a report when a rank has stalled, does `last`, which must not wait
 // for other ranks, and ends all of them. Of threads that fail together the first does that. Never returns, whoever
@@ -41,19 +41,19 @@ void set_fatal_context(const FatalContext* context);
 [[noreturn]] void fatal(const Error& error, const std::function<void()>& last = {}) noexcept;
 
 // The same for the exception that is being handled.
-[[noreturn]] void end_job(const std::function<void()>& last = {}) noexcept;
+[[noreturn]] void abort_on_exception(const std::function<void()>& last = {}) noexcept;
 
 // Runs `work`, which exchanges data between ranks. An error that they do not agree on ends the job on the spot, before
 // anything is destroyed: a reduction in flight may still write to the arenas, and a destructor may wait for a thread
 // that is stuck.
 template <class Work>
-auto run_or_end_job(const Work& work, const std::function<void()>& last = {}) {
+auto run_or_abort(const Work& work, const std::function<void()>& last = {}) {
   try {
     return work();
   } catch (const AgreedError&) {
     throw;
   } catch (...) {
-    end_job(last);
+    abort_on_exception(last);
   }
 }
 

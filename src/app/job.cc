@@ -30,7 +30,7 @@ constexpr int64_t kProbedRecords = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
   const auto digest = static_cast<int64_t>(cores.mask_digest);
-  const auto digests = group.allgather(std::span(&digest, 1), {"the table of cores", limit});
+  const auto digests = group.all_gather(std::span(&digest, 1), {"the table of cores", limit});
   CoreSharing sharing{.local_ranks = group.local_size(), .same_mask_ranks = 0};
   for (int r = 0; r < group.size(); ++r) {
     sharing.same_mask_ranks += digests[static_cast<size_t>(r)] == digest && group.host(r) == group.host();
@@ -73,8 +73,8 @@ void warn_of_odd_data(const Config& config, bool training, const DataProbe& prob
 }
 
 // Ranks that see different files would make different numbers of steps.
-void require_one_size(int64_t size, ProcessGroup& group, const std::string& data, const WaitFor& wait) {
-  const std::vector<int64_t> sizes = group.allgather(std::span(&size, 1), wait);
+void require_one_size(int64_t size, ProcessGroup& group, const std::string& data, const Timeout& wait) {
+  const std::vector<int64_t> sizes = group.all_gather(std::span(&size, 1), wait);
   const auto other = std::ranges::find_if(sizes, [&](int64_t s) { return s != sizes.front(); });
   if (other == sizes.end()) return;
   throw AgreedError(ExitCode::data, fmt::format("{} has {} samples on {}, but {} on {}: the ranks see different files",
@@ -112,7 +112,7 @@ void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources&
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool evaluation = command.command == Command::evaluate;
   const bool in_checkpoint = evaluation && command.config.empty();
-  const WaitFor wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
+  const Timeout wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
   const std::string text = on_root(group, wait, [&] {
     ConfigSources sources = gather_config_sources(command.config, command.overrides);
     sources.evaluation = evaluation;
@@ -130,7 +130,8 @@ Config configure(const CommandParts& parts) {
   parts.watchdog.set_limits(watchdog_limits(config));
   parts.watchdog.progress(RunPhase::start, 0);
   const bool has_run_folder = parts.command.command != Command::benchmark;
-  parts.last_words.set_report_folder(has_run_folder ? config.checkpoint.directory : parts.command.benchmark.log_folder);
+  parts.fatal_report.set_report_folder(has_run_folder ? config.checkpoint.directory
+                                                      : parts.command.benchmark.log_folder);
   return config;
 }
 
@@ -158,7 +159,7 @@ RankThreads count_threads(const Config& config, ProcessGroup& group) {
 void announce_threads(const RankThreads& threads, const Config& config, ProcessGroup& group) {
   const double limit = wait_seconds(config, RunPhase::start);
   const auto& [usable, budget] = threads;
-  const auto lines = group.allgather(
+  const auto lines = group.all_gather(
       fmt::format("{}: pid {}, {} core{} usable, {} compute thread{}, {} loader thread{}", group.describe(group.rank()),
                   ::getpid(), usable, usable == 1 ? "" : "s", budget.compute, budget.compute == 1 ? "" : "s",
                   budget.workers, budget.workers == 1 ? "" : "s"),
@@ -182,22 +183,22 @@ WatchdogOptions watchdog_options(const WatchdogLimits& limits) {
           .abort = [](const std::string& text) { fatal(Error(ExitCode::stalled, text + "; the job ends")); }};
 }
 
-CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {
-  CompiledModel model;
+ModelSetup set_up_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {
+  ModelSetup setup;
   auto [backend, shared] = choose_backend(config, threads, group);
-  model.backend = std::move(backend);
-  model.shared_devices = shared;
+  setup.backend = std::move(backend);
+  setup.shared_devices = shared;
   log_info("compiling {}", config.model.name);
   on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
-    model.stream = model.backend->make_stream();
+    setup.stream = setup.backend->make_stream();
     const int64_t evaluation = evaluation_batch(config, group.size());
-    if (purpose == Purpose::train) model.batches = batch_sizes(config, group.size());
-    const int64_t training = purpose == Purpose::train ? model.batches.per_rank : evaluation;
-    model.program =
-        std::make_unique<Program>(config, ProgramBatches{training, evaluation, group.size(), group.local_size()},
-                                  purpose, *model.backend, *model.stream);
+    if (purpose == Purpose::train) setup.batches = batch_sizes(config, group.size());
+    const int64_t training = purpose == Purpose::train ? setup.batches.per_rank : evaluation;
+    setup.model =
+        std::make_unique<CompiledModel>(config, ModelBatches{training, evaluation, group.size(), group.local_size()},
+                                        purpose, *setup.backend, *setup.stream);
   });
-  return model;
+  return setup;
 }
 
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group) {
@@ -205,7 +206,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   const double held_out = config.data.validation_fraction;
   const bool from_train = training || held_out > 0;
   const auto& patterns = from_train ? config.data.train : config.data.validation;
-  const WaitFor wait{from_train ? "the scan of data.train" : "the scan of data.validation",
+  const Timeout wait{from_train ? "the scan of data.train" : "the scan of data.validation",
                      wait_seconds(config, RunPhase::scan)};
   log_info("scanning {}", from_train ? "data.train" : "data.validation");
   const std::string listed =

@@ -13,7 +13,7 @@
 #include "lockstep/config/config.h"
 #include "lockstep/config/load.h"
 #include "lockstep/data/source/data_source.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
@@ -40,15 +40,15 @@ ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
 WatchdogOptions watchdog_options(const WatchdogLimits& limits);
 
 // The model of a rank and what it runs on, in the order in which they need each other.
-struct CompiledModel {
+struct ModelSetup {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
-  std::unique_ptr<Program> program;
+  std::unique_ptr<CompiledModel> model;
   BatchSizes batches;
   bool shared_devices = false;  // some ranks compute on one GPU
 };
 // Collective; throws AgreedError.
-CompiledModel compile_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group);
+ModelSetup set_up_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group);
 
 // Opens the data set: rank 0 lists the files, every rank opens them. Collective; throws AgreedError.
 enum class Split : uint8_t { training, validation };

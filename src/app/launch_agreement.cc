@@ -65,8 +65,8 @@ std::string only_in(const std::vector<std::string>& some, const std::vector<std:
   return text.empty() ? "no such argument" : fmt::format("'{}'", printable(text));
 }
 
-void compare_arguments(ProcessGroup& group, const CommandLine& line, const WaitFor& wait) {
-  const std::vector<std::string> all = group.allgather(arguments_of(line), wait);
+void compare_arguments(ProcessGroup& group, const CommandLine& line, const Timeout& wait) {
+  const std::vector<std::string> all = group.all_gather(arguments_of(line), wait);
   const std::vector<std::string> ours = split(all[0]);
   for (size_t r = 1; r < all.size(); ++r) {
     const std::vector<std::string> theirs = split(all[r]);
@@ -74,8 +74,8 @@ void compare_arguments(ProcessGroup& group, const CommandLine& line, const WaitF
   }
 }
 
-void compare_environments(ProcessGroup& group, const WaitFor& wait) {
-  const std::vector<std::string> all = group.allgather(environment_text(), wait);
+void compare_environments(ProcessGroup& group, const Timeout& wait) {
+  const std::vector<std::string> all = group.all_gather(environment_text(), wait);
   const std::vector<std::string> ours = split(all[0]);
   for (size_t r = 1; r < all.size(); ++r) {
     for (const std::string& setting : split(all[r])) {
@@ -90,11 +90,11 @@ void compare_environments(ProcessGroup& group, const WaitFor& wait) {
 
 }  // namespace
 
-void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& misunderstood) {
-  const WaitFor wait{"the command line", kAgreeSeconds};
-  agree(group, wait, misunderstood);
+void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& parse_error) {
+  const Timeout wait{"the command line", kAgreeSeconds};
+  agree(group, wait, parse_error);
   const auto mine = static_cast<int64_t>(line.command);
-  const std::vector<int64_t> commands = group.allgather(std::span(&mine, 1), wait);
+  const std::vector<int64_t> commands = group.all_gather(std::span(&mine, 1), wait);
   const auto other = std::ranges::find_if(commands, [&](int64_t command) { return command != commands[0]; });
   if (other != commands.end()) {
     throw AgreedError(ExitCode::config,

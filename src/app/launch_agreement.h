@@ -13,6 +13,6 @@ namespace lockstep {
 // A wrong command line on any rank, another subcommand, other arguments or another value of a setting in the
 // environment end all of them. A setting that only rank 0's environment has is fine: it counts for all. Collective;
 // throws AgreedError(config) naming ranks and values.
-void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& misunderstood);
+void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& parse_error);
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ struct Arguments {
 // other are refused, which the first of them says.
 void settle_slurm_step() {
   const EnvironmentLookup environment = process_environment();
-  if (!lone_in_slurm_step(environment)) return;
+  if (!alone_in_slurm_step(environment)) return;
   if (const auto mismatch = launcher_mismatch(1, environment)) {
     if (environment("SLURM_PROCID").value_or("0") != "0") std::exit(static_cast<int>(ExitCode::config));
     fail(ExitCode::config, "{}", *mismatch);
@@ -49,7 +49,7 @@ void settle_slurm_step() {
 }
 
 // Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
-int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& misunderstood) {
+int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& parse_error) {
   // Before MPI starts, which takes a second on many hosts: a request that comes meanwhile is not lost.
   std::optional<StopSignals> signals;
   if (line.command == Command::train || line.command == Command::benchmark) {
@@ -58,8 +58,8 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
     release_stop_signals();
   }
   Watchdog watchdog(watchdog_options(limits_before_configuration(line.overrides, process_environment())));
-  FatalContext last_words(watchdog.board());
-  set_fatal_context(&last_words);
+  FatalReport fatal_report(watchdog.board());
+  set_fatal_report(&fatal_report);
   int code = 0;
   try {
     MpiSession session(arguments.argc, arguments.argv);
@@ -71,8 +71,8 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       if (const auto mismatch = launcher_mismatch(group.size(), process_environment())) {
         throw AgreedError(ExitCode::config, *mismatch);
       }
-      agree_on_launch(group, line, misunderstood);
-      const CommandParts parts{line, group, watchdog, last_words, stop_requested()};
+      agree_on_launch(group, line, parse_error);
+      const CommandParts parts{line, group, watchdog, fatal_report, stop_requested()};
       code = line.command == Command::check       ? check_command(parts)
              : line.command == Command::evaluate  ? evaluate_command(parts)
              : line.command == Command::benchmark ? benchmark_command(parts)
@@ -82,29 +82,29 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       if (group.is_root()) log_line(stopped ? LogLevel::info : LogLevel::error, error.what());
       code = static_cast<int>(error.code());
     } catch (...) {
-      end_job();  // before the farewell to the other ranks, which one that stands still would delay
+      abort_on_exception();  // before the farewell to the other ranks, which one that stands still would delay
     }
     log_repeated_warnings();
     // Leaving main would wait for the disk that holds a thread of this rank; the launcher ends the job without that.
     if (FileThread::left_behind() > 0) abort_job(code == 0 ? static_cast<int>(ExitCode::checkpoint) : code);
     session.finish();
   } catch (...) {
-    end_job();
+    abort_on_exception();
   }
-  set_fatal_context(nullptr);
+  set_fatal_report(nullptr);
   return code;
 }
 
 int run(int argc, char** argv) {
   CommandLine line;
-  std::optional<Error> misunderstood;
+  std::optional<Error> parse_error;
   try {
     line = parse_command_line({argv + 1, argv + argc});
   } catch (const Error& error) {
     // Under a launcher one rank alone says so.
     const auto claim = launch_claim(process_environment());
     if (!claim || claim->processes < 2) throw;
-    misunderstood = error;
+    parse_error = error;
   }
   const bool collective = line.command == Command::train || line.command == Command::benchmark ||
                           line.command == Command::evaluate || line.command == Command::check;
@@ -115,7 +115,7 @@ int run(int argc, char** argv) {
     case Command::evaluate:
     case Command::check:
       settle_slurm_step();
-      return run_collective({argc, argv}, line, misunderstood);
+      return run_collective({argc, argv}, line, parse_error);
     case Command::explain:
       return explain_command(line);
     case Command::inspect:

@@ -54,13 +54,13 @@ std::vector<Fact> program_facts(const Config& config) {
            "the slowest processor sets the pace; prefer hosts of one kind (Slurm: --constraint)"}};
 }
 
-std::vector<Finding> network_findings(ProcessGroup& group, const WaitFor& wait) {
+std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait) {
   std::string mine;
   for (const std::string& text : missing_interfaces(process_environment(), network_interfaces())) {
     mine += (mine.empty() ? "" : "; ") + text;
   }
   std::vector<Finding> findings;
-  const std::vector<std::string> all = group.allgather(mine, wait);
+  const std::vector<std::string> all = group.all_gather(mine, wait);
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty()) continue;
     findings.push_back(
@@ -100,8 +100,8 @@ Fact identity_fact(const std::string& name, const DataIdentity& identity) {
           "give every rank the same files under the same paths"};
 }
 
-std::vector<Fact> model_facts(const CompiledModel& model) {
-  const ParameterTable& parameters = model.program->parameters();
+std::vector<Fact> model_facts(const ModelSetup& setup) {
+  const ParameterTable& parameters = setup.model->parameters();
   std::string schema;
   for (ParameterId id = 0; id < parameters.size(); ++id) {
     schema += parameters[id].name + parameters[id].shape.to_string() + "\n";
@@ -110,7 +110,7 @@ std::vector<Fact> model_facts(const CompiledModel& model) {
            fmt::format("{} parameters, digest {}", parameters.trained_elements(),
                        digest_text(std::as_bytes(std::span(schema)))),
            ExitCode::config, "start the same trainer with the same configuration on every host"},
-          {"device", std::string(model.backend->name()), ExitCode::config,
+          {"device", std::string(setup.backend->name()), ExitCode::config,
            "set device.kind, or mend the ranks without one"}};
 }
 
@@ -123,7 +123,7 @@ std::string program_line(std::span<const FactRow> rows) {
 }
 
 void compare_programs(const Config& config, ProcessGroup& group) {
-  const WaitFor wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
+  const Timeout wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
   const std::vector<FactRow> rows = gather_facts(group, wait, program_facts(config));
   log_info("{}", program_line(rows));
   const std::vector<std::string> names = rank_names(group);

@@ -26,7 +26,7 @@ std::string digest_text(std::span<const std::byte> bytes);
 std::vector<std::string> rank_names(const ProcessGroup& group);
 
 // A network interface that is asked for and missing on some rank, once a rank. Collective.
-std::vector<Finding> network_findings(ProcessGroup& group, const WaitFor& wait);
+std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait);
 
 // "what; what to do: advice", as every finding is printed.
 std::string text_of(const Finding& finding);
@@ -37,7 +37,7 @@ DataIdentity identity_of(const DataSource& source);
 Fact identity_fact(const std::string& name, const DataIdentity& identity);
 
 // Schema and device of the model.
-std::vector<Fact> model_facts(const CompiledModel& model);
+std::vector<Fact> model_facts(const ModelSetup& setup);
 
 // The comparison at the start of a benchmark: prints one line about the program, warns of what may differ and had
 // better not. Collective; throws AgreedError(config) when the ranks run different programs.

@@ -55,21 +55,21 @@ void RunStart::make_all() {
     make(stage);
   }
   stop_if_requested();
-  const UsingFiles use = using_directory();
+  const ScopedFileUse use = using_directory();
   delete_given_up(start_parts(), *state);
 }
 
 // A request may reach any rank, and before the first step there is nothing to save.
 void RunStart::stop_if_requested() {
   int64_t requested = parts_.stop_requested.load() ? 1 : 0;
-  parts_.group.max(std::span(&requested, 1), wait("the start"));
+  parts_.group.all_reduce_max(std::span(&requested, 1), wait("the start"));
   if (requested == 0) return;
   throw AgreedError(ExitCode::stopped,
                     "stopped on request before the first step: nothing was trained, and what was saved before stays as "
                     "it is; the same command starts the run");
 }
 
-WaitFor RunStart::wait(std::string_view what, RunPhase phase) const { return {what, wait_seconds(config_, phase)}; }
+Timeout RunStart::wait(std::string_view what, RunPhase phase) const { return {what, wait_seconds(config_, phase)}; }
 
 void RunStart::note(Finding finding) {
   if (use_ == Use::check) {
@@ -91,8 +91,8 @@ void RunStart::compare(std::vector<Fact> facts) {
 }
 
 void RunStart::claim_directory() {
-  const UsingFiles use = using_directory();
-  WaitFor files = wait("the start");
+  const ScopedFileUse use = using_directory();
+  Timeout files = wait("the start");
   files.seconds += kRootFilesSeconds;
   on_root(parts_.group, files, [&] {
     job_end = JobEnd(process_environment());
@@ -109,7 +109,7 @@ void RunStart::compare_launch() {
   const std::string mine =
       differs ? fmt::format("the launcher started {} processes ({})", claim->processes, claim->variable)
               : std::string();
-  for (const std::string& text : parts_.group.allgather(mine, wait("the start"))) {
+  for (const std::string& text : parts_.group.all_gather(mine, wait("the start"))) {
     if (text.empty()) continue;
     note({.blame = ExitCode::config,
           .what = fmt::format("{}, but MPI has {} ranks", text, ranks),
@@ -165,33 +165,33 @@ void RunStart::compare_classes() {
 }
 
 void RunStart::compile() {
-  model.emplace(compile_model(config_, Purpose::train, threads.budget, parts_.group));
-  compare(model_facts(*model));
+  setup.emplace(set_up_model(config_, Purpose::train, threads.budget, parts_.group));
+  compare(model_facts(*setup));
 }
 
 void RunStart::connect() {
   communicator = make_communicator(
-      {config_, parts_.group, *model->backend, model->shared_devices, wait_seconds(config_, RunPhase::train)});
-  shared_gradients = share_gradients(*model->program, *communicator);
+      {config_, parts_.group, *setup->backend, setup->shared_devices, wait_seconds(config_, RunPhase::train)});
+  shared_gradients = share_gradients(*setup->model, *communicator);
 }
 
 StartParts RunStart::start_parts() const {
   return {.config = config_,
           .group = parts_.group,
           .communicator = *communicator,
-          .stream = *model->stream,
-          .program = *model->program,
+          .stream = *setup->stream,
+          .model = *setup->model,
           .classes = classes,
           .data = identity};
 }
 
-UsingFiles RunStart::using_directory() const {
-  return UsingFiles(is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
+ScopedFileUse RunStart::using_directory() const {
+  return ScopedFileUse(is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
 }
 
 void RunStart::load() {
-  const UsingFiles use = using_directory();
-  state = run_or_end_job([&] { return prepare_start(start_parts()); });
+  const ScopedFileUse use = using_directory();
+  state = run_or_abort([&] { return prepare_start(start_parts()); });
 }
 
 // Each rank prepares some samples of its own first batch, so what would end the first step ends the start.

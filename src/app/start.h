@@ -58,7 +58,7 @@ class RunStart {
   std::unique_ptr<DataSource> data, validation;  // validation: null where there is nothing to evaluate on
   DataIdentity identity;                         // of the training data
   std::vector<std::string> classes;              // names of the outputs, as the data have them
-  std::optional<CompiledModel> model;
+  std::optional<ModelSetup> setup;
   std::unique_ptr<Communicator> communicator;
   bool shared_gradients = false;
   std::optional<StartState> state;
@@ -67,7 +67,7 @@ class RunStart {
   bool always() const { return true; }
   bool has_both_data() const { return data && (validation || !has_validation(config_)); }
   bool has_data() const { return data != nullptr; }
-  bool has_model() const { return model.has_value(); }
+  bool has_model() const { return setup.has_value(); }
   bool has_communicator() const { return communicator != nullptr; }
 
   void claim_directory();
@@ -84,11 +84,11 @@ class RunStart {
 
   StartParts start_parts() const;
   // While it lives, the watchdog's message names the run's directory on rank 0, which uses its files.
-  UsingFiles using_directory() const;
+  ScopedFileUse using_directory() const;
   void stop_if_requested();
   void compare(std::vector<Fact> facts);
   void note(Finding finding);
-  WaitFor wait(std::string_view what, RunPhase phase = RunPhase::start) const;
+  Timeout wait(std::string_view what, RunPhase phase = RunPhase::start) const;
 
   const CommandParts parts_;
   const Config& config_;

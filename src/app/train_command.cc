@@ -62,7 +62,7 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
 }
 
 struct RunSize {
-  const Program& program;
+  const CompiledModel& model;
   BatchSizes batches;
   int64_t samples;
   int ranks;
@@ -70,7 +70,7 @@ struct RunSize {
 };
 
 void announce(const Config& config, const Trainer& trainer, const RunSize& size) {
-  const auto& [program, batches, samples, ranks, shared_gradients] = size;
+  const auto& [model, batches, samples, ranks, shared_gradients] = size;
   if (shared_gradients) log_info("gradients are summed in memory that the {} ranks of this host share", ranks);
   std::string rate = fmt::format("{}", trainer.base_learning_rate());
   if (config.optimizer.scale_lr) {
@@ -79,15 +79,15 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
   const std::string micro =
       config.train.accumulate > 1 ? fmt::format(" x {} batches", config.train.accumulate) : std::string();
   log_info("{} parameters, {} steps of {} samples ({}{} a rank), {} samples an epoch, learning rate {}",
-           program.parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank, micro,
+           model.parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank, micro,
            samples, rate);
 }
 
 // Why the run stops, as all ranks together know it: "SIGUSR1 on rank 1@node7", "train.max_seconds = 60".
-std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const WaitFor& wait) {
+std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const Timeout& wait) {
   const int signal = first_stop_signal();
   const std::string mine = signal != 0 ? fmt::format("SIG{}", ::sigabbrev_np(signal)) : std::string();
-  const std::vector<std::string> signals = parts.group.allgather(mine, wait);
+  const std::vector<std::string> signals = parts.group.all_gather(mine, wait);
   const auto first = std::ranges::find_if(signals, [](const std::string& name) { return !name.empty(); });
   if (first == signals.end()) {
     const std::string limit = trainer.time_limit_reached();
@@ -105,7 +105,7 @@ int leave(const CommandParts& parts, const Config& config, Reporter& reporter, c
   const int64_t step = trainer.progress().step;
   const double limit = wait_seconds(config, RunPhase::save);
   parts.watchdog.progress(RunPhase::save, step);
-  const WaitFor last{"the last checkpoint", limit + kRootSpeaksSeconds};
+  const Timeout last{"the last checkpoint", limit + kRootSpeaksSeconds};
   parts.group.barrier(last);
   const std::string reason = stopped ? stop_reason(parts, trainer, last) : std::string();
   parts.watchdog.progress(RunPhase::save, step);
@@ -128,13 +128,13 @@ int train_command(const CommandParts& parts) {
   const Config config = configure(parts);
   RunStart start(parts, config, RunStart::Use::train);
   start.make_all();
-  const auto& [backend, stream, program, batches, shared_devices] = *start.model;
+  const auto& [backend, stream, model, batches, shared_devices] = *start.setup;
   const DataSource& data = *start.data;
   if (group.is_root()) warn_of_lost_restart(*start.state);
 
   std::optional<Evaluator> evaluator;
   if (start.validation) {
-    evaluator.emplace(EvaluatorParts{config, *program, *backend, *stream, group, parts.watchdog, *start.validation},
+    evaluator.emplace(EvaluatorParts{config, *model, *backend, *stream, group, parts.watchdog, *start.validation},
                       start.threads.budget.workers);
   }
   Reporter reporter(group, reporter_options(config, *start.state));
@@ -155,16 +155,16 @@ int train_command(const CommandParts& parts) {
       .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
   on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start) + kRootFilesSeconds}, [&] {
-    const UsingFiles use(group.is_root() ? &parts.watchdog.board() : nullptr, config.checkpoint.directory);
-    checkpointer.emplace(config, *program, std::move(saving));
+    const ScopedFileUse use(group.is_root() ? &parts.watchdog.board() : nullptr, config.checkpoint.directory);
+    checkpointer.emplace(config, *model, std::move(saving));
   });
   const Progress& from = start.state->progress;
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
-  Trainer trainer({config, group, *start.communicator, *backend, *stream, *program, data,
+  Trainer trainer({config, group, *start.communicator, *backend, *stream, *model, data,
                    evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
                   start.threads.budget.workers, from);
   if (group.is_root() && trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
-  announce(config, trainer, {*program, batches, data.size(), group.size(), start.shared_gradients});
+  announce(config, trainer, {*model, batches, data.size(), group.size(), start.shared_gradients});
 
   const auto train = [&] {
     try {
@@ -174,11 +174,11 @@ int train_command(const CommandParts& parts) {
       throw;
     }
   };
-  const RunEnd end = run_or_end_job(train, [&] {
+  const RunEnd end = run_or_abort(train, [&] {
     // Nobody else need wait for this run's heartbeat to be missed.
     if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
   });
-  return run_or_end_job([&] { return leave(parts, config, reporter, trainer, end); });
+  return run_or_abort([&] { return leave(parts, config, reporter, trainer, end); });
 }
 
 }  // namespace lockstep

@@ -46,20 +46,20 @@ double RankTimes::total() const { return std::accumulate(parts.begin(), parts.en
 
 void RankTimes::add(const RankTimes& other, double weight) {
   for (size_t part = 0; part < parts.size(); ++part) parts[part] += other.parts[part] * weight;
-  awaited += other.awaited * weight;
+  waited_for += other.waited_for * weight;
 }
 
-void blame(std::span<RankTimes> ranks, std::span<const LoneWait> waits) {
+void attribute_waits(std::span<RankTimes> ranks, std::span<const StragglerWait> waits) {
   if (ranks.size() < 3) return;
   const auto others = static_cast<double>(ranks.size() - 1);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (waits[rank].rank < 0) continue;
-    ranks[static_cast<size_t>(waits[rank].rank)].awaited += waits[rank].seconds / others;
-    ranks[rank].awaited -= waits[rank].seconds / others;
+    ranks[static_cast<size_t>(waits[rank].rank)].waited_for += waits[rank].seconds / others;
+    ranks[rank].waited_for -= waits[rank].seconds / others;
   }
 }
 
-int64_t steps_between_looks(double step_seconds) {
+int64_t steps_between_checks(double step_seconds) {
   constexpr double kLeastSeconds = 0.05, kMostSteps = 1000;
   const double steps = std::ceil(kLeastSeconds / std::max(step_seconds, 1e-9));
   return static_cast<int64_t>(std::clamp(steps, static_cast<double>(kWindowSteps), kMostSteps));
@@ -83,9 +83,9 @@ std::optional<Slowdown> SlowdownWatch::judge(std::span<const RankTimes> window) 
   if (best_.empty() || now < best_.front().total()) best_.assign(window.begin(), window.end());
   const double rate = best_.front().total() / now;  // of the best
   slow_in_a_row_ = rate < kFallen ? slow_in_a_row_ + 1 : 0;
-  if (rate > kRecovered) told_ = false;
-  if (slow_in_a_row_ < kWindowsToTell || told_) return std::nullopt;
-  told_ = true;
+  if (rate > kRecovered) reported_ = false;
+  if (slow_in_a_row_ < kWindowsToTell || reported_) return std::nullopt;
+  reported_ = true;
   return explain(window);
 }
 
@@ -106,7 +106,7 @@ Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
   // A rank whose own work has grown by less waits longer: what it waits longer for has been explained.
   const auto reduce = [](const RankTimes& r) { return r.part(StepPart::reduce); };
   const double explained = growth(now, best_, reduce).most;
-  Growth late = growth(now, best_, [&](const RankTimes& r) { return r.awaited + reduce(r); });
+  Growth late = growth(now, best_, [&](const RankTimes& r) { return r.waited_for + reduce(r); });
   late.most -= explained;
   late.second = std::max(0.0, late.second - explained);
   if (late.most >= fall * kLeastAwaited && late.stands_out()) result.rank = static_cast<int>(late.rank);

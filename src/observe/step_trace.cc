@@ -82,7 +82,7 @@ void StepTrace::end_step() {
 void StepTrace::write() {
   if (begun_ == 0) return;
   const std::vector<TraceSpan> spans = stop_tracing();
-  const WaitFor wait{"the trace", options_.wait_seconds};
+  const Timeout wait{"the trace", options_.wait_seconds};
   // Ranks of one host have one clock; those of others began right after a barrier.
   double first = begun_;
   group_.broadcast(std::as_writable_bytes(std::span(&first, 1)), wait);
@@ -90,8 +90,8 @@ void StepTrace::write() {
   // What was under way by then began earlier: the file's zero is the first beginning on any rank.
   double lead = 0;
   for (const TraceSpan& span : spans) lead = std::max(lead, origin - span.begin);
-  group_.max(std::span(&lead, 1), wait);
-  const auto texts = group_.allgather(encode(spans, origin - lead, group_), wait);
+  group_.all_reduce_max(std::span(&lead, 1), wait);
+  const auto texts = group_.all_gather(encode(spans, origin - lead, group_), wait);
   options_.steps = 0;
   begun_ = 0;
   if (!group_.is_root()) return;

@@ -4,16 +4,16 @@
 #include <string>
 
 #include "lockstep/comm/group/process_group.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
 // Collective. Throws AgreedError(internal) naming the first parameter or statistic whose bits differ between ranks.
 // All work on them must have been waited for.
-void audit_parameters(ProcessGroup& group, const Program& program, double wait_seconds);
+void audit_parameters(ProcessGroup& group, const CompiledModel& model, double wait_seconds);
 
 // The parameter whose gradient lies at this place of the gradient arena (StepOutcome::bad_gradient); "an unknown
 // parameter" where there is none.
-std::string parameter_at(const Program& program, double place);
+std::string parameter_at(const CompiledModel& model, double place);
 
 }  // namespace lockstep

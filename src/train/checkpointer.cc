@@ -23,12 +23,8 @@ constexpr std::chrono::milliseconds kLookAtSnapshot{1};
 
 }  // namespace
 
-Checkpointer::Checkpointer(const Config& config, const Program& program, CheckpointerOptions options)
-    : config_(config),
-      program_(program),
-      options_(std::move(options)),
-      last_save_(monotonic_seconds()),
-      longest_save_(0) {
+Checkpointer::Checkpointer(const Config& config, const CompiledModel& model, CheckpointerOptions options)
+    : config_(config), model_(model), options_(std::move(options)), last_save_(monotonic_seconds()), longest_save_(0) {
   if (!options_.root) return;
   const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0: never
   writer_.emplace(
@@ -40,10 +36,10 @@ Checkpointer::Checkpointer(const Config& config, const Program& program, Checkpo
                     .best_step = options_.best.step});
   best_ = options_.best;
   saved_step_ = options_.resumed_step;
-  const int64_t bytes = estimate_checkpoint_bytes(contents({}, program.state(), best_));
+  const int64_t bytes = estimate_checkpoint_bytes(contents({}, model.state(), best_));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
   warn_if_space_is_short(config.checkpoint.directory, bytes);
-  if (!program.backend().host_addressable()) snapshot_.emplace(program);
+  if (!model.backend().host_addressable()) snapshot_.emplace(model);
 }
 
 bool Checkpointer::due_by_clock() const {
@@ -78,7 +74,7 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
             .seed = config_.train.seed,
             .model = config_.model.name};
   for (const ModelArray& a :
-       model_arrays(program_.parameters(), program_.layout(), state, parse_optimizer(config_.optimizer.name))) {
+       model_arrays(model_.parameters(), model_.layout(), state, parse_optimizer(config_.optimizer.name))) {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
   c.training = options_.training;
@@ -102,7 +98,7 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, const Best
          config_.checkpoint.directory, progress.step);
   }
   const bool is_best = best.step == progress.step;
-  if (!snapshot_) return writer_->start(contents(progress, program_.state(), best), is_best);
+  if (!snapshot_) return writer_->start(contents(progress, model_.state(), best), is_best);
   // The writer reads the snapshot, so there is one at a time.
   if (snapshot_under_way_ || !writer_->wait_idle(0)) return CheckpointWriter::Start::busy;
   snapshot_->take(*options_.stream);

@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-DecayLoss::DecayLoss(const Config& config, const Program& program, Stream& stream)
-    : factor_(config.optimizer.weight_decay / 2), program_(program), stream_(stream) {
-  const ParameterTable& table = program.parameters();
+DecayLoss::DecayLoss(const Config& config, const CompiledModel& model, Stream& stream)
+    : factor_(config.optimizer.weight_decay / 2), model_(model), stream_(stream) {
+  const ParameterTable& table = model.parameters();
   for (ParameterId id = 0; id < table.size(); ++id) {
     const bool exempt = table[id].is_norm_or_bias() && !config.optimizer.decay_norm_and_bias;
     if (table[id].trained() && !exempt) decayed_.push_back(id);
   }
-  const Backend& backend = program.backend();
+  const Backend& backend = model.backend();
   if (backend.host_addressable() || factor_ == 0) return;
   size_t workspace = 0;
   for (const ParameterId id : decayed_) {
-    const int64_t offset = program.layout().offset[static_cast<size_t>(id)];
-    parts_.push_back({.weights = program.state().parameters.as<float>() + offset,
+    const int64_t offset = model.layout().offset[static_cast<size_t>(id)];
+    parts_.push_back({.weights = model.state().parameters.as<float>() + offset,
                       .squares = backend.compile(UpdateOp{DType::f32, SumOfSquares{table[id].shape.elements()}})});
     workspace = std::max(workspace, parts_.back().squares->workspace_bytes());
   }
@@ -35,14 +35,14 @@ void DecayLoss::enqueue() {
     const std::array<void*, 1> in{parts_[i].weights}, out{sums_.as<double>() + i};
     parts_[i].squares->run({stream_, in, out, workspace_.data()});
   }
-  program_.backend().copy(stream_, arrived_sums_.data(), sums_.data(), sums_.bytes());
+  model_.backend().copy(stream_, arrived_sums_.data(), sums_.data(), sums_.bytes());
   stream_.record(*arrived_);
 }
 
 double DecayLoss::host_squares() const {
   double squares = 0;
   for (const ParameterId id : decayed_) {
-    for (const float w : program_.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
+    for (const float w : model_.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
   }
   return squares;
 }

@@ -20,7 +20,7 @@ constexpr int64_t kMostBatchesUnasked = 1000;
 LoaderOptions evaluation_options(const EvaluatorParts& parts, int loader_threads) {
   return loader_options(parts.config, {.training = false,
                                        .group = parts.group,
-                                       .batch_size = parts.program.batches().evaluation,
+                                       .batch_size = parts.model.batches().evaluation,
                                        .workers = loader_threads,
                                        .backend = &parts.backend});
 }
@@ -39,16 +39,16 @@ double cross_entropy(std::span<const float> logits, int32_t label) {
   return std::log(sum) + largest - logits[static_cast<size_t>(label)];
 }
 
-bool has_two_classes(const Program& program) {
-  const Graph& graph = program.evaluation().graph();
+bool has_two_classes(const CompiledModel& model) {
+  const Graph& graph = model.evaluation().graph();
   return graph.value(graph.losses.front().logits).desc.shape[1] == 2;
 }
 
 // Everyone's scores, on every rank.
-std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, const WaitFor& wait) {
+std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, const Timeout& wait) {
   std::vector<float> all;
   const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(float));
-  for (const std::string& part : group.allgather(bytes, wait)) {
+  for (const std::string& part : group.all_gather(bytes, wait)) {
     std::vector<float> values(part.size() / sizeof(float));
     if (!values.empty()) std::memcpy(values.data(), part.data(), part.size());
     all.insert(all.end(), values.begin(), values.end());
@@ -57,7 +57,7 @@ std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, c
 }
 
 void add_batch(const EvaluatorParts& parts, const Batch& batch, const Arenas& arenas, Sums& sums) {
-  const Executable& e = parts.program.evaluation();
+  const Executable& e = parts.model.evaluation();
   e.forward(parts.stream, arenas);
   const LossHead& head = e.graph().losses.front();
   const auto classes = static_cast<size_t>(e.graph().value(head.logits).desc.shape[1]);
@@ -84,7 +84,7 @@ Evaluator::Evaluator(const EvaluatorParts& parts, int loader_threads)
     : parts_(parts),
       loader_(parts.data, evaluation_options(parts, loader_threads)),
       upload_(parts.backend, batch_shape(loader_.options())),
-      steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.program.batches().evaluation)),
+      steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.model.batches().evaluation)),
       wait_seconds_(wait_seconds(parts.config, RunPhase::evaluate)) {}
 
 // Asked about once a second, before the same batches on all ranks: the slowest rank's time for a batch decides how many
@@ -95,7 +95,7 @@ bool Evaluator::all_go_on(int64_t step, const std::function<bool()>& stop) {
   const double now = monotonic_seconds();
   const auto batches = static_cast<double>(std::max<int64_t>(step - last_question_, 1));
   std::array<double, 2> answer = {stop() ? 1.0 : 0.0, step == 0 ? kQuestionSeconds : (now - asked_at_) / batches};
-  parts_.group.max(answer, {"the evaluation", wait_seconds_});
+  parts_.group.all_reduce_max(answer, {"the evaluation", wait_seconds_});
   last_question_ = step;
   next_question_ = step + std::clamp<int64_t>(static_cast<int64_t>(kQuestionSeconds / std::max(answer[1], 1e-6)), 1,
                                               kMostBatchesUnasked);
@@ -113,22 +113,22 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     const Batch batch = upload_.next(loader_);
     const ExternalInputs placed = upload_.place(parts_.stream, batch);
     for (size_t i = 0; i < weights.size(); ++i) {
-      Arenas arenas = parts_.program.evaluation_arenas(weights[i]);
+      Arenas arenas = parts_.model.evaluation_arenas(weights[i]);
       arenas.external = placed;
       add_batch(parts_, batch, arenas, sums[i]);
     }
   }
-  const WaitFor wait{"the evaluation", wait_seconds_};
+  const Timeout wait{"the evaluation", wait_seconds_};
   std::vector<EvaluationResult> results;
   for (size_t i = 0; i < weights.size(); ++i) {
     auto& [loss_sum, counts, scores] = sums[i];
-    parts_.group.sum(counts, wait);
-    parts_.group.sum(std::span(&loss_sum, 1), wait);
+    parts_.group.all_reduce_sum(counts, wait);
+    parts_.group.all_reduce_sum(std::span(&loss_sum, 1), wait);
     const auto& [examples, top1, top5] = counts;
     const double loss = examples ? loss_sum / static_cast<double>(examples) : 0;
     EvaluationResult& result =
         results.emplace_back(EvaluationResult{weights[i], examples, top1, top5, std::round(loss * 1e4) / 1e4});
-    if (!has_two_classes(parts_.program)) continue;
+    if (!has_two_classes(parts_.model)) continue;
     const double auc =
         area_under_curve({gather(scores.positive, parts_.group, wait), gather(scores.negative, parts_.group, wait)});
     result.auc = std::round(auc * 1e5) / 1e5;

@@ -45,40 +45,40 @@ struct Copy {
 
 }  // namespace
 
-HostState::HostState(const Program& program) : program_(program) {
-  const Backend& backend = program.backend();
+HostState::HostState(const CompiledModel& model) : model_(model) {
+  const Backend& backend = model.backend();
   if (backend.host_addressable()) return;
   copy_ = std::make_unique<ModelState>(
-      arenas_like(program.state(), [&](size_t bytes) { return backend.allocate_pinned(bytes); }));
+      arenas_like(model.state(), [&](size_t bytes) { return backend.allocate_pinned(bytes); }));
 }
 
 void HostState::download() const {
   if (!copy_) return;
-  const auto stream = program_.backend().make_stream();
-  Copy{program_.backend(), *stream}(program_.state(), *copy_);
+  const auto stream = model_.backend().make_stream();
+  Copy{model_.backend(), *stream}(model_.state(), *copy_);
   stream->wait();
 }
 
 void HostState::upload() const {
   if (!copy_) return;
-  const auto stream = program_.backend().make_stream();
-  Copy{program_.backend(), *stream}(*copy_, program_.state());
+  const auto stream = model_.backend().make_stream();
+  Copy{model_.backend(), *stream}(*copy_, model_.state());
   stream->wait();
 }
 
 std::span<float> HostState::parameter(ParameterId id, Weights weights) const {
-  return program_.parameter_in(arenas(), id, weights);
+  return model_.parameter_in(arenas(), id, weights);
 }
 
-Snapshot::Snapshot(const Program& program)
-    : program_(program),
-      transfer_(program.backend().make_stream()),
-      copied_(program.backend().make_event()),
-      downloaded_(program.backend().make_event()) {
-  const Backend& backend = program.backend();
+Snapshot::Snapshot(const CompiledModel& model)
+    : model_(model),
+      transfer_(model.backend().make_stream()),
+      copied_(model.backend().make_event()),
+      downloaded_(model.backend().make_event()) {
+  const Backend& backend = model.backend();
   require(!backend.host_addressable(), "a snapshot of memory that the host can read");
-  device_ = arenas_like(program.state(), [&](size_t bytes) { return backend.allocate(bytes); });
-  host_ = arenas_like(program.state(), [&](size_t bytes) { return backend.allocate_pinned(bytes); });
+  device_ = arenas_like(model.state(), [&](size_t bytes) { return backend.allocate(bytes); });
+  host_ = arenas_like(model.state(), [&](size_t bytes) { return backend.allocate_pinned(bytes); });
 }
 
 Snapshot::~Snapshot() {
@@ -90,9 +90,9 @@ Snapshot::~Snapshot() {
 }
 
 void Snapshot::take(Stream& compute) {
-  const Backend& backend = program_.backend();
+  const Backend& backend = model_.backend();
   compute.wait_for(*downloaded_);  // the device's copy of the snapshot before
-  Copy{backend, compute}(program_.state(), device_);
+  Copy{backend, compute}(model_.state(), device_);
   compute.record(*copied_);
   transfer_->wait_for(*copied_);
   Copy{backend, *transfer_}(device_, host_);

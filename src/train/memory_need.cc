@@ -14,7 +14,7 @@ std::string size_text(int64_t bytes) {
 }
 
 // The keys that lower the need, with their values.
-std::string keys_to_lower(const Config& config, const ProgramBatches& batches, bool gpu) {
+std::string keys_to_lower(const Config& config, const ModelBatches& batches, bool gpu) {
   std::string keys;
   const auto add = [&](const std::string& key) { keys += (keys.empty() ? "" : ", ") + key; };
   if (batches.evaluation > batches.training) {
@@ -33,7 +33,7 @@ std::string keys_to_lower(const Config& config, const ProgramBatches& batches, b
 
 }  // namespace
 
-void fail_too_large(const Config& config, const ProgramBatches& batches, const MemoryNeed& need,
+void fail_too_large(const Config& config, const ModelBatches& batches, const MemoryNeed& need,
                     const MemoryPresent& present) {
   const std::string all_ranks = batches.local_ranks > 1 ? fmt::format(", {} ranks of this host {}", batches.local_ranks,
                                                                       size_text(batches.local_ranks * need.sum()))
@@ -49,7 +49,7 @@ void fail_too_large(const Config& config, const ProgramBatches& batches, const M
        keys_to_lower(config, batches, present.gpu));
 }
 
-void require_host_memory(const Config& config, const ProgramBatches& batches, const MemoryNeed& need,
+void require_host_memory(const Config& config, const ModelBatches& batches, const MemoryNeed& need,
                          int64_t host_bytes) {
   if (host_bytes < 0 || need.sum() <= host_bytes / batches.local_ranks) return;
   fail_too_large(config, batches, need, {.bytes = host_bytes});

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lockstep/backend/out_of_memory.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
@@ -20,12 +20,11 @@ struct MemoryPresent {
   int64_t bytes = -1;
   bool gpu = false;
 };
-[[noreturn]] void fail_too_large(const Config& config, const ProgramBatches& batches, const MemoryNeed& need,
+[[noreturn]] void fail_too_large(const Config& config, const ModelBatches& batches, const MemoryNeed& need,
                                  const MemoryPresent& present);
 
 // Refuses what all ranks of the host together cannot have, before the kernel ends one of them for it. Only a need above
 // all of the host's memory is certain to fail.
-void require_host_memory(const Config& config, const ProgramBatches& batches, const MemoryNeed& need,
-                         int64_t host_bytes);
+void require_host_memory(const Config& config, const ModelBatches& batches, const MemoryNeed& need, int64_t host_bytes);
 
 }  // namespace lockstep

@@ -4,26 +4,26 @@
 
 namespace lockstep {
 
-std::span<float> gradients_of(const Program& program) {
-  const ModelState& state = program.state();
+std::span<float> gradients_of(const CompiledModel& model) {
+  const ModelState& state = model.state();
   return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
 }
 
-std::vector<Bucket> reduction_plan(const Program& program, const Config& config) {
+std::vector<Bucket> reduction_plan(const CompiledModel& model, const Config& config) {
   std::vector<ReadyMark> marks;
-  for (const GradientMark& m : program.training().gradient_marks()) marks.push_back({m.position, m.end});
-  const int64_t usual = program.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
+  for (const GradientMark& m : model.training().gradient_marks()) marks.push_back({m.position, m.end});
+  const int64_t usual = model.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
   const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : static_cast<double>(usual);
-  return plan_buckets(marks, {.total_elements = program.state().gradient_elements(),
+  return plan_buckets(marks, {.total_elements = model.state().gradient_elements(),
                               .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
 }
 
-std::optional<WireFormat> wire_format(const Program& program, const Config& config, int ranks) {
+std::optional<WireFormat> wire_format(const CompiledModel& model, const Config& config, int ranks) {
   const std::string& type = config.comm.gradient_dtype;
   if (type == "float32" || ranks == 1) return std::nullopt;
-  return WireFormat{.backend = program.backend(),
+  return WireFormat{.backend = model.backend(),
                     .type = type == "bf16" ? DType::bf16 : DType::f16,
-                    .elements = program.state().trained_elements};
+                    .elements = model.state().trained_elements};
 }
 
 }  // namespace lockstep

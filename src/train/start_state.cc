@@ -41,9 +41,9 @@ void copy_weights_to_averages(const ModelState& state) {
 
 constexpr int kMostInitializers = 8;
 
-void initialize_fresh(const Config& config, const Program& program, const HostState& host) {
+void initialize_fresh(const Config& config, const CompiledModel& model, const HostState& host) {
   const InitRule rule = parse_init_rule(config.model.init);
-  const ParameterTable& table = program.parameters();
+  const ParameterTable& table = model.parameters();
   std::atomic<ParameterId> next = 0;
   const auto work = [&] {  // each parameter has random numbers of its own: who draws them does not matter
     for (ParameterId id = next++; id < table.size(); id = next++) {
@@ -61,9 +61,10 @@ struct WeightGroup {
   Weights weights = Weights::raw;
 };
 
-void read_group(const CheckpointReader& file, const WeightGroup& group, const Program& program, const HostState& host) {
-  for (ParameterId id : match_schema(program.parameters(), file, {.group = group.name})) {
-    file.read(array_path(group.name, program.parameters()[id].name), host.parameter(id, group.weights));
+void read_group(const CheckpointReader& file, const WeightGroup& group, const CompiledModel& model,
+                const HostState& host) {
+  for (ParameterId id : match_schema(model.parameters(), file, {.group = group.name})) {
+    file.read(array_path(group.name, model.parameters()[id].name), host.parameter(id, group.weights));
   }
 }
 
@@ -109,21 +110,21 @@ std::vector<ParameterId> match_for_fine_tuning(const ParameterTable& table, cons
 
 // Fine-tuning: a head for other classes keeps its start values, as does what checkpoint.init_exclude names; all else
 // must fit.
-void load_weights_only(const Config& config, const Program& program, const HostState& host) {
+void load_weights_only(const Config& config, const CompiledModel& model, const HostState& host) {
   const CheckpointReader file = open_start_weights(config.checkpoint.init_from);
   compare_with_fine_tuning(config, file);
   SchemaOptions schema{.group = file.model_group(), .exclude = config.checkpoint.init_exclude};
-  const Graph& graph = program.training().graph();
+  const Graph& graph = model.training().graph();
   int64_t classes = 0;
   for (const LossHead& head : graph.losses) {
     const std::string& layer = graph.value(head.logits).name;
-    const int64_t stored = other_classes(file, program.parameters(), layer);
+    const int64_t stored = other_classes(file, model.parameters(), layer);
     if (stored == 0 || std::ranges::find(schema.exclude, layer) != schema.exclude.end()) continue;
     schema.exclude.push_back(layer);
     classes = stored;
   }
-  for (const ParameterId id : match_for_fine_tuning(program.parameters(), file, schema)) {
-    file.read(array_path(schema.group, program.parameters()[id].name), host.parameter(id));
+  for (const ParameterId id : match_for_fine_tuning(model.parameters(), file, schema)) {
+    file.read(array_path(schema.group, model.parameters()[id].name), host.parameter(id));
   }
   std::string anew;
   if (!schema.exclude.empty()) anew = fmt::format("; {} start anew", fmt::join(schema.exclude, ", "));
@@ -186,16 +187,16 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
        folder, count_text(there.size(), there.front().step));
 }
 
-void check_fit(const Config& config, const Program& program, const CheckpointReader& file) {
+void check_fit(const Config& config, const CompiledModel& model, const CheckpointReader& file) {
   check_split(config.data, file);
   if (file.meta().model != config.model.name) {
     fail(ExitCode::config, "{} is a checkpoint of {}, model.name is {}", file.path(), printable(file.meta().model),
          config.model.name);
   }
-  match_schema(program.parameters(), file, {.group = "/model"});
-  if (config.ema.decay > 0) match_schema(program.parameters(), file, {.group = "/ema"});
+  match_schema(model.parameters(), file, {.group = "/model"});
+  if (config.ema.decay > 0) match_schema(model.parameters(), file, {.group = "/ema"});
   for (std::string_view slot : optimizer_slots(parse_optimizer(config.optimizer.name)).slots) {
-    match_schema(program.parameters(), file, {.group = fmt::format("/optimizer/{}", slot), .trained_only = true});
+    match_schema(model.parameters(), file, {.group = fmt::format("/optimizer/{}", slot), .trained_only = true});
   }
 }
 
@@ -226,10 +227,11 @@ int64_t best_step_of(const std::map<std::string, TrainingValue>& training) {
   return value ? *value : Progress{}.best_step;
 }
 
-Progress load_all(const Config& config, const Program& program, const HostState& host, const CheckpointReader& file) {
-  check_fit(config, program, file);
+Progress load_all(const Config& config, const CompiledModel& model, const HostState& host,
+                  const CheckpointReader& file) {
+  check_fit(config, model, file);
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
-  for (const ModelArray& a : model_arrays(program.parameters(), program.layout(), host.arenas(), optimizer)) {
+  for (const ModelArray& a : model_arrays(model.parameters(), model.layout(), host.arenas(), optimizer)) {
     file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
   }
   const auto training = file.training();
@@ -242,7 +244,7 @@ Progress load_all(const Config& config, const Program& program, const HostState&
   return {.step = file.meta().step,
           .position = number("position"),
           .updates = number("updates"),
-          .loss_scale = loss_scale_of(config, program.batches().training, training),
+          .loss_scale = loss_scale_of(config, model.batches().training, training),
           .best_score = best_score_of(training),
           .best_step = best_step_of(training)};
 }
@@ -265,32 +267,32 @@ std::string encode(const StartState& start) {
 
 // The state of rank 0, loaded by `work`, on all ranks.
 StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
-  const WaitFor wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
-  const WaitFor files{wait.what, wait.seconds + kRootFilesSeconds};
+  const Timeout wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
+  const Timeout files{wait.what, wait.seconds + kRootFilesSeconds};
   const auto text = nlohmann::json::parse(on_root(parts.group, files, work));
   const StartState start{
       {text[0], text[1], text[2], {text[5], text[6]}, text[7], text[10]}, text[3], text[4], text[8], text[9]};
   broadcast_state(parts);
-  audit_parameters(parts.group, parts.program, wait.seconds);
+  audit_parameters(parts.group, parts.model, wait.seconds);
   return start;
 }
 
 Progress begin_fresh(const StartParts& parts, const HostState& host) {
-  initialize_fresh(parts.config, parts.program, host);
-  if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.program, host);
+  initialize_fresh(parts.config, parts.model, host);
+  if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.model, host);
   copy_weights_to_averages(host.arenas());
-  return {.loss_scale = loss_scale_of(parts.config, parts.program.batches().training, {})};
+  return {.loss_scale = loss_scale_of(parts.config, parts.model.batches().training, {})};
 }
 
 std::string start_on_root(const StartParts& parts) {
-  const HostState host(parts.program);
+  const HostState host(parts.model);
   host.download();  // the slots' start values
   StartState start{.classes = parts.classes};
   if (const auto file = choose_checkpoint(parts.config.checkpoint)) {
     const std::vector<std::string> classes = file->classes();
     require_same_classes({file->path(), classes}, {"the data", parts.classes});
     if (start.classes.empty()) start.classes = classes;
-    start.progress = load_all(parts.config, parts.program, host, *file);
+    start.progress = load_all(parts.config, parts.model, host, *file);
     start.changes = compare_with_run(parts, *file);
     start.resumed_from = file->path();
     start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
@@ -331,7 +333,7 @@ void delete_given_up(const StartParts& parts, const StartState& start) {
 
 StartState start_afresh(const StartParts& parts) {
   return start_all(parts, [&] {
-    const HostState host(parts.program);
+    const HostState host(parts.model);
     host.download();  // the slots' start values
     const Progress progress = begin_fresh(parts, host);
     host.upload();
@@ -344,20 +346,20 @@ StartState return_to_checkpoint(const StartParts& parts) {
     const std::string& folder = parts.config.checkpoint.directory;
     const auto file = open_newest_whole(folder, warn);
     if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", folder);
-    const HostState host(parts.program);
-    const Progress progress = load_all(parts.config, parts.program, host, *file);
+    const HostState host(parts.model);
+    const Progress progress = load_all(parts.config, parts.model, host, *file);
     host.upload();
     return encode({progress, file->path(), true});
   });
 }
 
 LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint) {
-  const WaitFor wait{"the checkpoint", wait_seconds(parts.config, RunPhase::start)};
+  const Timeout wait{"the checkpoint", wait_seconds(parts.config, RunPhase::start)};
   const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] {
     const CheckpointReader file = checkpoint == "latest"
                                       ? open_newest(parts.config.checkpoint.directory, "--checkpoint latest")
                                       : CheckpointReader::open(checkpoint_at(checkpoint));
-    const HostState host(parts.program);
+    const HostState host(parts.model);
     host.download();
     check_split(parts.config.data, file);
     const std::vector<std::string> classes = file.classes();
@@ -365,9 +367,9 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
       require_same_classes({file.path(), classes}, {"the data", parts.classes});
     }
     compare_with_evaluation(parts.config, file);
-    read_group(file, {"/model"}, parts.program, host);
+    read_group(file, {"/model"}, parts.model, host);
     const bool average = parts.config.ema.decay > 0 && file.has("/ema");
-    if (average) read_group(file, {"/ema", Weights::average}, parts.program, host);
+    if (average) read_group(file, {"/ema", Weights::average}, parts.model, host);
     host.upload();
     log_info("weights of step {} from {}", file.meta().step, file.path());
     return nlohmann::json{file.meta().step, file.meta().epoch, average, classes}.dump();
@@ -377,14 +379,14 @@ LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& ch
 }
 
 void broadcast_state(const StartParts& parts) {
-  const ModelState& s = parts.program.state();
+  const ModelState& s = parts.model.state();
   std::vector<const Buffer*> buffers = {&s.parameters, &s.statistics};
   for (const Buffer& slot : s.slots) buffers.push_back(&slot);
   if (s.average_parameters.data()) buffers.insert(buffers.end(), {&s.average_parameters, &s.average_statistics});
   for (const Buffer* b : buffers) {
     parts.communicator.broadcast(parts.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
   }
-  parts.communicator.join(parts.stream);
+  parts.communicator.wait(parts.stream);
   parts.stream.wait();
 }
 

@@ -19,17 +19,17 @@ bool may_capture(const StepWorkParts& parts) {
 
 StepWork::StepWork(const StepWorkParts& parts)
     : parts_(parts),
-      updater_(parts.backend, parts.program.training(), parts.config),
-      accumulator_(parts.backend, parts.program.state(), parts.config.train.accumulate,
-                   reduction_plan(parts.program, parts.config)),
+      updater_(parts.backend, parts.model.training(), parts.config),
+      accumulator_(parts.backend, parts.model.state(), parts.config.train.accumulate,
+                   reduction_plan(parts.model, parts.config)),
       reducer_(
-          parts.communicator, gradients_of(parts.program), reduction_plan(parts.program, parts.config),
+          parts.communicator, gradients_of(parts.model), reduction_plan(parts.model, parts.config),
           [this](Stream& stream, size_t bucket) {
             if (accumulator_.active()) accumulator_.complete(stream, bucket);
           },
-          wire_format(parts.program, parts.config, parts.communicator.size())),
+          wire_format(parts.model, parts.config, parts.communicator.size())),
       may_capture_(may_capture(parts)),
-      arenas_(parts.program.training_arenas()) {}
+      arenas_(parts.model.training_arenas()) {}
 
 void StepWork::enter(StepPart part) {
   parts_.timer.enter(part);
@@ -84,8 +84,8 @@ void StepWork::compute(int64_t micro) {
 
 void StepWork::forward() {
   const TraceScope span("forward");
-  parts_.program.training().forward(parts_.stream, arenas_, sum_over_ranks_);
-  parts_.frame.fill_header(parts_.stream, arenas_);
+  parts_.model.training().forward(parts_.stream, arenas_, sum_over_ranks_);
+  parts_.frame.pack_header(parts_.stream, arenas_);
 }
 
 // Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
@@ -93,12 +93,12 @@ void StepWork::forward() {
 void StepWork::backward(int64_t micro) {
   const TraceScope span("backward");
   if (micro + 1 < parts_.config.train.accumulate) {
-    parts_.program.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
+    parts_.model.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
     accumulator_.add(parts_.stream, micro);
     return;
   }
   reducer_.begin_step(step_);
-  parts_.program.training().backward(
+  parts_.model.training().backward(
       parts_.stream, arenas_, [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); },
       sum_over_ranks_);
   reducer_.last_ready(parts_.stream);
@@ -110,21 +110,21 @@ RankSum StepWork::sum_over_ranks() {
   return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
     parts_.timer.enter(StepPart::reduce);
     const TraceScope span("reduce");
-    parts_.communicator.sum_at_once(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
-                                    fmt::format("step {} {}", step_, name));
+    parts_.communicator.all_reduce_now(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
+                                       fmt::format("step {} {}", step_, name));
     parts_.timer.enter(StepPart::compute);
   };
 }
 
 void StepWork::reduce() {
   enter(StepPart::reduce);
-  reducer_.join(parts_.stream);
+  reducer_.wait(parts_.stream);
 }
 
 void StepWork::update() {
   const TraceScope span("update");
   parts_.frame.decide(parts_.stream);
-  updater_.apply(parts_.stream, parts_.program.state(), parts_.frame.scalars());
+  updater_.apply(parts_.stream, parts_.model.state(), parts_.frame.scalars());
 }
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ namespace {
 
 LoaderOptions training_options(const TrainerParts& parts, int loader_threads, int64_t position) {
   return loader_options(parts.config, {.group = parts.group,
-                                       .batch_size = parts.program.batches().training,
+                                       .batch_size = parts.model.batches().training,
                                        .workers = loader_threads,
                                        .start_position = position,
                                        .backend = &parts.backend});
@@ -34,26 +34,26 @@ int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 
 Trainer::Trainer(const TrainerParts& parts, int loader_threads, const Progress& start)
     : parts_(parts),
       config_(parts.config),
-      global_batch_(parts.program.batches().training * parts.group.size() * config_.train.accumulate),
+      global_batch_(parts.model.batches().training * parts.group.size() * config_.train.accumulate),
       total_steps_(lockstep::total_steps(config_.train, {parts.data.size(), global_batch_}, start)),
       progress_(start),
       first_step_(start.step),
       schedule_(make_learning_rate_schedule(
           config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
-      frame_(parts.backend, parts.program, config_, steps_ahead(parts.backend)),
+      device_state_(parts.backend, parts.model, config_, steps_ahead(parts.backend)),
       trace_(parts.group, parts.reporter.files(),
              {.path = config_.checkpoint.directory + "/trace.json",
               .steps = config_.log.trace_steps,
               .wait_seconds = wait_seconds(config_, RunPhase::train)}),
-      work_({config_, parts.communicator, parts.backend, parts.stream, parts.program, parts.checkpointer, frame_,
+      work_({config_, parts.communicator, parts.backend, parts.stream, parts.model, parts.checkpointer, device_state_,
              timer_, trace_}),
       loader_threads_(loader_threads),
       loader_(std::in_place, parts.data, training_options(parts, loader_threads, start.position)),
       upload_(parts.backend, batch_shape(loader_->options())),
       next_evaluation_(evaluation_after(start.position)),
-      not_finite_(parts.group, parts.program,
+      non_finite_(parts.group, parts.model,
                   {.rule = config_.train.not_finite, .wait_seconds = wait_seconds(config_, RunPhase::train)}) {
-  frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
+  device_state_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
 }
 
 // Ranks that end together have enqueued the same steps: these end before the memory and the connections that they use.
@@ -74,11 +74,11 @@ RunEnd Trainer::run() {
   timer_.restart();
   // A run that stopped where it was to evaluate does so now; so does one that was killed in the middle of it.
   if (!finished() && evaluation_due_at(config_.eval, {parts_.data.size(), global_batch_}, progress_)) evaluate();
-  while (!wishes_.stop && progress_.step + steps_in_flight_ < total_steps_) {
+  while (!pending_.stop && progress_.step + steps_in_flight_ < total_steps_) {
     step();
-    settle(boundary_is_due());
+    retire(boundary_is_due());
     if (trace_.complete()) write_trace();
-    if (wishes_.roll_back) {
+    if (pending_.roll_back) {
       roll_back();
       continue;
     }
@@ -87,13 +87,13 @@ RunEnd Trainer::run() {
     // Evaluating first lets a save of the same step say that it is the best, at the end too; otherwise it is written
     // meanwhile. An evaluation may be left, to stop.
     const bool evaluate_first = config_.checkpoint.keep_best;
-    if (evaluate_first && !wishes_.stop) evaluate_if_due();
-    if (!wishes_.stop && !(evaluate_first && finished())) save_if_due();
-    if (!evaluate_first && !wishes_.stop) evaluate_if_due();
+    if (evaluate_first && !pending_.stop) evaluate_if_due();
+    if (!pending_.stop && !(evaluate_first && finished())) save_if_due();
+    if (!evaluate_first && !pending_.stop) evaluate_if_due();
   }
-  settle(true);
-  if (wishes_.stop || !config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
-  if (wishes_.stop) return end(RunEnd::stopped);
+  retire(true);
+  if (pending_.stop || !config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
+  if (pending_.stop) return end(RunEnd::stopped);
   const bool evaluated = evaluated_at_ == progress_.step || evaluate();
   return end(evaluated ? RunEnd::finished : RunEnd::stopped);
 }
@@ -118,11 +118,11 @@ void Trainer::step() {
     window_batches_ += 1;
     const Batch batch = upload_.next(*loader_);
     enter(StepPart::compute);
-    if (micro == 0) frame_.begin(parts_.stream, step_input(batch));
-    frame_.begin_batch(parts_.stream, static_cast<size_t>(micro));
+    if (micro == 0) device_state_.begin(parts_.stream, step_input(batch));
+    device_state_.begin_batch(parts_.stream, static_cast<size_t>(micro));
     work_.enqueue(progress_.step + steps_in_flight_ + 1, micro, upload_.place(parts_.stream, batch));
   }
-  frame_.end(parts_.stream);
+  device_state_.end(parts_.stream);
   trace_.end_step();
   ++steps_in_flight_;
   longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
@@ -166,22 +166,22 @@ std::string Trainer::time_limit_reached() const {
 }
 
 // Takes note of the steps whose outcomes are to be acted on by now, or of all.
-void Trainer::settle(bool all) {
-  while (const auto outcome = frame_.next_outcome(all)) {
+void Trainer::retire(bool all) {
+  while (const auto outcome = device_state_.next_outcome(all)) {
     parts_.communicator.check();  // the sums behind it are sums
-    settle(*outcome);
+    retire(*outcome);
   }
 }
 
-void Trainer::settle(const StepOutcome& outcome) {
+void Trainer::retire(const StepOutcome& outcome) {
   progress_.loss_scale = {outcome.loss_scale, static_cast<int64_t>(outcome.steady_steps)};
   if (outcome.applied > 0) {
-    not_finite_.applied();
+    non_finite_.applied();
   } else if (outcome.overflowed > 0) {
     parts_.reporter.event(progress_.step + 1, "skipped",
                           fmt::format("gradients overflow: the loss scale is now {}", outcome.loss_scale));
   } else {
-    skip_not_finite(outcome);
+    skip_non_finite(outcome);
   }
   --steps_in_flight_;
   ++progress_.step;
@@ -192,17 +192,17 @@ void Trainer::settle(const StepOutcome& outcome) {
     window_loss_ += outcome.loss;
     window_samples_ += outcome.samples;
   }
-  wishes_.stop |= outcome.stop > 0;
-  wishes_.save |= outcome.save > 0;
+  pending_.stop |= outcome.stop > 0;
+  pending_.save |= outcome.save > 0;
   report_if_due();
   watch_speed_if_due();
 }
 
-void Trainer::skip_not_finite(const StepOutcome& outcome) {
-  if (wishes_.roll_back) return;  // a step that was enqueued before this was known
-  wishes_.roll_back = not_finite_.skip(progress_.step + 1, outcome);
-  if (parts_.group.is_root()) log_warning("{}: the step is skipped", not_finite_.where());
-  parts_.reporter.event(progress_.step + 1, "skipped", not_finite_.where());
+void Trainer::skip_non_finite(const StepOutcome& outcome) {
+  if (pending_.roll_back) return;  // a step that was enqueued before this was known
+  pending_.roll_back = non_finite_.skip(progress_.step + 1, outcome);
+  if (parts_.group.is_root()) log_warning("{}: the step is skipped", non_finite_.where());
+  parts_.reporter.event(progress_.step + 1, "skipped", non_finite_.where());
 }
 
 // Collective, between steps; the other ranks leave rank 0 the time to say itself that it takes too long.
@@ -219,24 +219,24 @@ void Trainer::wait_for_save_in_flight() {
 
 // Weights that lead nowhere are given up for those of the newest checkpoint; the samples after it come again.
 void Trainer::roll_back() {
-  settle(true);
+  retire(true);
   timer_.pause();
   const int64_t from = progress_.step;
   wait_for_save_in_flight();  // it may be the one to go back to
   parts_.watchdog.progress(RunPhase::start, from);
   const StartState state = [&] {
-    const UsingFiles use(parts_.group.is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
-    return return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.program});
+    const ScopedFileUse use(parts_.group.is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
+    return return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.model});
   }();
   progress_ = state.progress;
   parts_.checkpointer.returned_to(progress_);
-  frame_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
+  device_state_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
   loader_.emplace(parts_.data, training_options(parts_, loader_threads_, progress_.position));
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = -1;
-  wishes_ = {};
+  pending_ = {};
   window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
-  const std::string text = not_finite_.went_back(from, state.resumed_from);
+  const std::string text = non_finite_.went_back(from, state.resumed_from);
   if (parts_.group.is_root()) log_warning("{}", text);
   parts_.reporter.back_to(progress_.step, text);
   timer_.restart();
@@ -259,7 +259,7 @@ void Trainer::report_if_due() {
 void Trainer::watch_speed_if_due() {
   if (!parts_.reporter.watch_due(timer_.totals().steps)) return;
   timer_.pause();
-  parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().lone_wait_seconds);
+  parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().straggler_wait_seconds);
 }
 
 // Whether something needs the state after the step that was enqueued last.
@@ -275,9 +275,9 @@ void Trainer::save_if_due() {
   parts_.checkpointer.poll();
   const int64_t every = config_.checkpoint.every_steps;
   const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
-  if (!wishes_.save && !by_steps) return;
-  settle(true);
-  wishes_.save = false;
+  if (!pending_.save && !by_steps) return;
+  retire(true);
+  pending_.save = false;
   parts_.checkpointer.save(progress_);
 }
 
@@ -310,7 +310,7 @@ bool Trainer::evaluate() {
   const auto results = parts_.evaluator->run(weights, [&] { return must_stop(); });
   if (results.empty()) {
     if (parts_.group.is_root()) log_info("the evaluation at step {} is left, to stop", progress_.step);
-    wishes_.stop = true;
+    pending_.stop = true;
     return false;
   }
   parts_.reporter.evaluation(progress_.step, epoch(), results);
@@ -323,7 +323,7 @@ bool Trainer::evaluate() {
 void Trainer::explain_large_loss(const EvaluationResult& result) {
   constexpr double kTimesGuessing = 5;
   const double guessing = std::log(static_cast<double>(config_.model.classes));
-  const bool has_statistics = !std::ranges::all_of(parts_.program.parameters().all(), &Parameter::trained);
+  const bool has_statistics = !std::ranges::all_of(parts_.model.parameters().all(), &Parameter::trained);
   if (loss_explained_ || !has_statistics || !(result.loss > kTimesGuessing * guessing)) return;
   loss_explained_ = true;
   if (!parts_.group.is_root()) return;
@@ -340,7 +340,7 @@ void Trainer::keep_if_best(const EvaluationResult& result) {
 void Trainer::audit_if_due() {
   const int64_t every = config_.train.audit_every;
   if (steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0)
-    audit_parameters(parts_.group, parts_.program, wait_seconds(config_, RunPhase::train));
+    audit_parameters(parts_.group, parts_.model, wait_seconds(config_, RunPhase::train));
 }
 
 void Trainer::report_weights_if_due() {
@@ -348,9 +348,9 @@ void Trainer::report_weights_if_due() {
   if (steps_in_flight_ > 0 || every == 0 || progress_.step % every != 0) return;
   timer_.pause();
   if (!parts_.reporter.writes_events()) return;
-  const HostState state(parts_.program);
+  const HostState state(parts_.model);
   state.download();
-  const ParameterTable& table = parts_.program.parameters();
+  const ParameterTable& table = parts_.model.parameters();
   for (ParameterId id = 0; id < table.size(); ++id) {
     if (table[id].trained()) parts_.reporter.histogram(progress_.step, table[id].name, state.parameter(id));
   }

@@ -31,8 +31,8 @@ Ending ending_of(const Work& work) {
     ::alarm(60);
     const Redirected errors(STDERR_FILENO, folder / "errors");
     static const ProgressBoard board;
-    static FatalContext context(board);
-    set_fatal_context(&context);
+    static FatalReport context(board);
+    set_fatal_report(&context);
     work();
     ::_exit(99);
   }

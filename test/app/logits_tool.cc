@@ -11,7 +11,7 @@
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 using namespace lockstep;
 
@@ -50,16 +50,16 @@ void run(const std::string& checkpoint, const std::string& group, const std::str
   const Config config = config_from_toml(file.config(), file.path());
   const auto backend = make_backend("cpu", {.threads = usable_cores(cpu_cores())});
   const auto stream = backend->make_stream();
-  const Program program(config, {.training = 2, .evaluation = kSamples}, Purpose::evaluate, *backend, *stream);
-  for (const ParameterId id : match_schema(program.parameters(), file, {.group = group})) {
-    file.read(array_path(group, program.parameters()[id].name), program.parameter(id));
+  const CompiledModel model(config, {.training = 2, .evaluation = kSamples}, Purpose::evaluate, *backend, *stream);
+  for (const ParameterId id : match_schema(model.parameters(), file, {.group = group})) {
+    file.read(array_path(group, model.parameters()[id].name), model.parameter(id));
   }
   Inputs in = draw(config);
   const std::vector<int32_t> labels(kSamples, 0);
   const std::vector<float> weights(kSamples, 1.0F);
 
-  const Executable& e = program.evaluation();
-  Arenas arenas = program.evaluation_arenas(Weights::raw);
+  const Executable& e = model.evaluation();
+  Arenas arenas = model.evaluation_arenas(Weights::raw);
   arenas.external = {.images = in.images.data(),
                      .labels = labels.data(),
                      .weights = weights.data(),

@@ -11,7 +11,7 @@ namespace {
 RankDevice rank_with(int rank, const std::string& host, int local_rank, const std::vector<std::string>& visible) {
   RankDevice device{.rank = fmt::format("rank {}@{}", rank, host), .host = host};
   if (visible.empty()) {
-    device.obstacle = "no usable GPU: the driver sees no device";
+    device.reason = "no usable GPU: the driver sees no device";
   } else {
     device.id = visible[static_cast<size_t>(
         device_of({.local_rank = local_rank, .visible_devices = static_cast<int>(visible.size())}))];

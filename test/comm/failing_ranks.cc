@@ -38,7 +38,7 @@ void root_misses_barrier(ProcessGroup& group) {
 
 void calls_differ(ProcessGroup& group) {
   int64_t value = 0;
-  if (group.rank() == 1) group.sum(std::span(&value, 1), {.what = "a count"});
+  if (group.rank() == 1) group.all_reduce_sum(std::span(&value, 1), {.what = "a count"});
   group.barrier({.what = "the first step"});
 }
 
@@ -46,13 +46,13 @@ void last_rank_misses_sum(ProcessGroup& group) {
   MpiCommunicator communicator(group, {.abort_seconds = kShortWait});
   lockstep::testing::IdleStream stream;
   std::vector<float> values(200'000);
-  communicator.sum(stream, std::span(values).first(1000), "step 7 bucket 1");
+  communicator.all_reduce(stream, std::span(values).first(1000), "step 7 bucket 1");
   if (group.rank() == group.size() - 1) {
-    communicator.join(stream);
+    communicator.wait(stream);
     hang();
   }
-  communicator.sum(stream, std::span(values).subspan(1000), "step 7 bucket 2");
-  communicator.join(stream);
+  communicator.all_reduce(stream, std::span(values).subspan(1000), "step 7 bucket 2");
+  communicator.wait(stream);
 }
 
 void last_rank_misses_shared_sum(ProcessGroup& group) {
@@ -60,13 +60,13 @@ void last_rank_misses_shared_sum(ProcessGroup& group) {
   lockstep::testing::IdleStream stream;
   const Buffer memory = communicator.shared_buffer(800'000);
   const std::span<float> values(memory.as<float>(), 200'000);
-  communicator.sum(stream, values.first(1000), "step 7 bucket 1");
+  communicator.all_reduce(stream, values.first(1000), "step 7 bucket 1");
   if (group.rank() == group.size() - 1) {
-    communicator.join(stream);
+    communicator.wait(stream);
     hang();
   }
-  communicator.sum(stream, values.subspan(1000), "step 7 bucket 2");
-  communicator.join(stream);
+  communicator.all_reduce(stream, values.subspan(1000), "step 7 bucket 2");
+  communicator.wait(stream);
 }
 
 void last_rank_is_killed_amid_shared_sums(ProcessGroup& group) {
@@ -81,8 +81,8 @@ void last_rank_is_killed_amid_shared_sums(ProcessGroup& group) {
     }).detach();
   }
   while (true) {
-    communicator.sum(stream, values, "a large sum");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values, "a large sum");
+    communicator.wait(stream);
   }
 }
 

@@ -21,17 +21,17 @@ class Recorder final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void sum(Stream&, std::span<float> values, std::string_view label) override {
+  void all_reduce(Stream&, std::span<float> values, std::string_view label) override {
     ranges.emplace_back(values.data(), values.size());
     labels.emplace_back(label);
   }
-  void sum(Stream&, std::span<double>, std::string_view) override { FAIL("no doubles were given"); }
-  void sum(Stream&, HalfSpan half, std::string_view label) override {
+  void all_reduce(Stream&, std::span<double>, std::string_view) override { FAIL("no doubles were given"); }
+  void all_reduce(Stream&, HalfSpan half, std::string_view label) override {
     halves.emplace_back(half.values.data(), half.values.size());
     labels.emplace_back(label);
   }
   void broadcast(Stream&, std::span<std::byte>, int, std::string_view) override { FAIL("nothing to broadcast"); }
-  double join(Stream&) override { return 0.25; }
+  double wait(Stream&) override { return 0.25; }
   CommStatistics statistics() const override { return {}; }
 
   std::vector<std::pair<float*, size_t>> ranges;
@@ -59,7 +59,7 @@ TEST_CASE("buckets start as soon as their position has run, the last one when to
     REQUIRE(recorder.ranges.size() == 4);
     CHECK(recorder.ranges[1] == std::pair(arena.data() + 100, size_t{50}));
     CHECK(recorder.ranges[3] == std::pair(arena.data() + 220, size_t{30}));
-    CHECK(reducer.join(stream) == 0.25);
+    CHECK(reducer.wait(stream) == 0.25);
   }
   CHECK(recorder.labels.back() == "step 1 bucket 4 of 4");
 }
@@ -89,7 +89,7 @@ TEST_CASE("a bucket that is left out, repeated or out of order is a bug") {
   reducer.bucket_ready(stream, 0);
   CHECK_THROWS_WITH(reducer.bucket_ready(stream, 0), ContainsSubstring("bucket 0 is ready, but 1 is next"));
   CHECK_THROWS_WITH(reducer.last_ready(stream), ContainsSubstring("bucket 3 is ready, but 1 is next"));
-  CHECK_THROWS_WITH(reducer.join(stream), ContainsSubstring("1 of 4 buckets were started"));
+  CHECK_THROWS_WITH(reducer.wait(stream), ContainsSubstring("1 of 4 buckets were started"));
 }
 
 TEST_CASE("buckets must cover the arena") {
@@ -118,7 +118,7 @@ TEST_CASE("gradients are narrowed bucket by bucket, and what lies behind them is
   CHECK(recorder.ranges == std::vector{std::pair(arena.data() + 230, size_t{20})});
   for (int i = 0; i < 230; ++i) CHECK(recorder.halves[0].first[i] == to_bf16(1));
   recorder.halves[0].first[229] = to_bf16(-8);  // the sum
-  reducer.join(*stream);
+  reducer.wait(*stream);
   CHECK(arena[0] == 1);
   CHECK(arena[229] == -8);
   CHECK(arena[230] == 1 + 0x1p-9F);
@@ -140,7 +140,7 @@ TEST_CASE("all ranks get the same sums of narrow gradients, near those of float3
       reducer.begin_step(step);
       reducer.ready_up_to(*stream, 10);
       reducer.last_ready(*stream);
-      reducer.join(*stream);
+      reducer.wait(*stream);
     }
     results[static_cast<size_t>(communicator.rank())] = arena;
   });
@@ -162,7 +162,7 @@ TEST_CASE("a reduced arena holds the sums of all ranks, in either element type")
       reducer.begin_step(step);
       for (int64_t position = 0; position < 10; ++position) reducer.ready_up_to(stream, position);
       reducer.last_ready(stream);
-      reducer.join(stream);
+      reducer.wait(stream);
       for (size_t i = 0; i < arena.size(); ++i) require(arena[i] == 6.0 * static_cast<double>(i), "element {}", i);
     }
   });

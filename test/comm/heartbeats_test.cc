@@ -19,7 +19,7 @@ TEST_CASE("every rank soon knows where every other one is, and all say farewell 
     board.progress(RunPhase::evaluate, 100 + world().rank());
     const double deadline = monotonic_seconds() + 20;
     const auto all_known = [&] {
-      const std::vector<RankPosition> known = board.beat(false);
+      const std::vector<RankPosition> known = board.snapshot(false);
       for (int r = 0; r < world().size(); ++r) {
         if (known[static_cast<size_t>(r)].step != 100 + r) return false;
       }

@@ -95,10 +95,10 @@ TEST_CASE("the process environment is read as it is") {
 }
 
 TEST_CASE("a process of a Slurm step that no launcher of MPI started is told from those that one did") {
-  CHECK(lockstep::lone_in_slurm_step(lookup({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "1"}})));
-  CHECK_FALSE(lockstep::lone_in_slurm_step(lookup({{"SLURM_JOB_ID", "7"}})));
+  CHECK(lockstep::alone_in_slurm_step(lookup({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "1"}})));
+  CHECK_FALSE(lockstep::alone_in_slurm_step(lookup({{"SLURM_JOB_ID", "7"}})));
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_RANK"}) {
     INFO(name);
-    CHECK_FALSE(lockstep::lone_in_slurm_step(lookup({{"SLURM_STEP_ID", "0"}, {name, "1"}})));
+    CHECK_FALSE(lockstep::alone_in_slurm_step(lookup({{"SLURM_STEP_ID", "0"}, {name, "1"}})));
   }
 }

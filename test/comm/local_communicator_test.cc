@@ -31,8 +31,8 @@ TEST_CASE("threads sum in the order of ranks") {
   const auto errors = run_ranks(3, 30, [&](LocalCommunicator& communicator) {
     IdleStream stream;
     std::vector<float> values(100, parts[static_cast<size_t>(communicator.rank())]);
-    communicator.sum(stream, values, "values");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values, "values");
+    communicator.wait(stream);
     results[static_cast<size_t>(communicator.rank())] = values;
   });
   for (const auto& error : errors) CHECK_FALSE(error);
@@ -45,8 +45,8 @@ TEST_CASE("numbers of 16 bits are added in float32 and rounded once") {
   const auto errors = run_ranks(3, 30, [&](LocalCommunicator& communicator) {
     IdleStream stream;
     std::vector<uint16_t> values(10, to_bf16(communicator.rank() == 0 ? 256 : 1));
-    communicator.sum(stream, HalfSpan{values, DType::bf16}, "values");
-    communicator.join(stream);
+    communicator.all_reduce(stream, HalfSpan{values, DType::bf16}, "values");
+    communicator.wait(stream);
     results[static_cast<size_t>(communicator.rank())] = values;
   });
   for (const auto& error : errors) CHECK_FALSE(error);
@@ -60,10 +60,10 @@ TEST_CASE("several operations of both types and broadcasts may be in progress at
       std::vector<float> floats(10, 1.0F);
       std::vector<double> doubles(7, static_cast<double>(communicator.rank()));
       std::vector<std::byte> bytes(5, static_cast<std::byte>(communicator.rank()));
-      communicator.sum(stream, floats, "floats");
-      communicator.sum(stream, doubles, "doubles");
+      communicator.all_reduce(stream, floats, "floats");
+      communicator.all_reduce(stream, doubles, "doubles");
       communicator.broadcast(stream, bytes, 2, "bytes");
-      communicator.join(stream);
+      communicator.wait(stream);
       require(floats == std::vector<float>(10, 4.0F), "floats");
       require(doubles == std::vector<double>(7, 6.0), "doubles");
       require(bytes == std::vector<std::byte>(5, std::byte{2}), "bytes");
@@ -79,7 +79,7 @@ TEST_CASE("a sum at once is there when it returns") {
     IdleStream stream;
     for (int repeat = 0; repeat < 20; ++repeat) {
       std::vector<float> values(10, 1.0F);
-      communicator.sum_at_once(stream, values, "values");
+      communicator.all_reduce_now(stream, values, "values");
       require(values == std::vector<float>(10, 3.0F), "values");
     }
   });
@@ -91,8 +91,8 @@ TEST_CASE("a rank that does not come stalls the others by name of the operation"
     if (communicator.rank() == 1) return;
     IdleStream stream;
     std::vector<float> values(4);
-    communicator.sum(stream, values, "step 7 bucket 2");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values, "step 7 bucket 2");
+    communicator.wait(stream);
   });
   CHECK_FALSE(errors[1]);
   expect_error(errors[0], ExitCode::stalled, "'step 7 bucket 2'");
@@ -103,8 +103,8 @@ TEST_CASE("ranks whose calls differ all hear of it") {
   const auto errors = run_ranks(2, 30, [&](LocalCommunicator& communicator) {
     IdleStream stream;
     std::vector<float> values(communicator.rank() == 0 ? 4 : 5);
-    communicator.sum(stream, values, "values");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values, "values");
+    communicator.wait(stream);
   });
   expect_error(errors[0], ExitCode::internal, "4 and 5 elements");
   expect_error(errors[1], ExitCode::internal, "4 and 5 elements");

@@ -38,7 +38,7 @@ uint64_t common_bits(const std::vector<float>& values) {
     hash = splitmix64(hash ^ bits);
   }
   const int64_t mine = static_cast<int64_t>(hash);
-  const std::vector<int64_t> all = world().allgather(std::span(&mine, 1), {"bits"});
+  const std::vector<int64_t> all = world().all_gather(std::span(&mine, 1), {"bits"});
   for (const int64_t other : all) CHECK(other == mine);
   return hash;
 }
@@ -55,8 +55,8 @@ TEST_CASE("a sum is right for lengths from one element to megabytes") {
       const std::vector<float> theirs = random_values(r, count);
       for (size_t i = 0; i < count; ++i) expected[i] += static_cast<double>(theirs[i]);
     }
-    communicator.sum(stream, values, "values");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values, "values");
+    communicator.wait(stream);
     double worst = 0;
     for (size_t i = 0; i < count; ++i) worst = std::max(worst, std::abs(static_cast<double>(values[i]) - expected[i]));
     INFO("count " << count);
@@ -68,8 +68,8 @@ TEST_CASE("a sum of doubles keeps their precision") {
   MpiCommunicator communicator(world());
   IdleStream stream;
   std::vector<double> values(1001, 1.0 + 1e-12);
-  communicator.sum(stream, values, "values");
-  communicator.join(stream);
+  communicator.all_reduce(stream, values, "values");
+  communicator.wait(stream);
   for (const double value : values) REQUIRE(value == Approx(world().size() * (1.0 + 1e-12)).epsilon(1e-15));
 }
 
@@ -85,11 +85,11 @@ TEST_CASE("many sums in flight each give their own result") {
     while (!rest.empty()) {
       const size_t count = std::min<size_t>(rest.size(), 1 + static_cast<size_t>(bucket) * 997);
       for (float& value : rest.first(count)) value += static_cast<float>(bucket);
-      communicator.sum(stream, rest.first(count), "bucket " + std::to_string(bucket));
+      communicator.all_reduce(stream, rest.first(count), "bucket " + std::to_string(bucket));
       rest = rest.subspan(count);
       ++bucket;
     }
-    communicator.join(stream);
+    communicator.wait(stream);
     size_t at = 0;
     for (int b = 0; b < bucket; ++b) {
       const size_t end = std::min(arena.size(), at + 1 + static_cast<size_t>(b) * 997);
@@ -107,12 +107,12 @@ TEST_CASE("a sum at once is there before the sums that are on their way, and dis
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::vector<std::vector<float>> large(3, std::vector<float>(300'000, static_cast<float>(world().rank())));
     for (auto& values : large) {
-      communicator.sum(stream, values, "large");
+      communicator.all_reduce(stream, values, "large");
       std::vector<float> small(7, static_cast<float>(repeat));
-      CHECK(communicator.sum_at_once(stream, small, "small") >= 0);
+      CHECK(communicator.all_reduce_now(stream, small, "small") >= 0);
       CHECK(small == std::vector<float>(7, static_cast<float>(repeat * n)));
     }
-    communicator.join(stream);
+    communicator.wait(stream);
     for (const auto& values : large) {
       CHECK(values == std::vector<float>(300'000, static_cast<float>(n * (n - 1) / 2)));
     }
@@ -126,9 +126,9 @@ TEST_CASE("sums have the same bits on every rank and in every repeat") {
   uint64_t first = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     std::vector<float> values = start;
-    communicator.sum(stream, std::span(values).first(300'001), "first");
-    communicator.sum(stream, std::span(values).subspan(300'001), "second");
-    communicator.join(stream);
+    communicator.all_reduce(stream, std::span(values).first(300'001), "first");
+    communicator.all_reduce(stream, std::span(values).subspan(300'001), "second");
+    communicator.wait(stream);
     const uint64_t bits = common_bits(values);
     if (repeat == 0) first = bits;
     CHECK(bits == first);
@@ -144,8 +144,8 @@ TEST_CASE("terms of a long sum are added in the order of ranks") {
     const std::vector<float> theirs = random_values(r, kCount);
     for (size_t i = 0; i < kCount; ++i) expected[i] += theirs[i];
   }
-  communicator.sum(stream, values, "values");
-  communicator.join(stream);
+  communicator.all_reduce(stream, values, "values");
+  communicator.wait(stream);
   CHECK((values == expected));
 }
 
@@ -163,8 +163,8 @@ TEST_CASE("a sum of 16-bit numbers is that of float32, rounded once, with the sa
       std::vector<uint16_t> rounded(count), halves(count);
       to_half(type, expected, rounded);
       to_half(type, values, halves);
-      communicator.sum(stream, HalfSpan{halves, type}, "halves");
-      communicator.join(stream);
+      communicator.all_reduce(stream, HalfSpan{halves, type}, "halves");
+      communicator.wait(stream);
       INFO(count << " of " << dtype_name(type));
       CHECK((halves == rounded));
       from_half(type, halves, values);
@@ -188,8 +188,8 @@ TEST_CASE("a sum of 16-bit numbers is off by no more than the roundings of its t
     }
     std::vector<uint16_t> halves(kCount);
     to_half(type, random_values(world().rank(), kCount), halves);
-    communicator.sum(stream, HalfSpan{halves, type}, "halves");
-    communicator.join(stream);
+    communicator.all_reduce(stream, HalfSpan{halves, type}, "halves");
+    communicator.wait(stream);
     std::vector<float> sums(kCount);
     from_half(type, halves, sums);
     size_t outside = 0;
@@ -209,18 +209,18 @@ TEST_CASE("sums of all types may be in flight together, and long ones are split"
     std::vector<std::vector<uint16_t>> halves(4, std::vector<uint16_t>(2503, to_bf16(2)));
     std::vector<float> floats(5000, 1), small(3, 1);
     for (auto& values : halves) {
-      communicator.sum(stream, HalfSpan{values, DType::bf16}, "halves");
-      communicator.sum(stream, std::span(floats).first(500), "floats");
-      communicator.sum(stream, HalfSpan{}, "nothing");
-      communicator.join(stream);
+      communicator.all_reduce(stream, HalfSpan{values, DType::bf16}, "halves");
+      communicator.all_reduce(stream, std::span(floats).first(500), "floats");
+      communicator.all_reduce(stream, HalfSpan{}, "nothing");
+      communicator.wait(stream);
     }
     for (auto& values : halves) {
       std::fill(values.begin(), values.end(), to_bf16(2));
-      communicator.sum(stream, HalfSpan{values, DType::bf16}, "halves");
-      communicator.sum_at_once(stream, small, "small");
+      communicator.all_reduce(stream, HalfSpan{values, DType::bf16}, "halves");
+      communicator.all_reduce_now(stream, small, "small");
     }
-    communicator.sum(stream, floats, "floats");
-    communicator.join(stream);
+    communicator.all_reduce(stream, floats, "floats");
+    communicator.wait(stream);
     for (const auto& values : halves) {
       CHECK(values == std::vector<uint16_t>(2503, to_bf16(2.0F * static_cast<float>(n))));
     }
@@ -240,8 +240,8 @@ TEST_CASE("NaN and infinity of one rank reach all ranks in 16 bits too, and fp16
   }
   std::vector<uint16_t> halves(values.size());
   to_half(DType::f16, values, halves);
-  communicator.sum(stream, HalfSpan{halves, DType::f16}, "halves");
-  communicator.join(stream);
+  communicator.all_reduce(stream, HalfSpan{halves, DType::f16}, "halves");
+  communicator.wait(stream);
   from_half(DType::f16, halves, values);
   CHECK(std::isnan(values[17]));
   CHECK(values[99] == -std::numeric_limits<float>::infinity());
@@ -257,8 +257,8 @@ TEST_CASE("NaN and infinity of one rank reach all ranks") {
     values[17] = std::numeric_limits<float>::quiet_NaN();
     values[9999] = std::numeric_limits<float>::infinity();
   }
-  communicator.sum(stream, values, "values");
-  communicator.join(stream);
+  communicator.all_reduce(stream, values, "values");
+  communicator.wait(stream);
   CHECK(std::isnan(values[17]));
   CHECK(std::isinf(values[9999]));
   CHECK(values[0] == static_cast<float>(world().size()));
@@ -268,10 +268,10 @@ TEST_CASE("an operation longer than one call is split without a seam") {
   MpiCommunicator communicator(world(), {.elements_per_call = 1000});
   IdleStream stream;
   std::vector<float> values(5003, 1.0F);
-  communicator.sum(stream, values, "values");
+  communicator.all_reduce(stream, values, "values");
   std::vector<std::byte> bytes(2500, static_cast<std::byte>(world().rank()));
   communicator.broadcast(stream, bytes, world().size() - 1, "bytes");
-  communicator.join(stream);
+  communicator.wait(stream);
   CHECK(values == std::vector<float>(5003, static_cast<float>(world().size())));
   CHECK(bytes == std::vector<std::byte>(2500, static_cast<std::byte>(world().size() - 1)));
 }
@@ -282,7 +282,7 @@ TEST_CASE("every rank can be the root of a broadcast") {
   for (int root = 0; root < world().size(); ++root) {
     std::vector<std::byte> bytes(700'001, static_cast<std::byte>(10 + world().rank()));
     communicator.broadcast(stream, bytes, root, "bytes");
-    communicator.join(stream);
+    communicator.wait(stream);
     CHECK(bytes == std::vector<std::byte>(700'001, static_cast<std::byte>(10 + root)));
   }
 }
@@ -293,12 +293,12 @@ TEST_CASE("the process group may be used while sums are in progress") {
   const int64_t n = world().size();
   for (int repeat = 0; repeat < 10; ++repeat) {
     std::vector<float> values(1'000'000, 1.0F);
-    communicator.sum(stream, values, "values");
+    communicator.all_reduce(stream, values, "values");
     int64_t count = world().rank();
-    world().sum(std::span(&count, 1), {"a count"});
+    world().all_reduce_sum(std::span(&count, 1), {"a count"});
     CHECK(count == n * (n - 1) / 2);
     world().barrier({"the next turn"});
-    communicator.join(stream);
+    communicator.wait(stream);
     CHECK(values.front() == static_cast<float>(n));
     CHECK(values.back() == static_cast<float>(n));
   }
@@ -307,9 +307,9 @@ TEST_CASE("the process group may be used while sums are in progress") {
 TEST_CASE("joining with nothing in progress returns, and an empty sum is done at once") {
   MpiCommunicator communicator(world());
   IdleStream stream;
-  communicator.join(stream);
-  communicator.sum(stream, std::span<float>(), "nothing");
-  communicator.join(stream);
+  communicator.wait(stream);
+  communicator.all_reduce(stream, std::span<float>(), "nothing");
+  communicator.wait(stream);
   CHECK(communicator.rank() == world().rank());
   CHECK(communicator.size() == world().size());
 }
@@ -323,14 +323,14 @@ TEST_CASE("statistics and the observer count every operation once") {
                                }});
   IdleStream stream;
   std::vector<float> values(3000);
-  communicator.sum(stream, std::span(values).first(1000), "first");
-  communicator.sum(stream, std::span(values).subspan(1000), "second");
-  const double waited = communicator.join(stream);
+  communicator.all_reduce(stream, std::span(values).first(1000), "first");
+  communicator.all_reduce(stream, std::span(values).subspan(1000), "second");
+  const double waited = communicator.wait(stream);
   if (world().size() == 1) return;  // nothing is sent
   CHECK(communicator.statistics().operations == 2);
   CHECK(communicator.statistics().bytes == 12'000);
   CHECK(communicator.statistics().exposed_seconds == Approx(waited));
-  CHECK(communicator.statistics().lone_wait_seconds.size() == static_cast<size_t>(world().size()));
+  CHECK(communicator.statistics().straggler_wait_seconds.size() == static_cast<size_t>(world().size()));
   std::lock_guard lock(mutex);
   REQUIRE(records.size() == 2);
   for (const CommRecord& record : records) {
@@ -345,10 +345,12 @@ TEST_CASE("the rank for which the others wait alone is known while they wait") {
   MpiCommunicator communicator(world());
   IdleStream stream;
   std::vector<float> values(100'000, 1);
-  const auto waited = [&](int rank) { return communicator.statistics().lone_wait_seconds[static_cast<size_t>(rank)]; };
+  const auto waited = [&](int rank) {
+    return communicator.statistics().straggler_wait_seconds[static_cast<size_t>(rank)];
+  };
   if (last == 0) return;
   if (world().rank() != last) {
-    communicator.sum(stream, values, "values");
+    communicator.all_reduce(stream, values, "values");
     for (int look = 0; look < 10'000 && waited(last) < 0.5; ++look) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -356,8 +358,8 @@ TEST_CASE("the rank for which the others wait alone is known while they wait") {
     for (int rank = 0; rank < last; ++rank) CHECK(waited(rank) < 0.25);
   }
   world().barrier({"the last rank's sum"});
-  if (world().rank() == last) communicator.sum(stream, values, "values");
-  communicator.join(stream);
+  if (world().rank() == last) communicator.all_reduce(stream, values, "values");
+  communicator.wait(stream);
   for (int rank = 0; world().rank() == last && rank < last; ++rank) CHECK(waited(rank) < 0.25);
   CHECK(values.back() == static_cast<float>(world().size()));
 }
@@ -379,15 +381,15 @@ TEST_CASE("sums in a shared buffer mix with all others") {
     std::vector<std::byte> bytes(1000, static_cast<std::byte>(world().rank()));
     for (size_t i = 0; i < kFloats; ++i) shared[i] = static_cast<float>(i % 1000);
     std::fill(halves.begin(), halves.end(), to_bf16(2));
-    communicator.sum(stream, shared.first(100'000), "in shared memory");
-    communicator.sum(stream, own, "by MPI");
-    communicator.sum(stream, HalfSpan{halves, DType::bf16}, "halves in shared memory");
+    communicator.all_reduce(stream, shared.first(100'000), "in shared memory");
+    communicator.all_reduce(stream, own, "by MPI");
+    communicator.all_reduce(stream, HalfSpan{halves, DType::bf16}, "halves in shared memory");
     communicator.broadcast(stream, bytes, n - 1, "bytes");
-    communicator.sum(stream, shared.subspan(100'000, 1), "one number");
-    communicator.sum(stream, shared.first(0), "nothing");
-    CHECK(communicator.sum_at_once(stream, small, "at once") >= 0);
-    communicator.sum(stream, shared.subspan(100'001), "the rest");
-    communicator.join(stream);
+    communicator.all_reduce(stream, shared.subspan(100'000, 1), "one number");
+    communicator.all_reduce(stream, shared.first(0), "nothing");
+    CHECK(communicator.all_reduce_now(stream, small, "at once") >= 0);
+    communicator.all_reduce(stream, shared.subspan(100'001), "the rest");
+    communicator.wait(stream);
     size_t wrong = 0;
     for (size_t i = 0; i < kFloats; ++i) wrong += shared[i] != count * static_cast<float>(i % 1000);
     CHECK(wrong == 0);
@@ -406,10 +408,10 @@ TEST_CASE("a sum at once of values in a shared buffer keeps no order with the ot
   if (!memory.data()) return;
   const std::span<float> values(memory.as<float>(), 1'000'000);
   std::fill(values.begin(), values.end(), 1.0F);
-  communicator.sum(stream, values.subspan(10), "large");
-  communicator.sum_at_once(stream, values.first(10), "at once");
+  communicator.all_reduce(stream, values.subspan(10), "large");
+  communicator.all_reduce_now(stream, values.first(10), "at once");
   CHECK(values[9] == static_cast<float>(world().size()));
-  communicator.join(stream);
+  communicator.wait(stream);
   CHECK(values[10] == static_cast<float>(world().size()));
   CHECK(values.back() == static_cast<float>(world().size()));
 }
@@ -424,9 +426,9 @@ TEST_CASE("sums in a shared buffer have the same bits on every rank and in every
   uint64_t first = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     std::copy(start.begin(), start.end(), values.begin());
-    communicator.sum(stream, values.first(300'001), "first");
-    communicator.sum(stream, values.subspan(300'001), "second");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values.first(300'001), "first");
+    communicator.all_reduce(stream, values.subspan(300'001), "second");
+    communicator.wait(stream);
     const uint64_t bits = common_bits({values.begin(), values.end()});
     if (repeat == 0) first = bits;
     CHECK(bits == first);
@@ -438,8 +440,8 @@ TEST_CASE("where no memory can be shared sums go through MPI") {
   const auto check = [&](MpiCommunicator& communicator) {
     CHECK(communicator.shared_buffer(1000).data() == nullptr);
     std::vector<float> values(1000, 1);
-    communicator.sum(stream, values, "values");
-    communicator.join(stream);
+    communicator.all_reduce(stream, values, "values");
+    communicator.wait(stream);
     CHECK(values == std::vector<float>(1000, static_cast<float>(world().size())));
   };
   {
@@ -470,8 +472,8 @@ TEST_CASE("a rank that waits for another in a shared buffer leaves the core alon
   world().barrier({"the start"});
   const double begin = cpu_seconds();
   if (world().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  communicator.sum(stream, std::span(memory.as<float>(), 1000), "values");
-  communicator.join(stream);
+  communicator.all_reduce(stream, std::span(memory.as<float>(), 1000), "values");
+  communicator.wait(stream);
   CHECK(cpu_seconds() - begin < 0.1);
 }
 

@@ -42,11 +42,11 @@ class FakeLink final : public NcclLink {
     }
     return {State::ready, {}};
   }
-  void sum(Stream& stream, std::span<float> values) override {
+  void all_reduce(Stream& stream, std::span<float> values) override {
     backend_.copy(stream, values.data(), result_.data(), values.size_bytes());
   }
-  void sum(Stream&, std::span<double>) override { FAIL("no doubles were given"); }
-  void sum(Stream& stream, HalfSpan half) override {
+  void all_reduce(Stream&, std::span<double>) override { FAIL("no doubles were given"); }
+  void all_reduce(Stream& stream, HalfSpan half) override {
     script_.half_type = half.type;
     backend_.copy(stream, half.values.data(), result_.data(), half.values.size_bytes());
   }
@@ -150,17 +150,17 @@ TEST_CASE(
     "an error that shows up later is found without a call, aborts what is under way, and is thrown from then on") {
   Bench bench;
   const auto communicator = bench.communicator();
-  communicator->sum(*bench.stream, bench.floats(), "step 1");
-  communicator->join(*bench.stream);
+  communicator->all_reduce(*bench.stream, bench.floats(), "step 1");
+  communicator->wait(*bench.stream);
   bench.script.fails = true;
   CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
   for (int i = 0; i < 2; ++i) {
-    const auto error = error_of([&] { communicator->sum(*bench.stream, bench.floats(), "step 2"); });
+    const auto error = error_of([&] { communicator->all_reduce(*bench.stream, bench.floats(), "step 2"); });
     REQUIRE(error);
     CHECK(error->code() == ExitCode::internal);
     CHECK_THAT(error->what(), ContainsSubstring("unhandled system error"));
   }
-  CHECK(error_of([&] { communicator->join(*bench.stream); }));
+  CHECK(error_of([&] { communicator->wait(*bench.stream); }));
   CHECK(error_of([&] { communicator->check(); }));
   bool launched = false;
   CHECK(error_of([&] { communicator->enqueue_captured([&] { launched = true; }); }));
@@ -171,7 +171,7 @@ TEST_CASE("an operation that the library cannot enqueue in time is named, and ab
   Bench bench;
   const auto communicator = bench.communicator(0.2);
   bench.script.questions_in_progress = 1 << 30;
-  const auto error = error_of([&] { communicator->sum(*bench.stream, bench.floats(), "step 3 bucket 2"); });
+  const auto error = error_of([&] { communicator->all_reduce(*bench.stream, bench.floats(), "step 3 bucket 2"); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::stalled);
   CHECK_THAT(error->what(), ContainsSubstring("step 3 bucket 2"));
@@ -183,11 +183,11 @@ TEST_CASE("sums start after earlier work of the stream, and later work sees them
   const auto communicator = bench.communicator();
   Stream& stream = *bench.stream;
   bench.backend->copy(stream, bench.values.data(), bench.host.data(), 16);
-  communicator->sum(stream, bench.floats(), "values");
+  communicator->all_reduce(stream, bench.floats(), "values");
   const auto error = error_of([&] { bench.backend->copy(stream, bench.host.data(), bench.values.data(), 16); });
   REQUIRE(error);
   CHECK_THAT(error->what(), ContainsSubstring("nothing orders the two"));
-  communicator->join(stream);
+  communicator->wait(stream);
   bench.backend->copy(stream, bench.host.data(), bench.values.data(), 16);
   CHECK(communicator->statistics().operations == 1);
   CHECK(communicator->statistics().bytes == 16);
@@ -197,8 +197,8 @@ TEST_CASE("sums of 16 bits carry their type to the library, and half the bytes")
   Bench bench;
   const auto communicator = bench.communicator();
   for (const DType type : {DType::bf16, DType::f16}) {
-    communicator->sum(*bench.stream, HalfSpan{{bench.values.as<uint16_t>(), 4}, type}, "halves");
-    communicator->join(*bench.stream);
+    communicator->all_reduce(*bench.stream, HalfSpan{{bench.values.as<uint16_t>(), 4}, type}, "halves");
+    communicator->wait(*bench.stream);
     CHECK(bench.script.half_type == type);
   }
   CHECK(communicator->statistics().bytes == 16);
@@ -208,8 +208,8 @@ TEST_CASE("a reduction can be captured with the work around it") {
   Bench bench;
   const auto communicator = bench.communicator();
   const auto work = bench.backend->capture(*bench.stream, [&] {
-    communicator->sum(*bench.stream, bench.floats(), "values");
-    communicator->join(*bench.stream);
+    communicator->all_reduce(*bench.stream, bench.floats(), "values");
+    communicator->wait(*bench.stream);
     bench.backend->copy(*bench.stream, bench.host.data(), bench.values.data(), 16);
   });
   for (const float value : {1.0F, 2.0F}) {
@@ -226,8 +226,8 @@ TEST_CASE("a failure is reported while the library waits for a captured step bef
   Bench bench;
   auto communicator = bench.communicator(0.2);
   const auto work = bench.backend->capture(*bench.stream, [&] {
-    communicator->sum(*bench.stream, bench.floats(), "values");
-    communicator->join(*bench.stream);
+    communicator->all_reduce(*bench.stream, bench.floats(), "values");
+    communicator->wait(*bench.stream);
   });
   bench.script.captured_steps = 1;
   SECTION("the thread that asks for errors finds it") {

@@ -60,7 +60,7 @@ TEST_CASE("messages to and from all others arrive") {
   exchange.send_to_others();
   exchange.finish();
   CHECK(exchange.messages.complete());
-  CHECK(exchange.messages.sole_missing() == -1);
+  CHECK(exchange.messages.only_missing_rank() == -1);
 }
 
 TEST_CASE("the one rank that has not sent is told, and none where several have not") {
@@ -73,8 +73,8 @@ TEST_CASE("the one rank that has not sent is told, and none where several have n
     if (on_time) {
       exchange.send_to_others();
       const int missing = late == 1 ? last : -1;
-      REQUIRE(within_a_minute([&] { return exchange.messages.sole_missing() == missing; }));
-      for (int look = 0; look < 100; ++look) CHECK(exchange.messages.sole_missing() == missing);
+      REQUIRE(within_a_minute([&] { return exchange.messages.only_missing_rank() == missing; }));
+      for (int look = 0; look < 100; ++look) CHECK(exchange.messages.only_missing_rank() == missing);
       CHECK_FALSE(exchange.messages.complete());
     }
     world().barrier({"the looks"});

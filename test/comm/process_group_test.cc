@@ -18,7 +18,7 @@ TEST_CASE("ranks of one machine share a host and count locally") {
 }
 
 TEST_CASE("a lone group is this rank alone and waits for nobody") {
-  ProcessGroup lone = ProcessGroup::lone(world());
+  ProcessGroup lone = ProcessGroup::self(world());
   CHECK(lone.is_root());
   CHECK(lone.size() == 1);
   CHECK(lone.local_size() == 1);
@@ -26,10 +26,10 @@ TEST_CASE("a lone group is this rank alone and waits for nobody") {
   if (world().is_root()) return;  // the others go on without it
   lone.barrier({"itself"});
   double value = 3;
-  lone.sum(std::span(&value, 1), {"a value"});
+  lone.all_reduce_sum(std::span(&value, 1), {"a value"});
   CHECK(value == 3);
   CHECK(lone.broadcast(std::string("mine"), {"a text"}) == "mine");
-  CHECK(lone.allgather("mine", {"a text"}) == std::vector<std::string>{"mine"});
+  CHECK(lone.all_gather("mine", {"a text"}) == std::vector<std::string>{"mine"});
 }
 
 TEST_CASE("text and vectors of any length come from rank 0") {
@@ -46,28 +46,28 @@ TEST_CASE("sums and maxima go over all ranks element by element") {
   ProcessGroup& group = world();
   const int64_t n = group.size(), r = group.rank();
   std::array<int64_t, 2> integers = {r, int64_t{1} << 40};
-  group.sum(integers, {"integers"});
+  group.all_reduce_sum(integers, {"integers"});
   CHECK(integers[0] == n * (n - 1) / 2);
   CHECK(integers[1] == n << 40);
   std::array<double, 1> reals = {0.5};
-  group.sum(reals, {"reals"});
+  group.all_reduce_sum(reals, {"reals"});
   CHECK(reals[0] == 0.5 * static_cast<double>(n));
   std::array<int64_t, 2> most = {r, -r};
-  group.max(most, {"integers"});
+  group.all_reduce_max(most, {"integers"});
   CHECK(most == std::array<int64_t, 2>{n - 1, 0});
   std::array<double, 1> highest = {static_cast<double>(r)};
-  group.max(highest, {"reals"});
+  group.all_reduce_max(highest, {"reals"});
   CHECK(highest[0] == static_cast<double>(n - 1));
 }
 
 TEST_CASE("gathering keeps the order of ranks, also with empty texts") {
   ProcessGroup& group = world();
   const std::vector<std::string> texts =
-      group.allgather(std::string(static_cast<size_t>(group.rank()), 'r'), {"texts"});
+      group.all_gather(std::string(static_cast<size_t>(group.rank()), 'r'), {"texts"});
   REQUIRE(texts.size() == static_cast<size_t>(group.size()));
   for (size_t r = 0; r < texts.size(); ++r) CHECK(texts[r] == std::string(r, 'r'));
   const std::array<int64_t, 2> mine = {group.rank(), 7};
-  const std::vector<int64_t> all = group.allgather(mine, {"numbers"});
+  const std::vector<int64_t> all = group.all_gather(mine, {"numbers"});
   REQUIRE(all.size() == 2 * texts.size());
   for (size_t r = 0; r < texts.size(); ++r) {
     CHECK(all[2 * r] == static_cast<int64_t>(r));

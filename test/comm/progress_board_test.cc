@@ -14,7 +14,7 @@ namespace {
 // The board of rank 0 of three, at step 120.
 struct Board : ProgressBoard {
   Board() {
-    set_ranks(0, 3);
+    set_rank(0, 3);
     set_hosts({"node6", "node6", "node7"});
     progress(RunPhase::train, 120);
   }
@@ -23,7 +23,7 @@ struct Board : ProgressBoard {
     std::vector<RankPosition> news(3);
     position.beat = ++beats;
     news[rank] = position;
-    hear(news);
+    merge(news);
   }
   int64_t beats = 0;
 };
@@ -43,9 +43,9 @@ TEST_CASE("a rank that waits names those that have not come to the same reductio
   board.hear_from(1, at(RunPhase::train, 120, 1));
   board.hear_from(2, at(RunPhase::train, 119, 0));
   CHECK(board.describe_wait().empty());
-  const int64_t number = board.begin(Together::reduction, "step 120 bucket 3 of 4");
+  const int64_t number = board.begin(CollectiveKind::reduction, "step 120 bucket 3 of 4");
   CHECK(number == 1);
-  const WaitingHere waiting(&board, {Together::reduction, number, "step 120 bucket 3 of 4"});
+  const ScopedWait waiting(&board, {CollectiveKind::reduction, number, "step 120 bucket 3 of 4"});
   CHECK_THAT(board.describe_wait(),
              Catch::Matchers::StartsWith("'step 120 bucket 3 of 4': rank 2@node7 has not arrived (in phase "
                                          "training, step 119, alive, no progress for "));
@@ -55,13 +55,13 @@ TEST_CASE("a rank that waits names those that have not come to the same reductio
 TEST_CASE("a rank that uses files names them, unless it waits for other ranks") {
   Board board;
   {
-    const UsingFiles files(&board, "runs/a");
+    const ScopedFileUse files(&board, "runs/a");
     CHECK(board.describe_wait() == "the files in 'runs/a'");
-    const WaitingHere waiting(&board, {Together::reduction, board.begin(Together::reduction, "a"), "a"});
+    const ScopedWait waiting(&board, {CollectiveKind::reduction, board.begin(CollectiveKind::reduction, "a"), "a"});
     CHECK_THAT(board.describe_wait(), Catch::Matchers::StartsWith("'a': "));
   }
   CHECK(board.describe_wait().empty());
-  const UsingFiles nowhere(nullptr, "runs/a");
+  const ScopedFileUse nowhere(nullptr, "runs/a");
 }
 
 TEST_CASE("a rank that was never heard of is late, and one that waits elsewhere says for what") {
@@ -70,9 +70,9 @@ TEST_CASE("a rank that was never heard of is late, and one that waits elsewhere 
   elsewhere.waiting = true;
   std::copy_n("sum for the evaluation", 22, elsewhere.at.begin());
   board.hear_from(2, elsewhere);
-  const WaitingHere waiting(&board, {Together::reduction, board.begin(Together::reduction, "a"), "a"});
-  CHECK_THAT(board.describe_late(), Catch::Matchers::StartsWith("rank 1@node6 has not arrived (not heard of for "));
-  CHECK_THAT(board.describe_late(),
+  const ScopedWait waiting(&board, {CollectiveKind::reduction, board.begin(CollectiveKind::reduction, "a"), "a"});
+  CHECK_THAT(board.describe_missing(), Catch::Matchers::StartsWith("rank 1@node6 has not arrived (not heard of for "));
+  CHECK_THAT(board.describe_missing(),
              Catch::Matchers::EndsWith("rank 2@node7 has not arrived (in phase evaluation, step 7, waits for "
                                        "'sum for the evaluation')"));
 }
@@ -81,8 +81,8 @@ TEST_CASE("when all have arrived it is the network, or a rank that fell silent")
   Board board;
   board.hear_from(1, at(RunPhase::train, 120, 1));
   board.hear_from(2, at(RunPhase::train, 120, 1));
-  const WaitingHere waiting(&board, {Together::reduction, board.begin(Together::reduction, "a"), "a"});
-  CHECK_THAT(board.describe_late(), Catch::Matchers::StartsWith("all have arrived, and yet it does not end"));
+  const ScopedWait waiting(&board, {CollectiveKind::reduction, board.begin(CollectiveKind::reduction, "a"), "a"});
+  CHECK_THAT(board.describe_missing(), Catch::Matchers::StartsWith("all have arrived, and yet it does not end"));
 }
 
 TEST_CASE("old news do not replace newer ones, nor anybody's word the own position") {
@@ -92,11 +92,11 @@ TEST_CASE("old news do not replace newer ones, nor anybody's word the own positi
   news[0].beat = 1000;
   news[1] = at(RunPhase::train, 5, 5);
   news[1].beat = 5;
-  board.hear(news);
+  board.merge(news);
   news[1] = at(RunPhase::train, 4, 4);
   news[1].beat = 4;
-  board.hear(news);
-  const std::vector<RankPosition> known = board.beat(false);
+  board.merge(news);
+  const std::vector<RankPosition> known = board.snapshot(false);
   CHECK(known[0].step == 120);
   CHECK(known[0].beat == 1);
   CHECK(known[1].step == 5);
@@ -104,31 +104,31 @@ TEST_CASE("old news do not replace newer ones, nor anybody's word the own positi
 
 TEST_CASE("the lowest of the ranks that wait and live speaks for them") {
   ProgressBoard board;
-  board.set_ranks(1, 3);
-  CHECK(board.speaks());
-  const WaitingHere waiting(&board, {Together::exchange, board.begin(Together::exchange, "a"), "a"});
-  CHECK(board.speaks());  // rank 0 was never heard of
+  board.set_rank(1, 3);
+  CHECK(board.is_reporter());
+  const ScopedWait waiting(&board, {CollectiveKind::exchange, board.begin(CollectiveKind::exchange, "a"), "a"});
+  CHECK(board.is_reporter());  // rank 0 was never heard of
   CHECK(board.alive_below() == 0);
   std::vector<RankPosition> news(3);
   news[0].beat = 1;
-  board.hear(news);
-  CHECK(board.speaks());  // rank 0 is the one that is missing
+  board.merge(news);
+  CHECK(board.is_reporter());  // rank 0 is the one that is missing
   CHECK(board.alive_below() == 1);
   news[0].beat = 2;
   news[0].waiting = true;
   news[0].begun = {0, 1};
-  board.hear(news);
-  CHECK_FALSE(board.speaks());
+  board.merge(news);
+  CHECK_FALSE(board.is_reporter());
 }
 
 TEST_CASE("the place of a rank is the same in messages and for a signal handler, cut to what fits") {
   Board board;
-  CHECK(board.place() == "training, step 120");
+  CHECK(board.position() == "training, step 120");
   std::array<char, 32> text{};
-  board.write_place(text);
+  board.write_position(text);
   CHECK(std::string(text.data()) == "training, step 120");
   std::array<char, 8> little{};
-  board.write_place(little);
+  board.write_position(little);
   CHECK(std::string(little.data()).substr(0, 7) == "trainin");
 }
 
@@ -156,6 +156,6 @@ TEST_CASE("time in which the process stood still does not count") {
   Board board;
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   CHECK(board.own().quiet_seconds >= 0.25F);
-  board.forgive(0.3);
+  board.discount(0.3);
   CHECK(board.own().quiet_seconds < 0.25F);
 }

@@ -13,9 +13,9 @@ using lockstep::testing::world;
 
 TEST_CASE("what a rank writes into any rank's memory all ranks read") {
   constexpr size_t kBytes = 100'003;
-  const auto [memory, obstacle] = SharedMemory::make(world(), kBytes);
+  const auto [memory, reason] = SharedMemory::make(world(), kBytes);
   REQUIRE(memory != nullptr);
-  CHECK(obstacle.empty());
+  CHECK(reason.empty());
   CHECK(memory->bytes() == kBytes);
   CHECK(memory->ranks() == world().size());
   for (int r = 0; r < world().size(); ++r) {
@@ -40,7 +40,7 @@ TEST_CASE("shared memory may be larger than a container's /dev/shm, and leaves n
     return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
   };
   const auto descriptors = entries("/proc/self/fd");
-  const auto [memory, obstacle] = SharedMemory::make(world(), size_t{80} << 20);
+  const auto [memory, reason] = SharedMemory::make(world(), size_t{80} << 20);
   REQUIRE(memory != nullptr);
   memory->of(world().rank())[(size_t{80} << 20) - 1] = std::byte{1};
   world().barrier({"the memory is there"});
@@ -50,13 +50,13 @@ TEST_CASE("shared memory may be larger than a container's /dev/shm, and leaves n
 
 TEST_CASE("where one rank cannot have memory none has, and all know which and why") {
   for (int without = 0; without < world().size(); ++without) {
-    SharedMemory::Attempt attempt;
+    SharedMemory::Result attempt;
     {
       const NoFiles no_files(world().rank() == without);
       attempt = SharedMemory::make(world(), 1 << 20);
     }
     CHECK(attempt.memory == nullptr);
-    CHECK_THAT(attempt.obstacle, ContainsSubstring(world().describe(without) + ": ftruncate: File too large"));
+    CHECK_THAT(attempt.reason, ContainsSubstring(world().describe(without) + ": ftruncate: File too large"));
     CHECK(SharedMemory::make(world(), 1 << 20).memory != nullptr);
   }
 }

@@ -18,13 +18,13 @@ class Borrowed final : public Communicator {
   explicit Borrowed(Communicator& other) : other_(other) {}
   int rank() const override { return other_.rank(); }
   int size() const override { return other_.size(); }
-  void sum(Stream& s, std::span<float> v, std::string_view l) override { other_.sum(s, v, l); }
-  void sum(Stream& s, std::span<double> v, std::string_view l) override { other_.sum(s, v, l); }
-  void sum(Stream& s, HalfSpan v, std::string_view l) override { other_.sum(s, v, l); }
+  void all_reduce(Stream& s, std::span<float> v, std::string_view l) override { other_.all_reduce(s, v, l); }
+  void all_reduce(Stream& s, std::span<double> v, std::string_view l) override { other_.all_reduce(s, v, l); }
+  void all_reduce(Stream& s, HalfSpan v, std::string_view l) override { other_.all_reduce(s, v, l); }
   void broadcast(Stream& s, std::span<std::byte> b, int root, std::string_view l) override {
     other_.broadcast(s, b, root, l);
   }
-  double join(Stream& s) override { return other_.join(s); }
+  double wait(Stream& s) override { return other_.wait(s); }
   CommStatistics statistics() const override { return other_.statistics(); }
 
  private:
@@ -74,10 +74,10 @@ TEST_CASE("sums and broadcasts of device memory go through the host, after earli
       const auto factor = static_cast<float>(step);
       const Buffer floats = rank.upload<float>({mine * factor, 10 * mine}), doubles = rank.upload<double>({mine});
       const Buffer bytes = rank.upload<std::byte>({std::byte(rank.staged.rank()), std::byte{7}});
-      rank.staged.sum(*rank.stream, span_of<float>(floats), "floats");
-      rank.staged.sum(*rank.stream, span_of<double>(doubles), "doubles");
+      rank.staged.all_reduce(*rank.stream, span_of<float>(floats), "floats");
+      rank.staged.all_reduce(*rank.stream, span_of<double>(doubles), "doubles");
       rank.staged.broadcast(*rank.stream, span_of<std::byte>(bytes), 2, "bytes");
-      rank.staged.join(*rank.stream);
+      rank.staged.wait(*rank.stream);
       require(rank.download<float>(floats) == std::vector<float>{6 * factor, 60}, "floats of step {}", step);
       require(rank.download<double>(doubles) == std::vector<double>{6}, "doubles of step {}", step);
       require(rank.download<std::byte>(bytes) == std::vector<std::byte>{std::byte{2}, std::byte{7}}, "bytes");
@@ -90,8 +90,8 @@ TEST_CASE("numbers of 16 bits go through the host as they are") {
     Rank rank(communicator);
     const float mine = 0.25F * static_cast<float>(rank.staged.rank() + 1);
     const Buffer values = rank.upload<uint16_t>({to_f16(mine), to_f16(-2)});
-    rank.staged.sum(*rank.stream, HalfSpan{span_of<uint16_t>(values), DType::f16}, "values");
-    rank.staged.join(*rank.stream);
+    rank.staged.all_reduce(*rank.stream, HalfSpan{span_of<uint16_t>(values), DType::f16}, "values");
+    rank.staged.wait(*rank.stream);
     require(rank.download<uint16_t>(values) == std::vector{to_f16(1.5F), to_f16(-6)}, "the sums");
   }));
 }
@@ -101,11 +101,11 @@ TEST_CASE("a sum in the middle of a step is there before later work, and leaves 
     Rank rank(communicator);
     const Buffer bucket = rank.upload<float>({1, 2, 3}), small = rank.upload<float>({5});
     for (int repeat = 1; repeat <= 3; ++repeat) {
-      rank.staged.sum_at_once(*rank.stream, span_of<float>(small), "small");
+      rank.staged.all_reduce_now(*rank.stream, span_of<float>(small), "small");
       require(rank.download<float>(small) == std::vector<float>{5.0F * static_cast<float>(1 << repeat)}, "small");
     }
-    rank.staged.sum(*rank.stream, span_of<float>(bucket), "bucket");
-    rank.staged.join(*rank.stream);
+    rank.staged.all_reduce(*rank.stream, span_of<float>(bucket), "bucket");
+    rank.staged.wait(*rank.stream);
     require(rank.download<float>(bucket) == std::vector<float>{2, 4, 6}, "bucket");
   }));
 }
@@ -117,7 +117,7 @@ TEST_CASE("memory that is on its way must not be changed before the join, afterw
     const auto add = rank.backend->compile(UpdateOp{DType::f32, AddToSums{3}});
     void* const in[] = {sums.data()};
     void* const out[] = {values.data()};
-    rank.staged.sum(*rank.stream, span_of<float>(values), "values");
+    rank.staged.all_reduce(*rank.stream, span_of<float>(values), "values");
     bool found = false;
     try {
       add->run({*rank.stream, in, out});
@@ -125,7 +125,7 @@ TEST_CASE("memory that is on its way must not be changed before the join, afterw
       found = std::string(error.what()).find("overwrites what was read by copy") != std::string::npos;
     }
     require(found, "the kernel was not stopped");
-    rank.staged.join(*rank.stream);
+    rank.staged.wait(*rank.stream);
   }));
 }
 
@@ -133,8 +133,8 @@ TEST_CASE("a single rank's memory stays where it is") {
   rethrow(run_ranks(1, 30, [](LocalCommunicator& communicator) {
     Rank rank(communicator);
     const Buffer values = rank.upload<float>({5});
-    rank.staged.sum(*rank.stream, span_of<float>(values), "values");
-    require(rank.staged.join(*rank.stream) == 0 && rank.staged.stream_ordered(), "a wait");
+    rank.staged.all_reduce(*rank.stream, span_of<float>(values), "values");
+    require(rank.staged.wait(*rank.stream) == 0 && rank.staged.stream_ordered(), "a wait");
     require(rank.download<float>(values) == std::vector<float>{5}, "value");
   }));
 }

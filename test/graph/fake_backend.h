@@ -63,14 +63,14 @@ class FakeKernel final : public Kernel {
 
 class FakeBackend final : public Backend {
  public:
-  explicit FakeBackend(FakeWishes wishes = {}) : wishes_(wishes) {}
+  explicit FakeBackend(FakeWishes wishes = {}) : pending_(wishes) {}
 
   std::string_view name() const override { return "fake"; }
 
   FormatChoice choose_formats(const Op& op, std::span<const TensorDesc> inputs,
                               std::span<const TensorDesc> outputs) const override {
     FormatChoice choice{std::vector<Format>(inputs.size()), std::vector<Format>(outputs.size())};
-    if (!wishes_.formats) return choice;
+    if (!pending_.formats) return choice;
     auto follow_first = [&] {
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i].shape.rank() == 4) choice.inputs[i] = inputs[0].format;
@@ -111,11 +111,11 @@ class FakeBackend final : public Backend {
 
   std::unique_ptr<Kernel> compile(const Op& op, std::span<const TensorDesc> inputs,
                                   std::span<const TensorDesc> outputs) const override {
-    if (static_cast<int>(op.index()) == wishes_.refuses_op) fail(ExitCode::config, "refused");
+    if (static_cast<int>(op.index()) == pending_.refuses_op) fail(ExitCode::config, "refused");
     FakeKernel::Sizes sizes;
     for (const TensorDesc& d : inputs) sizes.inputs.push_back(storage_bytes(d));
     for (const TensorDesc& d : outputs) sizes.outputs.push_back(storage_bytes(d));
-    sizes.workspace = std::holds_alternative<Conv2d>(op) ? kConvWorkspace : wishes_.workspace;
+    sizes.workspace = std::holds_alternative<Conv2d>(op) ? kConvWorkspace : pending_.workspace;
     return std::make_unique<FakeKernel>(op, std::move(sizes));
   }
   std::unique_ptr<Kernel> compile(const UpdateOp&) const override {
@@ -135,7 +135,7 @@ class FakeBackend final : public Backend {
   std::unique_ptr<Event> make_event() const override { fail(ExitCode::internal, "the fake backend has no events"); }
 
  private:
-  FakeWishes wishes_;
+  FakeWishes pending_;
 };
 
 }  // namespace lockstep::test

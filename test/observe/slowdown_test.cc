@@ -83,8 +83,8 @@ TEST_CASE("a network that is slow for all is told as the reduction, of no rank")
   SlowdownWatch watch;
   told(watch, 6, kSteady);
   auto slow = ranks_with(0, StepPart::reduce, 0.08);
-  slow[0].awaited += 0.02;
-  slow[1].awaited -= 0.02;
+  slow[0].waited_for += 0.02;
+  slow[1].waited_for -= 0.02;
   const auto found = told(watch, 4, slow);
   REQUIRE(found.size() == 1);
   CHECK(found[0].part == StepPart::reduce);
@@ -97,7 +97,7 @@ TEST_CASE("the rank for which the others wait alone is named where no work has g
     SlowdownWatch watch;
     told(watch, 6, kSteady);
     auto slow = ranks_with(0, StepPart::reduce, 0.08);
-    for (int r = 0; r < 3; ++r) slow[static_cast<size_t>(r)].awaited += r == rank ? 0.05 : -0.025;
+    for (int r = 0; r < 3; ++r) slow[static_cast<size_t>(r)].waited_for += r == rank ? 0.05 : -0.025;
     const auto found = told(watch, 4, slow);
     REQUIRE(found.size() == 1);
     CHECK(found[0].part == StepPart::reduce);
@@ -110,9 +110,9 @@ TEST_CASE("two ranks for which others wait are both in it, and none is named") {
   SlowdownWatch watch;
   told(watch, 6, kSteady);
   auto slow = ranks_with(0, StepPart::reduce, 0.08);
-  slow[0].awaited += 0.06;
-  slow[1].awaited += 0.05;
-  slow[2].awaited -= 0.11;
+  slow[0].waited_for += 0.06;
+  slow[1].waited_for += 0.05;
+  slow[2].waited_for -= 0.11;
   const auto found = told(watch, 4, slow);
   REQUIRE(found.size() == 1);
   CHECK(found[0].rank == -1);
@@ -124,7 +124,7 @@ TEST_CASE("a wait that a rank's own work explains does not count against its lin
   told(watch, 6, kSteady);
   auto slow = ranks_with(1, StepPart::compute, 0.035);
   for (RankTimes& times : slow) times.part(StepPart::reduce) += 0.045;
-  slow[1].awaited += 0.045;
+  slow[1].waited_for += 0.045;
   const auto found = told(watch, 4, slow);
   REQUIRE(found.size() == 1);
   CHECK(found[0].part == StepPart::reduce);
@@ -133,18 +133,18 @@ TEST_CASE("a wait that a rank's own work explains does not count against its lin
 
 TEST_CASE("a rank is blamed for the waits of the others, less its own, in the mean over the others") {
   std::vector<RankTimes> ranks(4);
-  blame(ranks, std::vector<LoneWait>{{2, 0.3}, {2, 0.6}, {1, 0.15}, {}});
-  CHECK(ranks[0].awaited == Approx(-0.1));
-  CHECK(ranks[1].awaited == Approx(0.05 - 0.2));
-  CHECK(ranks[2].awaited == Approx(0.3 - 0.05));
-  CHECK(ranks[3].awaited == 0);
+  attribute_waits(ranks, std::vector<StragglerWait>{{2, 0.3}, {2, 0.6}, {1, 0.15}, {}});
+  CHECK(ranks[0].waited_for == Approx(-0.1));
+  CHECK(ranks[1].waited_for == Approx(0.05 - 0.2));
+  CHECK(ranks[2].waited_for == Approx(0.3 - 0.05));
+  CHECK(ranks[3].waited_for == 0);
 }
 
 TEST_CASE("of two ranks none is blamed for a wait: it looks alike from both ends") {
   std::vector<RankTimes> ranks(2);
-  blame(ranks, std::vector<LoneWait>{{1, 0.3}, {0, 0.1}});
-  CHECK(ranks[0].awaited == 0);
-  CHECK(ranks[1].awaited == 0);
+  attribute_waits(ranks, std::vector<StragglerWait>{{1, 0.3}, {0, 0.1}});
+  CHECK(ranks[0].waited_for == 0);
+  CHECK(ranks[1].waited_for == 0);
 }
 
 TEST_CASE("a steady run, a small fall and a short one are not told") {
@@ -194,8 +194,8 @@ TEST_CASE("short steps are judged over a fifth of a second") {
 }
 
 TEST_CASE("times are exchanged every five steps, more rarely where steps are short") {
-  CHECK(steps_between_looks(1) == 5);
-  CHECK(steps_between_looks(0.01) == 5);
-  CHECK(steps_between_looks(0.005) == 10);
-  CHECK(steps_between_looks(0) == 1000);
+  CHECK(steps_between_checks(1) == 5);
+  CHECK(steps_between_checks(0.01) == 5);
+  CHECK(steps_between_checks(0.005) == 10);
+  CHECK(steps_between_checks(0) == 1000);
 }

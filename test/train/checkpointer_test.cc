@@ -29,7 +29,7 @@ struct Saving {
     options.samples_per_epoch = 100;
     options.config_text = "text = 1\n";
     options.on_end = [this](const SaveResult& result) { ended.push_back(result); };
-    checkpointer.emplace(run->config, run->program, options);
+    checkpointer.emplace(run->config, run->model, options);
   }
   std::string file(int64_t step) const { return scratch / "run/" + checkpoint_name(step); }
   // Makes saves of this step impossible: something else bears its name.
@@ -186,7 +186,7 @@ TEST_CASE("a last save that fails is an error, whatever checkpoint.on_error says
 
 TEST_CASE("a state that is not finite is not published and ends the run") {
   Saving s;
-  s.run->program.parameter(0)[3] = std::numeric_limits<float>::quiet_NaN();
+  s.run->model.parameter(0)[3] = std::numeric_limits<float>::quiet_NaN();
   s.checkpointer->save({.step = 5});
   const auto error = error_of([&] { s.wait_and_poll(); });
   REQUIRE(error);

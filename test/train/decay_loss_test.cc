@@ -10,10 +10,10 @@ namespace {
 // Half the decay times the squares of the weights, summed plainly.
 double expected(const SmallRun& run, bool all) {
   double squares = 0;
-  const ParameterTable& table = run.program.parameters();
+  const ParameterTable& table = run.model.parameters();
   for (ParameterId id = 0; id < table.size(); ++id) {
     if (!table[id].trained() || (table[id].is_norm_or_bias() && !all)) continue;
-    for (const float w : run.program.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
+    for (const float w : run.model.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
   }
   return run.config.optimizer.weight_decay / 2 * squares;
 }
@@ -31,7 +31,7 @@ Config decaying(bool deferred, bool all) {
 TEST_CASE("the loss by weight decay is that of the weights as they are") {
   const bool all = GENERATE(false, true);
   const SmallRun run(decaying(false, all));
-  DecayLoss loss(run.config, run.program, *run.stream);
+  DecayLoss loss(run.config, run.model, *run.stream);
   for (const float first : {0.5F, 2.0F}) {
     run.fill(first);
     CHECK(loss.value() == Approx(expected(run, all)).epsilon(1e-12));
@@ -42,7 +42,7 @@ TEST_CASE("on a device the loss by weight decay is that of the weights at the ca
   const bool all = GENERATE(false, true);
   const SmallRun run(decaying(true, all));
   run.fill(0.5F);
-  DecayLoss loss(run.config, run.program, *run.stream);
+  DecayLoss loss(run.config, run.model, *run.stream);
   const double before = expected(run, all);
   run.stream->wait();
   run.fill(2);
@@ -58,5 +58,5 @@ TEST_CASE("without weight decay nothing is added") {
   SmallRun run(small_config());
   run.config.optimizer.weight_decay = 0;
   run.fill(1);
-  CHECK(DecayLoss(run.config, run.program, *run.stream).value() == 0);
+  CHECK(DecayLoss(run.config, run.model, *run.stream).value() == 0);
 }

@@ -24,7 +24,7 @@ Config config_for_evaluation() {
 struct Evaluation {
   Evaluation(const DataSource& data, int64_t batch, Purpose purpose = Purpose::evaluate)
       : run(config_for_evaluation(), purpose, batch),
-        evaluator({run.config, run.program, *run.backend, *run.stream, world(), watchdog, data}, 1) {
+        evaluator({run.config, run.model, *run.backend, *run.stream, world(), watchdog, data}, 1) {
     for (const ModelArray& a : run.arrays()) {
       for (int64_t i = 0; i < a.shape.elements(); ++i) {
         a.data[i] = random_unit_float(fnv1a64(a.path), static_cast<uint64_t>(i)) * 0.1F - 0.05F;
@@ -64,7 +64,7 @@ TEST_CASE("every sample counts once, whatever the batch and the number of ranks"
 TEST_CASE("evaluating changes no byte of the state, and twice gives the same") {
   const PlainSource data(21);
   Evaluation e(data, 4, Purpose::train);
-  const ModelState& state = e.run.program.state();
+  const ModelState& state = e.run.model.state();
   std::vector<const Buffer*> arenas = {&state.parameters, &state.statistics, &state.gradients,
                                        &state.average_parameters, &state.average_statistics};
   for (const Buffer& slot : state.slots) arenas.push_back(&slot);
@@ -103,6 +103,6 @@ TEST_CASE("bad records are left out and counted, on the rank that met them") {
     CHECK_THAT(note.message, ContainsSubstring(fmt::format("record {}", note.index)));
     met += 1;
   }
-  world().sum(std::span(&met, 1), {"the bad records"});
+  world().all_reduce_sum(std::span(&met, 1), {"the bad records"});
   CHECK(met == 2);
 }

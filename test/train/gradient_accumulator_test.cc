@@ -9,7 +9,7 @@ using namespace lockstep;
 
 TEST_CASE("each bucket gets the sum of all micro-batches, and the next step starts anew") {
   const SmallRun run(small_config());
-  const ModelState& state = run.program.state();
+  const ModelState& state = run.model.state();
   const int64_t elements = state.gradient_elements(), cut = elements / 3;
   const std::vector<Bucket> buckets = {{.offset = 0, .count = cut, .ready = 5},
                                        {.offset = cut, .count = elements - cut}};
@@ -35,6 +35,6 @@ TEST_CASE("each bucket gets the sum of all micro-batches, and the next step star
 
 TEST_CASE("one batch a step needs no sums") {
   const SmallRun run(small_config());
-  const GradientAccumulator accumulator(*run.backend, run.program.state(), 1, {});
+  const GradientAccumulator accumulator(*run.backend, run.model.state(), 1, {});
   CHECK_FALSE(accumulator.active());
 }

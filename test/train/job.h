@@ -27,18 +27,20 @@ class HinderedCommunicator final : public Communicator {
 
   int rank() const override { return real_->rank(); }
   int size() const override { return real_->size(); }
-  void sum(Stream& stream, std::span<float> values, std::string_view label) override {
+  void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override {
     if (before_sum) before_sum(label, values);
-    real_->sum(stream, values, label);
+    real_->all_reduce(stream, values, label);
   }
-  void sum(Stream& stream, std::span<double> values, std::string_view label) override {
-    real_->sum(stream, values, label);
+  void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override {
+    real_->all_reduce(stream, values, label);
   }
-  void sum(Stream& stream, HalfSpan values, std::string_view label) override { real_->sum(stream, values, label); }
+  void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override {
+    real_->all_reduce(stream, values, label);
+  }
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override {
     real_->broadcast(stream, bytes, root, label);
   }
-  double join(Stream& stream) override { return real_->join(stream); }
+  double wait(Stream& stream) override { return real_->wait(stream); }
   CommStatistics statistics() const override { return real_->statistics(); }
   bool stream_ordered() const override { return real_->stream_ordered(); }
 
@@ -51,11 +53,10 @@ struct Job {
   Job(Config c, const DataSource& data, const DataSource* validation = nullptr) : run(std::move(c)) {
     if (validation) {
       evaluator.emplace(
-          EvaluatorParts{run.config, run.program, *run.backend, *run.stream, testing::world(), watchdog, *validation},
-          1);
+          EvaluatorParts{run.config, run.model, *run.backend, *run.stream, testing::world(), watchdog, *validation}, 1);
     }
-    trainer.emplace(TrainerParts{run.config, testing::world(), communicator, *run.backend, *run.stream, run.program,
-                                 data, evaluator ? &*evaluator : nullptr, checkpointer, reporter, watchdog, stop},
+    trainer.emplace(TrainerParts{run.config, testing::world(), communicator, *run.backend, *run.stream, run.model, data,
+                                 evaluator ? &*evaluator : nullptr, checkpointer, reporter, watchdog, stop},
                     1, start.progress);
   }
   int64_t global_batch() const {
@@ -69,9 +70,9 @@ struct Job {
     return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
   }
   HinderedCommunicator communicator{communicator_for(*run.backend)};
-  StartState start = prepare_start({run.config, testing::world(), communicator, *run.stream, run.program});
+  StartState start = prepare_start({run.config, testing::world(), communicator, *run.stream, run.model});
   Checkpointer checkpointer{run.config,
-                            run.program,
+                            run.model,
                             {.root = testing::world().is_root(),
                              .global_batch = global_batch(),
                              .resumed_step = start.in_run_folder ? start.progress.step : -1,

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "lockstep/backend/deferred_backend.h"
+#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
-#include "lockstep/train/program.h"
 
 namespace lockstep {
 
@@ -32,18 +32,16 @@ inline Config small_config(const std::string& folder = {}) {
 // Configuration, backend and compiled model of one rank.
 struct SmallRun {
   explicit SmallRun(Config c, Purpose purpose = Purpose::train, int64_t evaluation_batch = 4)
-      : config(std::move(c)),
-        program(config, {config.train.batch_size, evaluation_batch}, purpose, *backend, *stream) {}
+      : config(std::move(c)), model(config, {config.train.batch_size, evaluation_batch}, purpose, *backend, *stream) {}
 
   Config config;
   std::unique_ptr<Backend> backend = config.device.deferred ? make_deferred_backend(make_backend("cpu", {.threads = 1}))
                                                             : make_backend("cpu", {.threads = 1});
   std::unique_ptr<Stream> stream = backend->make_stream();
-  Program program;
+  CompiledModel model;
 
   std::vector<ModelArray> arrays() const {
-    return model_arrays(program.parameters(), program.layout(), program.state(),
-                        parse_optimizer(config.optimizer.name));
+    return model_arrays(model.parameters(), model.layout(), model.state(), parse_optimizer(config.optimizer.name));
   }
   // Every value of the state by path: what a checkpoint holds.
   std::vector<std::pair<std::string, std::vector<float>>> values() const {

@@ -22,7 +22,7 @@ namespace {
 // A run on every rank, and its ways to start.
 struct Starting {
   explicit Starting(Config c, Purpose purpose = Purpose::train) : run(std::move(c), purpose) {}
-  StartParts parts() { return {run.config, world(), communicator, *run.stream, run.program}; }
+  StartParts parts() { return {run.config, world(), communicator, *run.stream, run.model}; }
   StartState start() { return prepare_start(parts()); }
 
   SmallRun run;
@@ -41,7 +41,7 @@ using Values = std::vector<std::pair<std::string, std::vector<float>>>;
 Values save(const Config& config, int64_t step) {
   const SmallRun run(config);
   run.fill(static_cast<float>(step));
-  Checkpointer checkpointer(run.config, run.program, {.root = world().is_root(), .config_text = to_toml(config)});
+  Checkpointer checkpointer(run.config, run.model, {.root = world().is_root(), .config_text = to_toml(config)});
   checkpointer.finish({.step = step, .position = 10 * step, .updates = step - 1});
   world().barrier({"the save"});
   return run.values();
@@ -79,11 +79,10 @@ TEST_CASE("a fresh start is the model's start values on every rank, the averages
   CHECK(start.progress.position == 0);
   CHECK(start.progress.updates == 0);
   CHECK(start.resumed_from.empty());
-  const ParameterTable& table = s.run.program.parameters();
+  const ParameterTable& table = s.run.model.parameters();
   for (ParameterId id = 0; id < table.size(); ++id) {
     INFO(table[id].name);
-    const std::span<float> values = s.run.program.parameter(id),
-                           average = s.run.program.parameter(id, Weights::average);
+    const std::span<float> values = s.run.model.parameter(id), average = s.run.model.parameter(id, Weights::average);
     std::vector<float> expected(values.size());
     initialize_parameter(table[id], InitRule::model, 1, expected);
     CHECK(std::ranges::equal(values, expected));
@@ -124,7 +123,7 @@ TEST_CASE("a run keeps the names of its classes where the data have none, and re
   const Config config = config_with(folder);
   {
     const SmallRun run(config);
-    Checkpointer checkpointer(run.config, run.program,
+    Checkpointer checkpointer(run.config, run.model,
                               {.root = world().is_root(), .config_text = to_toml(config), .classes = {"cat", "dog"}});
     checkpointer.finish({.step = 5, .position = 50, .updates = 5});
     world().barrier({"the save"});
@@ -346,7 +345,7 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
       continue;
     }
     const std::string name = path.substr(path.find('/', 1) + 1);
-    CHECK(std::ranges::equal(values, trained.program.parameter(trained.program.parameters().find(name))));
+    CHECK(std::ranges::equal(values, trained.model.parameter(trained.model.parameters().find(name))));
   }
 
   // A checkpoint to resume from goes before it, and serves as such a file itself.
@@ -370,7 +369,7 @@ TEST_CASE("a head for other classes starts anew from init_from, and is said so, 
     const LogCapture log;
     Starting s(config);
     CHECK(s.start().progress.step == 0);
-    const ParameterTable& table = s.run.program.parameters();
+    const ParameterTable& table = s.run.model.parameters();
     const CheckpointReader file = CheckpointReader::open(config.checkpoint.init_from);
     for (ParameterId id = 0; id < table.size(); ++id) {
       INFO(table[id].name);
@@ -380,7 +379,7 @@ TEST_CASE("a head for other classes starts anew from init_from, and is said so, 
       } else {
         file.read("/model/" + table[id].name, expected);
       }
-      CHECK(std::ranges::equal(s.run.program.parameter(id), expected));
+      CHECK(std::ranges::equal(s.run.model.parameter(id), expected));
     }
     if (world().is_root()) {
       CHECK_THAT(log.text(), ContainsSubstring("weights from " + config.checkpoint.init_from +

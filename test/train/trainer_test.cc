@@ -303,7 +303,7 @@ TEST_CASE("ranks whose weights have drifted apart are found at the next audit") 
   Config config = config_in(folder);
   config.train.audit_every = 2;
   Job job(config, data);
-  if (world().rank() == world().size() - 1) job.run.program.parameter(2)[5] += 0.01F;
+  if (world().rank() == world().size() - 1) job.run.model.parameter(2)[5] += 0.01F;
   const auto error = agreed_error_of([&] { job.trainer->run(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::internal);

@@ -53,9 +53,9 @@ class Reporter {
   void interval(ProgressRow row, const StepTimer& timer);
   // Whether watch_speed() is due after so many steps of this process.
   bool watch_due(int64_t steps) const { return steps >= watch_at_; }
-  // Collective. Says, once, when the run has become slower for good, and whose work it is. `lone_wait_seconds`: of the
-  // communicator, since it was made.
-  void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> lone_wait_seconds);
+  // Collective. Says, once, when the run has become slower for good, and whose work it is. `straggler_wait_seconds`: of
+  // the communicator, since it was made.
+  void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds);
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
   // Whether this rank writes event files, which histogram() is for.
   bool writes_events() const { return group_.is_root() && !options_.events.empty(); }
@@ -91,16 +91,16 @@ class Reporter {
   void write_event(std::string event);
   void write_evaluation(EvaluationRecords records);
   // Every rank's.
-  std::vector<RankTimes> gather(const RankTimes& mine, const LoneWait& wait = {});
+  std::vector<RankTimes> gather(const RankTimes& mine, const StragglerWait& wait = {});
   // Since the last call, over so many steps.
-  LoneWait longest_wait(std::span<const double> lone_wait_seconds, double steps);
+  StragglerWait longest_wait(std::span<const double> straggler_wait_seconds, double steps);
 
   ProcessGroup& group_;
   ReporterOptions options_;
   SlowdownWatch slowdown_;
   StepTotals watched_;  // up to the last window
   std::vector<double> watched_waits_;
-  int64_t watch_at_ = steps_between_looks(1);
+  int64_t watch_at_ = steps_between_checks(1);
   RunSummary summary_;
   int64_t last_step_ = 0;
   FileWorker files_;

@@ -14,7 +14,7 @@ namespace lockstep {
 // Means a step of one rank, in seconds.
 struct RankTimes {
   std::array<double, kStepParts> parts{};  // by StepPart
-  double awaited = 0;                      // by the others, as blame() says
+  double waited_for = 0;                   // by the others, as attribute_waits() says
 
   double part(StepPart which) const { return parts[static_cast<size_t>(which)]; }
   double& part(StepPart which) { return parts[static_cast<size_t>(which)]; }
@@ -23,7 +23,7 @@ struct RankTimes {
 };
 
 // Of all ranks, the one for which a rank waited alone for longest, and for how many seconds a step.
-struct LoneWait {
+struct StragglerWait {
   int rank = -1;  // -1: none
   double seconds = 0;
 };
@@ -31,7 +31,7 @@ struct LoneWait {
 // Notes in `ranks` for how long each rank kept the others waiting when they waited for nobody else, less what it waited
 // so itself, in the mean over the others: a rank with a slow link waits for an answer, too, but only from one at a
 // time. Of two ranks one waits for the other whoever is slow, so that none is blamed.
-void blame(std::span<RankTimes> ranks, std::span<const LoneWait> waits);
+void attribute_waits(std::span<RankTimes> ranks, std::span<const StragglerWait> waits);
 
 // The part and the rank that explain a fall.
 struct Slowdown {
@@ -61,11 +61,11 @@ class SlowdownWatch {
   int64_t steps_ = 0;            // in it
   std::vector<RankTimes> best_;
   int slow_in_a_row_ = 0;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 // Steps to the next call of add() where they take so long: as few as five, so that a fall is told within twenty, but
 // more where steps are so short that exchanging times would cost.
-int64_t steps_between_looks(double step_seconds);
+int64_t steps_between_checks(double step_seconds);
 
 }  // namespace lockstep

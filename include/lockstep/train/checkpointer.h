@@ -11,9 +11,9 @@
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/config/config.h"
+#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/job_end.h"
-#include "lockstep/train/program.h"
 #include "lockstep/train/progress.h"
 
 namespace lockstep {
@@ -44,7 +44,7 @@ struct CheckpointerOptions {
 // Owned by main, used by the training thread; config and program must outlive it.
 class Checkpointer {
  public:
-  Checkpointer(const Config& config, const Program& program, CheckpointerOptions options);
+  Checkpointer(const Config& config, const CompiledModel& model, CheckpointerOptions options);
 
   // Whether checkpoint.every_seconds have passed since the last call of save().
   bool due_by_clock() const;
@@ -93,7 +93,7 @@ class Checkpointer {
   void take(SaveResult result, int64_t last_step);
 
   const Config& config_;
-  const Program& program_;
+  const CompiledModel& model_;
   CheckpointerOptions options_;
   std::optional<Snapshot> snapshot_;  // rank 0, where the host cannot read the state
   std::optional<Progress> snapshot_under_way_;

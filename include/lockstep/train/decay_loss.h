@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
@@ -15,7 +15,7 @@ namespace lockstep {
 class DecayLoss {
  public:
   // On a device this enqueues the sums that the first value() returns.
-  DecayLoss(const Config& config, const Program& program, Stream& stream);
+  DecayLoss(const Config& config, const CompiledModel& model, Stream& stream);
   double value();
 
  private:
@@ -27,7 +27,7 @@ class DecayLoss {
   double host_squares() const;
 
   const double factor_;
-  const Program& program_;
+  const CompiledModel& model_;
   Stream& stream_;
   std::vector<ParameterId> decayed_;
   std::vector<Part> parts_;

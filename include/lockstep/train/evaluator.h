@@ -13,13 +13,13 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/observe/evaluation_result.h"
 #include "lockstep/train/batch_upload.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
 struct EvaluatorParts {
   const Config& config;
-  const Program& program;
+  const CompiledModel& model;
   const Backend& backend;
   Stream& stream;
   ProcessGroup& group;

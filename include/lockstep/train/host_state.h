@@ -6,34 +6,34 @@
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/model_state.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
-// Parameters, statistics, optimizer slots and averages: the program's own arenas where the host can address them, else
-// a copy of them in pinned memory. Nothing of the program's state may be in use by a stream during its calls.
+// Parameters, statistics, optimizer slots and averages: the model's own arenas where the host can address them, else
+// a copy of them in pinned memory. Nothing of the model's state may be in use by a stream during its calls.
 class HostState {
  public:
-  explicit HostState(const Program& program);
+  explicit HostState(const CompiledModel& model);
 
   void download() const;  // from the program
   void upload() const;    // to it
 
-  const ModelState& arenas() const { return copy_ ? *copy_ : program_.state(); }
+  const ModelState& arenas() const { return copy_ ? *copy_ : model_.state(); }
   std::span<float> parameter(ParameterId id, Weights weights = Weights::raw) const;
 
  private:
-  const Program& program_;
+  const CompiledModel& model_;
   std::unique_ptr<ModelState> copy_;
 };
 
 // A copy of the state as it is at one place of the compute stream, for a checkpoint: within the device at once, then
 // to the host on a stream of its own, while training goes on.
 //
-// Only for backends whose memory the host cannot address. Owned by the checkpointer; the program must outlive it.
+// Only for backends whose memory the host cannot address. Owned by the checkpointer; the model must outlive it.
 class Snapshot {
  public:
-  explicit Snapshot(const Program& program);
+  explicit Snapshot(const CompiledModel& model);
   // Waits for copies under way.
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
@@ -46,7 +46,7 @@ class Snapshot {
   const ModelState& arenas() const { return host_; }  // once ready
 
  private:
-  const Program& program_;
+  const CompiledModel& model_;
   std::unique_ptr<Stream> transfer_;
   std::unique_ptr<Event> copied_, downloaded_;
   ModelState device_, host_;

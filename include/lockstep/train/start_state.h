@@ -8,7 +8,7 @@
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/transport/communicator.h"
 #include "lockstep/config/config.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/progress.h"
 
 namespace lockstep {
@@ -25,7 +25,7 @@ struct StartParts {
   ProcessGroup& group;
   Communicator& communicator;
   Stream& stream;
-  const Program& program;
+  const CompiledModel& model;
   std::vector<std::string> classes = {};  // names of the outputs, as the data have them; empty: not known
   DataIdentity data = {};                 // of the training data; no samples: not compared
 };

@@ -15,10 +15,10 @@
 #include "lockstep/observe/step_trace.h"
 #include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
+#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/device_step_state.h"
 #include "lockstep/train/gradient_accumulator.h"
 #include "lockstep/train/optimizer.h"
-#include "lockstep/train/program.h"
-#include "lockstep/train/step_frame.h"
 
 namespace lockstep {
 
@@ -28,9 +28,9 @@ struct StepWorkParts {
   Communicator& communicator;
   const Backend& backend;
   Stream& stream;
-  const Program& program;
+  const CompiledModel& model;
   Checkpointer& checkpointer;
-  StepFrame& frame;
+  DeviceStepState& frame;
   StepTimer& timer;
   StepTrace& trace;
 };

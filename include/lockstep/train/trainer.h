@@ -19,12 +19,12 @@
 #include "lockstep/observe/step_trace.h"
 #include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
+#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/device_step_state.h"
 #include "lockstep/train/evaluator.h"
-#include "lockstep/train/not_finite_steps.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/non_finite_steps.h"
 #include "lockstep/train/progress.h"
 #include "lockstep/train/schedule.h"
-#include "lockstep/train/step_frame.h"
 #include "lockstep/train/step_work.h"
 
 namespace lockstep {
@@ -36,7 +36,7 @@ struct TrainerParts {
   Communicator& communicator;
   const Backend& backend;
   Stream& stream;
-  const Program& program;
+  const CompiledModel& model;
   const DataSource& data;
   Evaluator* evaluator;  // null: no validation data
   Checkpointer& checkpointer;
@@ -75,7 +75,7 @@ class Trainer {
 
  private:
   // What the outcomes of steps ask for, to be done at the next step boundary.
-  struct Wishes {
+  struct PendingActions {
     bool stop = false;
     bool save = false;
     bool roll_back = false;
@@ -86,9 +86,9 @@ class Trainer {
   void enter(StepPart part);
   void write_trace();
   StepInput step_input(const Batch& batch) const;
-  void settle(bool all);
-  void settle(const StepOutcome& outcome);
-  void skip_not_finite(const StepOutcome& outcome);
+  void retire(bool all);
+  void retire(const StepOutcome& outcome);
+  void skip_non_finite(const StepOutcome& outcome);
   void roll_back();
   void wait_for_save_in_flight();
   bool must_stop() const;
@@ -116,21 +116,21 @@ class Trainer {
   int64_t first_step_;           // of this process
   int64_t steps_in_flight_ = 0;  // enqueued beyond progress_
   LearningRateSchedule schedule_;
-  StepFrame frame_;
+  DeviceStepState device_state_;
   StepTimer timer_;
   StepTrace trace_;
   StepWork work_;
   int loader_threads_;
   std::optional<Loader> loader_;  // made anew when the run goes back
   BatchUpload upload_;
-  Wishes wishes_;
+  PendingActions pending_;
   double started_ = 0;
   double window_loss_ = 0, window_samples_ = 0;   // of the log interval, but for steps without a finite loss
   double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and of how many
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   bool loss_explained_ = false;
-  NotFiniteSteps not_finite_;
+  NonFiniteSteps non_finite_;
   double step_began_ = 0, longest_step_ = 0;  // seconds
 };
 

@@ -59,10 +59,10 @@ std::string file_name(const std::string& path) { return std::filesystem::path(pa
 // Of the launcher's command line, what comes before the program (of a script, the interpreter does).
 std::vector<std::string> launcher_options(const Launch& launch) {
   std::vector<std::string> words = process_words(launch.launcher, "cmdline");
-  std::vector<std::string> program = process_words(launch.launched, "cmdline");
-  program.resize(std::min<size_t>(program.size(), 2));
+  std::vector<std::string> model = process_words(launch.launched, "cmdline");
+  model.resize(std::min<size_t>(model.size(), 2));
   const auto begins = std::ranges::find_if(words, [&](const std::string& word) {
-    return std::ranges::any_of(program, [&](const std::string& name) { return file_name(name) == file_name(word); });
+    return std::ranges::any_of(model, [&](const std::string& name) { return file_name(name) == file_name(word); });
   });
   words.erase(begins, words.end());
   return words;

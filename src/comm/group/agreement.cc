@@ -41,7 +41,7 @@ Decoded decode(const std::string& message) {
 
 }  // namespace
 
-std::string on_root(ProcessGroup& group, const WaitFor& wait, const std::function<std::string()>& work) {
+std::string on_root(ProcessGroup& group, const Timeout& wait, const std::function<std::string()>& work) {
   std::string message;
   if (group.is_root()) {
     std::string result;
@@ -53,8 +53,8 @@ std::string on_root(ProcessGroup& group, const WaitFor& wait, const std::functio
   return std::move(decoded.text);
 }
 
-void agree(ProcessGroup& group, const WaitFor& wait, const std::optional<Error>& mine) {
-  const std::vector<std::string> messages = group.allgather(encode(mine), wait);
+void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>& mine) {
+  const std::vector<std::string> messages = group.all_gather(encode(mine), wait);
   std::optional<AgreedError> first;
   int others = 0;
   for (int r = 0; r < group.size(); ++r) {
@@ -72,7 +72,7 @@ void agree(ProcessGroup& group, const WaitFor& wait, const std::optional<Error>&
   throw AgreedError(first->code(), fmt::format("{} (and {} more ranks failed)", first->what(), others));
 }
 
-void on_every_rank(ProcessGroup& group, const WaitFor& wait, const std::function<void()>& work) {
+void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work) {
   agree(group, wait, outcome(work));
 }
 

@@ -15,16 +15,16 @@ int device_of(const LocalPlace& place) {
 }
 
 DeviceKind agree_on_kind(std::string_view wanted, std::span<const RankDevice> ranks) {
-  const auto without = std::ranges::find_if(ranks, [](const RankDevice& r) { return !r.obstacle.empty(); });
+  const auto without = std::ranges::find_if(ranks, [](const RankDevice& r) { return !r.reason.empty(); });
   if (without == ranks.end()) return DeviceKind::gpu;
   if (wanted == "gpu") {
-    fail(ExitCode::config, "device.kind = \"gpu\", but on {}: {}", without->rank, without->obstacle);
+    fail(ExitCode::config, "device.kind = \"gpu\", but on {}: {}", without->rank, without->reason);
   }
-  const auto with = std::ranges::find_if(ranks, [](const RankDevice& r) { return r.obstacle.empty(); });
+  const auto with = std::ranges::find_if(ranks, [](const RankDevice& r) { return r.reason.empty(); });
   if (with == ranks.end()) return DeviceKind::cpu;
   fail(ExitCode::config,
        "{} has a GPU, but on {}: {}; give every rank one, or set device.kind = \"cpu\" to compute on the CPUs of all",
-       with->rank, without->rank, without->obstacle);
+       with->rank, without->rank, without->reason);
 }
 
 bool devices_are_shared(std::span<const RankDevice> ranks, bool share) {
@@ -41,13 +41,13 @@ bool devices_are_shared(std::span<const RankDevice> ranks, bool share) {
   return false;
 }
 
-std::vector<RankDevice> gather_devices(ProcessGroup& group, const RankDevice& mine, const WaitFor& wait) {
-  const std::vector<std::string> obstacles = group.allgather(mine.obstacle, wait);
-  const std::vector<std::string> ids = group.allgather(mine.id, wait);
+std::vector<RankDevice> gather_devices(ProcessGroup& group, const RankDevice& mine, const Timeout& wait) {
+  const std::vector<std::string> obstacles = group.all_gather(mine.reason, wait);
+  const std::vector<std::string> ids = group.all_gather(mine.id, wait);
   std::vector<RankDevice> all;
   for (int r = 0; r < group.size(); ++r) {
     const auto i = static_cast<size_t>(r);
-    all.push_back({.rank = group.describe(r), .host = group.host(r), .obstacle = obstacles[i], .id = ids[i]});
+    all.push_back({.rank = group.describe(r), .host = group.host(r), .reason = obstacles[i], .id = ids[i]});
   }
   return all;
 }

@@ -66,17 +66,17 @@ std::optional<AuditDifference> first_difference(std::span<const int64_t> hashes,
   return std::nullopt;
 }
 
-void audit_ranges(ProcessGroup& group, const WaitFor& wait, std::span<const AuditedRange> ranges) {
+void audit_ranges(ProcessGroup& group, const Timeout& wait, std::span<const AuditedRange> ranges) {
   std::vector<int64_t> hashes;
   for (const AuditedRange& range : ranges) hashes.push_back(static_cast<int64_t>(hash_bytes(range.bytes)));
   // One number first: as a rule all is well.
   const int64_t all = static_cast<int64_t>(hash_bytes(std::as_bytes(std::span(hashes))));
-  if (!first_difference(group.allgather(std::span(&all, 1), wait), group.size())) return;
+  if (!first_difference(group.all_gather(std::span(&all, 1), wait), group.size())) return;
 
   const int64_t count = static_cast<int64_t>(ranges.size());
-  const std::vector<int64_t> counts = group.allgather(std::span(&count, 1), wait);
+  const std::vector<int64_t> counts = group.all_gather(std::span(&count, 1), wait);
   require(std::ranges::count(counts, count) == group.size(), "ranks audit different numbers of parameters");
-  const auto difference = first_difference(group.allgather(hashes, wait), group.size());
+  const auto difference = first_difference(group.all_gather(hashes, wait), group.size());
   require(difference.has_value(), "the ranks' digests differ, but no parameter does");
   std::string ranks;
   for (const int rank : difference->ranks) ranks += (ranks.empty() ? "" : ", ") + group.describe(rank);

@@ -15,14 +15,14 @@ namespace {
 
 constexpr int64_t kBytesPerCall = int64_t{1} << 30;  // MPI counts are int
 
-double limit(const ProcessGroupState& group, const WaitFor& wait) {
+double limit(const ProcessGroupState& group, const Timeout& wait) {
   return wait.seconds > 0 ? wait.seconds : group.wait_seconds;
 }
 
 // One exchange: roll call, start(buffer, request) on a copy of `bytes`, wait, copy back. Works on a copy because MPI
 // may still write to it after the exchange was given up; the copy is then left to the end of the process.
 template <class Start>
-void exchange(ProcessGroupState& group, std::string_view operation, const WaitFor& wait, std::span<std::byte> bytes,
+void exchange(ProcessGroupState& group, std::string_view operation, const Timeout& wait, std::span<std::byte> bytes,
               Start start) {
   const std::string name = fmt::format("{} for {}", operation, wait.what);
   const double seconds = limit(group, wait);
@@ -31,7 +31,7 @@ void exchange(ProcessGroupState& group, std::string_view operation, const WaitFo
   std::ranges::copy(bytes, buffer.get());
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(start(buffer.get(), &request), name);
-  const WaitingHere waiting(group.board, {Together::exchange, number, name});
+  const ScopedWait waiting(group.board, {CollectiveKind::exchange, number, name});
   Deadline deadline(seconds);
   if (!wait_all({&request, 1}, deadline, name)) {
     (void)buffer.release();
@@ -43,7 +43,7 @@ void exchange(ProcessGroupState& group, std::string_view operation, const WaitFo
 }
 
 template <class T>
-void all_reduce(ProcessGroupState& group, MPI_Datatype type, MPI_Op op, std::span<T> values, const WaitFor& wait) {
+void all_reduce(ProcessGroupState& group, MPI_Datatype type, MPI_Op op, std::span<T> values, const Timeout& wait) {
   if (group.size == 1) return;
   exchange(group, op == MPI_SUM ? "sum" : "maximum", wait, std::as_writable_bytes(values),
            [&](std::byte* buffer, MPI_Request* request) {
@@ -75,13 +75,13 @@ ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
   const CommHandle local_owner(local);
   check_mpi(MPI_Comm_rank(local, &group.local_rank), "local rank");
   check_mpi(MPI_Comm_size(local, &group.local_size), "number of local ranks");
-  group.hosts = allgather(processor_name(), {.what = "host names"});
+  group.hosts = all_gather(processor_name(), {.what = "host names"});
   if (group.board) group.board->set_hosts(group.hosts);
 }
 
 ProcessGroup::ProcessGroup(std::unique_ptr<ProcessGroupState> state) : state_(std::move(state)) {}
 
-ProcessGroup ProcessGroup::lone(const ProcessGroup& job) {
+ProcessGroup ProcessGroup::self(const ProcessGroup& job) {
   auto state = std::make_unique<ProcessGroupState>();
   state->wait_seconds = job.state().wait_seconds;
   state->hosts = {job.host()};
@@ -99,11 +99,11 @@ int ProcessGroup::local_size() const { return state_->local_size; }
 const std::string& ProcessGroup::host(int rank) const { return state_->hosts.at(static_cast<size_t>(rank)); }
 std::string ProcessGroup::describe(int rank) const { return describe_rank(*state_, rank); }
 
-void ProcessGroup::barrier(const WaitFor& wait) {
+void ProcessGroup::barrier(const Timeout& wait) {
   roll_call(*state_, fmt::format("barrier for {}", wait.what), limit(*state_, wait));
 }
 
-void ProcessGroup::broadcast(std::span<std::byte> bytes, const WaitFor& wait) {
+void ProcessGroup::broadcast(std::span<std::byte> bytes, const Timeout& wait) {
   if (size() == 1) return;
   for (size_t done = 0; done < bytes.size() || done == 0;) {
     const size_t count = std::min<size_t>(bytes.size() - done, kBytesPerCall);
@@ -114,25 +114,25 @@ void ProcessGroup::broadcast(std::span<std::byte> bytes, const WaitFor& wait) {
   }
 }
 
-std::string ProcessGroup::broadcast(std::string text, const WaitFor& wait) {
+std::string ProcessGroup::broadcast(std::string text, const Timeout& wait) {
   const std::vector<char> bytes = broadcast(std::vector<char>(text.begin(), text.end()), wait);
   return std::string(bytes.begin(), bytes.end());
 }
 
-void ProcessGroup::sum(std::span<int64_t> values, const WaitFor& wait) {
+void ProcessGroup::all_reduce_sum(std::span<int64_t> values, const Timeout& wait) {
   all_reduce(*state_, MPI_INT64_T, MPI_SUM, values, wait);
 }
-void ProcessGroup::sum(std::span<double> values, const WaitFor& wait) {
+void ProcessGroup::all_reduce_sum(std::span<double> values, const Timeout& wait) {
   all_reduce(*state_, MPI_DOUBLE, MPI_SUM, values, wait);
 }
-void ProcessGroup::max(std::span<int64_t> values, const WaitFor& wait) {
+void ProcessGroup::all_reduce_max(std::span<int64_t> values, const Timeout& wait) {
   all_reduce(*state_, MPI_INT64_T, MPI_MAX, values, wait);
 }
-void ProcessGroup::max(std::span<double> values, const WaitFor& wait) {
+void ProcessGroup::all_reduce_max(std::span<double> values, const Timeout& wait) {
   all_reduce(*state_, MPI_DOUBLE, MPI_MAX, values, wait);
 }
 
-std::vector<int64_t> ProcessGroup::allgather(std::span<const int64_t> values, const WaitFor& wait) {
+std::vector<int64_t> ProcessGroup::all_gather(std::span<const int64_t> values, const Timeout& wait) {
   const size_t count = values.size();
   std::vector<int64_t> all(count * static_cast<size_t>(size()));
   std::ranges::copy(values, all.begin() + static_cast<std::ptrdiff_t>(count) * rank());
@@ -145,9 +145,9 @@ std::vector<int64_t> ProcessGroup::allgather(std::span<const int64_t> values, co
   return all;
 }
 
-std::vector<std::string> ProcessGroup::allgather(const std::string& text, const WaitFor& wait) {
+std::vector<std::string> ProcessGroup::all_gather(const std::string& text, const Timeout& wait) {
   const int64_t length = static_cast<int64_t>(text.size());
-  const std::vector<int64_t> lengths = allgather(std::span(&length, 1), wait);
+  const std::vector<int64_t> lengths = all_gather(std::span(&length, 1), wait);
   const int64_t total = std::reduce(lengths.begin(), lengths.end());
   require(total <= kBytesPerCall, "gathering for {}: {} bytes of text are too many", wait.what, total);
   std::vector<int> counts, starts;

@@ -24,12 +24,12 @@ bool FactRow::differs() const {
   return std::ranges::any_of(values, [&](const std::string& value) { return value != values.front(); });
 }
 
-std::vector<FactRow> gather_facts(ProcessGroup& group, const WaitFor& wait, std::span<const Fact> facts) {
+std::vector<FactRow> gather_facts(ProcessGroup& group, const Timeout& wait, std::span<const Fact> facts) {
   std::string mine;
   for (const Fact& fact : facts) (mine += fact.value) += '\0';
   std::vector<FactRow> rows;
   for (const Fact& fact : facts) rows.push_back({.fact = fact, .values = {}});
-  for (const std::string& text : group.allgather(mine, wait)) {
+  for (const std::string& text : group.all_gather(mine, wait)) {
     const std::vector<std::string> values = split(text, '\0');
     require(values.size() == rows.size() + 1, "the ranks bring different numbers of facts");
     for (size_t i = 0; i < rows.size(); ++i) rows[i].values.push_back(values[i]);

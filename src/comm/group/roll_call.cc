@@ -160,8 +160,8 @@ int64_t roll_call(ProcessGroupState& group, std::string_view operation, double s
   group.broken = true;  // until proven otherwise: whatever throws below leaves it so
   Arrival mine;
   copy_text(mine, operation);
-  const int64_t number = group.board ? group.board->begin(Together::exchange, operation) : 0;
-  const WaitingHere waiting(group.board, {Together::exchange, number, operation});
+  const int64_t number = group.board ? group.board->begin(CollectiveKind::exchange, operation) : 0;
+  const ScopedWait waiting(group.board, {CollectiveKind::exchange, number, operation});
   auto messages = std::make_unique<Messages>(group.rank == 0 ? group.size - 1 : 1);
   if (group.rank == 0) {
     as_root(group, *messages, mine, seconds);
@@ -181,7 +181,7 @@ int64_t roll_call(ProcessGroupState& group, std::string_view operation, double s
 std::string who_is_behind(const ProcessGroupState& group) {
   if (!group.board) return {};
   std::this_thread::sleep_for(kNewsArrive);
-  return "; " + group.board->describe_late();
+  return "; " + group.board->describe_missing();
 }
 
 }  // namespace lockstep

@@ -73,7 +73,7 @@ class Heartbeats::Pulse {
 
   // Sends to every rank whose message before has gone; with `leaving`, true when all have been sent to.
   bool send(bool leaving) {
-    const std::vector<RankPosition> news = board_.beat(leaving);
+    const std::vector<RankPosition> news = board_.snapshot(leaving);
     bool all = true;
     for (Line& line : to_) {
       if (line.over) continue;
@@ -95,7 +95,7 @@ class Heartbeats::Pulse {
         int done = 0;
         check_mpi(MPI_Test(&line.request, &done, MPI_STATUS_IGNORE), "heartbeat");
         if (!done) break;
-        board_.hear(line.message);
+        board_.merge(line.message);
         line.over = line.message[static_cast<size_t>(line.rank)].left;
         if (!line.over) receive(line);
       }
@@ -163,7 +163,7 @@ Heartbeats::Heartbeats(const MpiSession&, ProgressBoard& board, HeartbeatOptions
   int rank = 0, size = 1;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "number of ranks");
-  board.set_ranks(rank, size);
+  board.set_rank(rank, size);
   if (size == 1) return;
   pulse_ = std::make_unique<Pulse>(duplicate(MPI_COMM_WORLD, options.contact_seconds, "first contact of the ranks"),
                                    board, options);

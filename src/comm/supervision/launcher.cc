@@ -65,7 +65,7 @@ std::optional<std::string> launcher_mismatch(int mpi_size, const EnvironmentLook
       claim->variable);
 }
 
-bool lone_in_slurm_step(const EnvironmentLookup& environment) {
+bool alone_in_slurm_step(const EnvironmentLookup& environment) {
   if (!environment("SLURM_STEP_ID")) return false;
   // Of mpirun, srun --mpi=pmix and srun --mpi=pmi2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_RANK"}) {

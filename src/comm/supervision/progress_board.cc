@@ -22,7 +22,7 @@ void set_text(std::array<char, N>& to, std::string_view text) {
   std::copy_n(text.data(), std::min(text.size(), N - 1), to.data());
 }
 
-size_t place_of(Together what) { return static_cast<size_t>(what); }
+size_t place_of(CollectiveKind what) { return static_cast<size_t>(what); }
 
 }  // namespace
 
@@ -52,7 +52,7 @@ const char* run_phase_name(RunPhase phase) {
 
 ProgressBoard::ProgressBoard() : ranks_(1), heard_(1, monotonic_seconds()), since_(monotonic_seconds()) {}
 
-void ProgressBoard::set_ranks(int rank, int size) {
+void ProgressBoard::set_rank(int rank, int size) {
   std::lock_guard lock(mutex_);
   const RankPosition mine = ranks_[static_cast<size_t>(rank_)];
   ranks_.assign(static_cast<size_t>(size), {});
@@ -92,14 +92,14 @@ void ProgressBoard::note_locked(std::string_view event) {
   events_.push_back({monotonic_seconds(), std::string(event)});
 }
 
-int64_t ProgressBoard::begin(Together what, std::string_view label) {
+int64_t ProgressBoard::begin(CollectiveKind what, std::string_view label) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
   set_text(mine.at, label);
   return ++mine.begun[place_of(what)];
 }
 
-void ProgressBoard::wait_begins(Together what, int64_t number, std::string_view label) {
+void ProgressBoard::wait_begins(CollectiveKind what, int64_t number, std::string_view label) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
   mine.waiting = true;
@@ -119,7 +119,7 @@ void ProgressBoard::set_files_in_use(std::string_view path) {
   files_in_use_ = path;
 }
 
-void ProgressBoard::forgive(double seconds) {
+void ProgressBoard::discount(double seconds) {
   std::lock_guard lock(mutex_);
   const double now = monotonic_seconds();
   since_ = std::min(now, since_ + seconds);
@@ -134,7 +134,7 @@ RankPosition ProgressBoard::own() const {
   return mine;
 }
 
-std::vector<RankPosition> ProgressBoard::beat(bool leaving) {
+std::vector<RankPosition> ProgressBoard::snapshot(bool leaving) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
   ++mine.beat;
@@ -144,7 +144,7 @@ std::vector<RankPosition> ProgressBoard::beat(bool leaving) {
   return ranks_;
 }
 
-void ProgressBoard::hear(const std::vector<RankPosition>& news) {
+void ProgressBoard::merge(const std::vector<RankPosition>& news) {
   std::lock_guard lock(mutex_);
   const double now = monotonic_seconds();
   for (size_t r = 0; r < std::min(news.size(), ranks_.size()); ++r) {
@@ -172,16 +172,16 @@ std::string ProgressBoard::describe(int rank, double now) const {
   return fmt::format("{}, alive, no progress for {:.0f} s", where, quiet);
 }
 
-bool ProgressBoard::is_late(int rank) const {
+bool ProgressBoard::is_missing(int rank) const {
   return rank != rank_ && ranks_[static_cast<size_t>(rank)].begun[place_of(waiting_for_)] < waiting_number_;
 }
 
-std::string ProgressBoard::place() const {
+std::string ProgressBoard::position() const {
   const RankPosition mine = own();
   return fmt::format("{}, step {}", run_phase_name(mine.phase), mine.step);
 }
 
-void ProgressBoard::write_place(std::span<char> text) const noexcept {
+void ProgressBoard::write_position(std::span<char> text) const noexcept {
   char* to = text.data();
   char* const end = to + text.size() - 1;
   for (const std::string_view part : {std::string_view(run_phase_name(phase_now_)), std::string_view(", step ")}) {
@@ -192,21 +192,22 @@ void ProgressBoard::write_place(std::span<char> text) const noexcept {
 
 std::string ProgressBoard::describe_wait() const {
   std::lock_guard lock(mutex_);
-  if (ranks_[static_cast<size_t>(rank_)].waiting) return fmt::format("'{}': {}", waiting_label_, late_locked());
+  if (ranks_[static_cast<size_t>(rank_)].waiting)
+    return fmt::format("'{}': {}", waiting_label_, missing_ranks_locked());
   return files_in_use_.empty() ? std::string() : fmt::format("the files in '{}'", files_in_use_);
 }
 
-std::string ProgressBoard::describe_late() const {
+std::string ProgressBoard::describe_missing() const {
   std::lock_guard lock(mutex_);
-  return late_locked();
+  return missing_ranks_locked();
 }
 
-std::string ProgressBoard::late_locked() const {
+std::string ProgressBoard::missing_ranks_locked() const {
   const double now = monotonic_seconds();
   std::string text;
   size_t late = 0;
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-    if (!is_late(r) || ++late > kRanksNamed) continue;
+    if (!is_missing(r) || ++late > kRanksNamed) continue;
     text += fmt::format("{}{} has not arrived ({})", late == 1 ? "" : ", ", name(r), describe(r, now));
   }
   if (late > kRanksNamed) text += fmt::format(" and {} more", late - kRanksNamed);
@@ -223,7 +224,7 @@ bool ProgressBoard::alive_locked(int rank, double now) const {
   return ranks_[r].beat > 0 && now - heard_[r] <= kSilentSeconds;
 }
 
-bool ProgressBoard::speaks() const {
+bool ProgressBoard::is_reporter() const {
   std::lock_guard lock(mutex_);
   if (!ranks_[static_cast<size_t>(rank_)].waiting) return true;
   const double now = monotonic_seconds();

@@ -45,7 +45,7 @@ void Watchdog::watch() {
   while (!changed_.wait_for(lock, kLookEvery, [&] { return stop_; })) {
     lock.unlock();  // the callbacks may log, which takes time on a slow terminal
     const double now = monotonic_seconds();
-    if (now - last_look > kStoodStillSeconds) board_.forgive(now - last_look);
+    if (now - last_look > kStoodStillSeconds) board_.discount(now - last_look);
     look();
     last_look = monotonic_seconds();
     lock.lock();
@@ -74,7 +74,7 @@ void Watchdog::look() {
   if (here.phase == RunPhase::mpi) text += "; " + describe_local_ranks(process_environment());
   if (abort) {
     options_.abort(text);
-  } else if (board_.speaks()) {
+  } else if (board_.is_reporter()) {
     options_.warn(text);
   }
 }

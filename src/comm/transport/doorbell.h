@@ -24,7 +24,7 @@ class Doorbell {
   uint32_t* word_;
 };
 
-// How long a communication thread sleeps when nothing has got on. While join() waits, the cores are idle: it looks
+// How long a communication thread sleeps when nothing has got on. While wait() waits, the cores are idle: it looks
 // again at once for a short while. Otherwise it leaves them to computing.
 class PollPause {
  public:

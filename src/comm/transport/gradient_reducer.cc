@@ -69,7 +69,7 @@ void GradientReducer::bucket_ready(Stream& stream, size_t bucket) {
   const auto offset = static_cast<size_t>(buckets_[bucket].offset + done);
   const auto count = static_cast<size_t>(buckets_[bucket].count - done);
   if (count == 0) return;
-  std::visit([&](auto values) { communicator_.sum(stream, values.subspan(offset, count), label); }, arena_);
+  std::visit([&](auto values) { communicator_.all_reduce(stream, values.subspan(offset, count), label); }, arena_);
 }
 
 // Sums the bucket's gradients and returns how many they are.
@@ -80,7 +80,7 @@ int64_t GradientReducer::sum_narrow(Stream& stream, size_t bucket, const std::st
   uint16_t* const values = narrow_->memory.as<uint16_t>() + offset;
   const std::array<void*, 1> in{std::get<std::span<float>>(arena_).data() + offset}, out{values};
   narrow_->narrow[bucket]->run({stream, in, out});
-  communicator_.sum(stream, HalfSpan{{values, static_cast<size_t>(count)}, narrow_->type}, label);
+  communicator_.all_reduce(stream, HalfSpan{{values, static_cast<size_t>(count)}, narrow_->type}, label);
   return count;
 }
 
@@ -88,10 +88,10 @@ void GradientReducer::ready_up_to(Stream& stream, int64_t position) {
   while (started_ + 1 < buckets_.size() && buckets_[started_].ready <= position) bucket_ready(stream, started_);
 }
 
-double GradientReducer::join(Stream& stream) {
+double GradientReducer::wait(Stream& stream) {
   require(open_ && started_ == buckets_.size(), "step {}: {} of {} buckets were started", step_, started_,
           buckets_.size());
-  const double exposed = communicator_.join(stream);
+  const double exposed = communicator_.wait(stream);
   open_ = false;
   if (narrow_) {
     const std::array<void*, 1> in{narrow_->memory.data()}, out{std::get<std::span<float>>(arena_).data()};

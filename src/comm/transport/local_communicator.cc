@@ -141,21 +141,21 @@ LocalCommunicator::LocalCommunicator(LocalHub& hub, Options options) : hub_(*hub
 
 int LocalCommunicator::size() const { return hub_.size; }
 
-void LocalCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+void LocalCommunicator::all_reduce(Stream& stream, std::span<float> values, std::string_view label) {
   stream.wait();
   hub_.post(options_.rank, values, label);
   ++statistics_.operations;
   statistics_.bytes += static_cast<int64_t>(values.size_bytes());
 }
 
-void LocalCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+void LocalCommunicator::all_reduce(Stream& stream, std::span<double> values, std::string_view label) {
   stream.wait();
   hub_.post(options_.rank, values, label);
   ++statistics_.operations;
   statistics_.bytes += static_cast<int64_t>(values.size_bytes());
 }
 
-void LocalCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+void LocalCommunicator::all_reduce(Stream& stream, HalfSpan values, std::string_view label) {
   stream.wait();
   hub_.post(options_.rank, values, label);
   ++statistics_.operations;
@@ -170,7 +170,7 @@ void LocalCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, in
   statistics_.bytes += static_cast<int64_t>(bytes.size());
 }
 
-double LocalCommunicator::join(Stream&) {
+double LocalCommunicator::wait(Stream&) {
   const double begin = monotonic_seconds();
   hub_.wait(options_.rank, options_.abort_seconds);
   const double waited = monotonic_seconds() - begin;

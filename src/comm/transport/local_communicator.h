@@ -25,17 +25,17 @@ class LocalCommunicator final : public Communicator {
  public:
   struct Options {
     int rank = 0;
-    double abort_seconds = 60;  // longest wait in join()
+    double abort_seconds = 60;  // longest wait in wait()
   };
   LocalCommunicator(LocalHub& hub, Options options);
 
   int rank() const override { return options_.rank; }
   int size() const override;
-  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
-  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
-  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
+  void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
-  double join(Stream& stream) override;
+  double wait(Stream& stream) override;
   CommStatistics statistics() const override { return statistics_; }
 
  private:

@@ -14,9 +14,9 @@
 #include "comm/group/process_group_state.h"
 #include "comm/group/roll_call.h"
 #include "comm/transport/doorbell.h"
-#include "comm/transport/flight.h"
-#include "comm/transport/lone_waits.h"
-#include "comm/transport/shared_sums.h"
+#include "comm/transport/pending_operations.h"
+#include "comm/transport/shm_all_reduce.h"
+#include "comm/transport/straggler_waits.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -28,7 +28,7 @@ namespace lockstep {
 namespace {
 
 // Shorter sums of floats take as long as their messages' way, which is shortest along MPI's tree.
-constexpr int64_t kElementsForShares = 16384;
+constexpr int64_t kReduceScatterElements = 16384;
 
 template <class T>
 Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::string_view label) {
@@ -45,13 +45,14 @@ Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::strin
 // The communication thread and what it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(Flight::Comms comms, const ProcessGroup& ranks, SharedSums* shared, MpiCommunicatorOptions options)
+  Driver(PendingOperations::Comms comms, const ProcessGroup& ranks, ShmAllReduce* shared,
+         MpiCommunicatorOptions options)
       : shared_(shared),
         bell_(shared ? shared->bell() : Doorbell(own_bell_)),
         group_(ranks.state()),
         options_(std::move(options)),
-        flight_(std::move(comms), {ranks.rank(), ranks.size()}, shared, options_.elements_per_call),
-        lone_waits_(ranks.size()),
+        pending_(std::move(comms), {ranks.rank(), ranks.size()}, shared, options_.elements_per_call),
+        straggler_waits_(ranks.size()),
         thread_([this] { run(); }) {}
 
   ~Driver() {
@@ -61,9 +62,9 @@ class MpiCommunicator::Driver {
     }
     bell_.ring();
     thread_.join();
-    if (queue_.empty() && flight_.empty()) return;
-    if (!error_) log_warning("{} reductions were abandoned", queue_.size() + flight_.size());
-    flight_.abandon();
+    if (queue_.empty() && pending_.empty()) return;
+    if (!error_) log_warning("{} reductions were abandoned", queue_.size() + pending_.size());
+    pending_.abandon();
   }
 
   void enqueue(Operation operation) {
@@ -71,7 +72,7 @@ class MpiCommunicator::Driver {
       const auto bytes = static_cast<size_t>(operation.count * operation.element_bytes);
       operation.shared = shared_->find({operation.data, bytes}, operation.dtype);
     }
-    const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
+    const int64_t number = group_.board ? group_.board->begin(CollectiveKind::reduction, operation.record.label) : 0;
     {
       std::lock_guard lock(mutex_);
       add(std::move(operation), number);
@@ -83,7 +84,7 @@ class MpiCommunicator::Driver {
   double run_at_once(Operation operation) {
     const double begin = monotonic_seconds();
     operation.at_once = true;
-    const int64_t number = group_.board ? group_.board->begin(Together::reduction, operation.record.label) : 0;
+    const int64_t number = group_.board ? group_.board->begin(CollectiveKind::reduction, operation.record.label) : 0;
     std::unique_lock lock(mutex_);
     const size_t index = outstanding_.size();
     add(std::move(operation), number);
@@ -93,7 +94,7 @@ class MpiCommunicator::Driver {
     return waited;
   }
 
-  double join() {
+  double wait() {
     const double begin = monotonic_seconds();
     std::unique_lock lock(mutex_);
     wait(lock, [&] { return error_ || finished_ == outstanding_.size(); });
@@ -107,7 +108,7 @@ class MpiCommunicator::Driver {
   CommStatistics statistics() const {
     std::lock_guard lock(mutex_);
     CommStatistics result = statistics_;
-    result.lone_wait_seconds = lone_waits_.seconds();
+    result.straggler_wait_seconds = straggler_waits_.seconds();
     return result;
   }
 
@@ -140,7 +141,7 @@ class MpiCommunicator::Driver {
     Deadline deadline(options_.abort_seconds);
     while (!settled()) {
       const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
-      const WaitingHere waiting(group_.board, {Together::reduction, oldest->number, oldest->label});
+      const ScopedWait waiting(group_.board, {CollectiveKind::reduction, oldest->number, oldest->label});
       done_.wait_for(lock, kLookEvery, [&] { return settled(); });
       if (!settled() && deadline.passed()) give_up(lock);
     }
@@ -152,7 +153,7 @@ class MpiCommunicator::Driver {
     const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
     const std::string text = fmt::format("'{}' did not finish within {:g} s ({} of {} reductions are done)",
                                          oldest->label, options_.abort_seconds, finished_, outstanding_.size());
-    if (group_.board) group_.board->wait_begins(Together::reduction, oldest->number, oldest->label);
+    if (group_.board) group_.board->wait_begins(CollectiveKind::reduction, oldest->number, oldest->label);
     lock.unlock();
     const Error error(ExitCode::stalled, text + who_is_behind(group_));
     lock.lock();
@@ -177,24 +178,24 @@ class MpiCommunicator::Driver {
     while (true) {
       const uint32_t rings = bell_.rings();
       PollPause::Reason reason;
-      const int missing = flight_.waits_for();  // before messages are looked at: what is complete is taken right away
+      const int missing = pending_.straggler();  // before messages are looked at: what is complete is taken right away
       {
         std::lock_guard lock(mutex_);
-        lone_waits_.look(missing, monotonic_seconds());
+        straggler_waits_.look(missing, monotonic_seconds());
         if (stop_) return;
         fresh.swap(queue_);
         reason.joining = joining_;
       }
-      if (flight_.empty()) active_since_ = monotonic_seconds();
-      for (Operation& operation : fresh) flight_.begin(std::move(operation));
+      if (pending_.empty()) active_since_ = monotonic_seconds();
+      for (Operation& operation : fresh) pending_.begin(std::move(operation));
       fresh.clear();
-      const std::vector<Operation> finished = flight_.take_finished();
+      const std::vector<Operation> finished = pending_.take_finished();
       if (!finished.empty()) {
         report(finished);
         pause.progressed();
         continue;
       }
-      reason.polling = flight_.needs_polling();
+      reason.polling = pending_.needs_polling();
       pause.wait(bell_, rings, reason);
     }
   }
@@ -219,23 +220,23 @@ class MpiCommunicator::Driver {
       ++statistics_.operations;
       statistics_.bytes += operation.record.bytes;
     }
-    if (flight_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
+    if (pending_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
   }
 
   static constexpr std::chrono::seconds kLookEvery{1};
 
-  SharedSums* const shared_;  // null: all goes through MPI
-  uint32_t own_bell_ = 0;     // where there is none in shared memory
-  const Doorbell bell_;       // for the communication thread
+  ShmAllReduce* const shared_;  // null: all goes through MPI
+  uint32_t own_bell_ = 0;       // where there is none in shared memory
+  const Doorbell bell_;         // for the communication thread
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
   // Used by the communication thread alone, and by the destructor after it has ended.
-  Flight flight_;
+  PendingOperations pending_;
   double active_since_ = 0;
 
   mutable std::mutex mutex_;
-  std::condition_variable done_;  // for join()
+  std::condition_variable done_;  // for wait()
   std::deque<Operation> queue_;
   std::vector<Outstanding> outstanding_;  // operations since the last join
   size_t finished_ = 0;                   // of those
@@ -243,7 +244,7 @@ class MpiCommunicator::Driver {
   bool stop_ = false;
   std::exception_ptr error_;
   CommStatistics statistics_;
-  LoneWaits lone_waits_;
+  StragglerWaits straggler_waits_;
 
   std::thread thread_;  // last: it uses all of the above
 };
@@ -255,51 +256,51 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
   const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
-  Flight::Comms comms{.in_order = another(), .at_once = another()};
+  PendingOperations::Comms comms{.in_order = another(), .at_once = another()};
   if (options.shared_memory && group.local_size() == group.size()) {
-    auto [sums, obstacle] = SharedSums::make(group);
+    auto [sums, reason] = ShmAllReduce::make(group);
     shared_ = std::move(sums);
-    report(obstacle);
+    report(reason);
   }
   driver_ = std::make_unique<Driver>(std::move(comms), group, shared_.get(), std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
 
-void MpiCommunicator::report(const std::string& obstacle) const {
-  if (obstacle.empty() || !group_.is_root()) return;
-  log_warning("the ranks of this host can share no memory, so gradients go through MPI, which is slower: {}", obstacle);
+void MpiCommunicator::report(const std::string& reason) const {
+  if (reason.empty() || !group_.is_root()) return;
+  log_warning("the ranks of this host can share no memory, so gradients go through MPI, which is slower: {}", reason);
 }
 
 Buffer MpiCommunicator::shared_buffer(size_t bytes) {
   if (!shared_ || bytes == 0) return {};
-  const auto [memory, obstacle] = shared_->allocate(group_, bytes);
-  report(obstacle);
+  const auto [memory, reason] = shared_->allocate(group_, bytes);
+  report(reason);
   return memory.empty() ? Buffer() : Buffer(memory.data(), memory.size(), [](void*, size_t) noexcept {});
 }
 
 int MpiCommunicator::rank() const { return group_.rank(); }
 int MpiCommunicator::size() const { return group_.size(); }
 
-void MpiCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+void MpiCommunicator::all_reduce(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
   Operation operation = sum_of(values, MPI_FLOAT, DType::f32, label);
-  if (operation.count >= kElementsForShares) operation.kind = Operation::Kind::share_sum;
+  if (operation.count >= kReduceScatterElements) operation.kind = Operation::Kind::reduce_scatter;
   driver_->enqueue(std::move(operation));
 }
 
-void MpiCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+void MpiCommunicator::all_reduce(Stream& stream, std::span<double> values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
   driver_->enqueue(sum_of(values, MPI_DOUBLE, DType::f64, label));
 }
 
-void MpiCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+void MpiCommunicator::all_reduce(Stream& stream, HalfSpan values, std::string_view label) {
   if (!driver_) return;
   stream.wait();
   Operation operation = sum_of(values.values, MPI_UINT16_T, values.type, label);
-  operation.kind = Operation::Kind::share_sum;
+  operation.kind = Operation::Kind::reduce_scatter;
   driver_->enqueue(std::move(operation));
 }
 
@@ -313,13 +314,13 @@ void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int 
                     .record = {.label = std::string(label)}});
 }
 
-double MpiCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+double MpiCommunicator::all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return 0;
   stream.wait();
   return driver_->run_at_once(sum_of(values, MPI_FLOAT, DType::f32, label));
 }
 
-double MpiCommunicator::join(Stream&) { return driver_ ? driver_->join() : 0; }
+double MpiCommunicator::wait(Stream&) { return driver_ ? driver_->wait() : 0; }
 
 CommStatistics MpiCommunicator::statistics() const { return driver_ ? driver_->statistics() : CommStatistics{}; }
 

@@ -176,23 +176,23 @@ void NcclCommunicator::enqueue(Stream& stream, std::string_view label, size_t by
   statistics_.bytes += static_cast<int64_t>(bytes);
 }
 
-void NcclCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
-  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
+void NcclCommunicator::all_reduce(Stream& stream, std::span<float> values, std::string_view label) {
+  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().all_reduce(*reduction_, values); });
 }
 
-void NcclCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
-  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
+void NcclCommunicator::all_reduce(Stream& stream, std::span<double> values, std::string_view label) {
+  enqueue(stream, label, values.size_bytes(), [&] { connection_->link().all_reduce(*reduction_, values); });
 }
 
-void NcclCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
-  enqueue(stream, label, values.values.size_bytes(), [&] { connection_->link().sum(*reduction_, values); });
+void NcclCommunicator::all_reduce(Stream& stream, HalfSpan values, std::string_view label) {
+  enqueue(stream, label, values.values.size_bytes(), [&] { connection_->link().all_reduce(*reduction_, values); });
 }
 
 void NcclCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {
   enqueue(stream, label, bytes.size(), [&] { connection_->link().broadcast(*reduction_, bytes, root); });
 }
 
-double NcclCommunicator::join(Stream& stream) {
+double NcclCommunicator::wait(Stream& stream) {
   monitor_->with_link("the end of a reduction", [] {});
   reduction_->record(*done_);
   stream.wait_for(*done_);

@@ -32,7 +32,7 @@ size_t PeerMessages::incomplete(size_t enough) {
   return found;
 }
 
-int PeerMessages::sole_missing() {
+int PeerMessages::only_missing_rank() {
   constexpr size_t kOfOne = 2;  // one each way
   const size_t missing = incomplete(kOfOne + 1);
   if (missing == 0 || missing > kOfOne || pending_.front().peer != pending_.back().peer) return -1;

@@ -31,7 +31,7 @@ class PeerMessages {
   // Lets them go on.
   bool complete() { return incomplete(1) == 0; }
   // The one rank whose messages are all that is missing, or that has not taken what was sent to it; -1: none, several.
-  int sole_missing();
+  int only_missing_rank();
 
  private:
   struct Pending {

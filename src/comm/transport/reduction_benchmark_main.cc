@@ -55,9 +55,9 @@ void sum(const Way& way, Stream& stream, size_t count) {
     return;
   }
   for (size_t begin = 0; begin < count; begin += kBucket) {
-    way.communicator->sum(stream, {way.memory + begin, std::min(kBucket, count - begin)}, "a bucket");
+    way.communicator->all_reduce(stream, {way.memory + begin, std::min(kBucket, count - begin)}, "a bucket");
   }
-  way.communicator->join(stream);
+  way.communicator->wait(stream);
 }
 
 Cost measure(const Way& way, Stream& stream, size_t count, ProcessGroup& group) {
@@ -69,7 +69,7 @@ Cost measure(const Way& way, Stream& stream, size_t count, ProcessGroup& group) 
   Cost cost{monotonic_seconds() - begin, cpu_seconds() - cpu_begin};
   const auto ranks = static_cast<float>(group.size());
   require(way.memory[count - 1] == ranks * (ranks + 1) / 2, "{}: a sum is wrong", way.name);
-  group.max(std::span(&cost.seconds, 1), {"the slowest rank"});
+  group.all_reduce_max(std::span(&cost.seconds, 1), {"the slowest rank"});
   return cost;
 }
 

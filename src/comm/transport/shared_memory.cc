@@ -82,20 +82,20 @@ std::byte* map(const FileDescriptor& memory, size_t bytes) {
 
 }  // namespace
 
-SharedMemory::Attempt SharedMemory::make(ProcessGroup& group, size_t bytes) {
+SharedMemory::Result SharedMemory::make(ProcessGroup& group, size_t bytes) {
   require(bytes > 0 && group.local_size() == group.size(), "{} bytes shared by {} ranks, {} of them on this host",
           bytes, group.size(), group.local_size());
-  Attempt attempt;
-  std::string obstacle;  // of this rank
+  Result attempt;
+  std::string reason;  // of this rank
   const auto try_to = [&](const auto& work) {
-    if (!obstacle.empty()) return;
+    if (!reason.empty()) return;
     try {
       work();
     } catch (const Error& error) {
-      obstacle = fmt::format("{}: {}", group.describe(group.rank()), error.what());
+      reason = fmt::format("{}: {}", group.describe(group.rank()), error.what());
     }
   };
-  const WaitFor wait{.what = kWhat};
+  const Timeout wait{.what = kWhat};
   FileDescriptor own;
   std::array<int64_t, kAddressNumbers> numbers{};
   try_to([&] {
@@ -103,7 +103,7 @@ SharedMemory::Attempt SharedMemory::make(ProcessGroup& group, size_t bytes) {
     const Address mine = address_of(own, group.rank());
     numbers = {mine.process, mine.descriptor, mine.device, mine.file, mine.rank};
   });
-  const std::vector<int64_t> all = group.allgather(numbers, wait);
+  const std::vector<int64_t> all = group.all_gather(numbers, wait);
   std::unique_ptr<SharedMemory> memory(new SharedMemory(bytes));
   try_to([&] {
     for (size_t r = 0; r < all.size() / kAddressNumbers; ++r) {
@@ -115,10 +115,10 @@ SharedMemory::Attempt SharedMemory::make(ProcessGroup& group, size_t bytes) {
     }
   });
   // No rank closes its descriptor before all have opened it.
-  for (const std::string& text : group.allgather(obstacle, wait)) {
-    if (!text.empty() && attempt.obstacle.empty()) attempt.obstacle = text;
+  for (const std::string& text : group.all_gather(reason, wait)) {
+    if (!text.empty() && attempt.reason.empty()) attempt.reason = text;
   }
-  if (attempt.obstacle.empty()) attempt.memory = std::move(memory);
+  if (attempt.reason.empty()) attempt.memory = std::move(memory);
   return attempt;
 }
 

@@ -17,12 +17,12 @@ class ProcessGroup;
 // Owned by a communicator. The blocks belong to the job alone; any thread may use them as the ranks agree.
 class SharedMemory {
  public:
-  struct Attempt {
+  struct Result {
     std::unique_ptr<SharedMemory> memory;
-    std::string obstacle;  // where there is none: which rank could not, and why; the same on every rank
+    std::string reason;  // where there is none: which rank could not, and why; the same on every rank
   };
   // Collective over the group, whose ranks must all be on this host. Zeroed. Throws what the group's exchanges throw.
-  static Attempt make(ProcessGroup& group, size_t bytes);
+  static Result make(ProcessGroup& group, size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;

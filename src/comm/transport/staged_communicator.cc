@@ -32,27 +32,27 @@ StagedCommunicator::~StagedCommunicator() {
   }
 }
 
-void StagedCommunicator::sum(Stream& stream, std::span<float> values, std::string_view label) {
+void StagedCommunicator::all_reduce(Stream& stream, std::span<float> values, std::string_view label) {
   enqueue(stream, {Kind::sum_floats, std::as_writable_bytes(values), std::string(label)});
 }
 
-void StagedCommunicator::sum(Stream& stream, std::span<double> values, std::string_view label) {
+void StagedCommunicator::all_reduce(Stream& stream, std::span<double> values, std::string_view label) {
   enqueue(stream, {Kind::sum_doubles, std::as_writable_bytes(values), std::string(label)});
 }
 
-void StagedCommunicator::sum(Stream& stream, HalfSpan values, std::string_view label) {
+void StagedCommunicator::all_reduce(Stream& stream, HalfSpan values, std::string_view label) {
   enqueue(stream, {Kind::sum_halves, std::as_writable_bytes(values.values), std::string(label), 0, values.type});
 }
 
 // Sums that are on their way stay there. The host waits.
-double StagedCommunicator::sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
+double StagedCommunicator::all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) {
   if (size() == 1) return 0;
   const double begin = monotonic_seconds();
   download(stream, at_once_, std::as_bytes(values));
   at_once_.arrived->wait();
   start_arrived();
   HostMemoryStream host_stream;
-  host_->sum_at_once(host_stream, as<float>(at_once_.memory, values.size_bytes()), label);
+  host_->all_reduce_now(host_stream, as<float>(at_once_.memory, values.size_bytes()), label);
   backend_.copy(stream, values.data(), at_once_.memory.data(), values.size_bytes());
   return monotonic_seconds() - begin;
 }
@@ -89,13 +89,13 @@ void StagedCommunicator::start(size_t index) {
   HostMemoryStream host_stream;
   switch (request.kind) {
     case Kind::sum_floats:
-      host_->sum(host_stream, as<float>(memory, bytes), request.label);
+      host_->all_reduce(host_stream, as<float>(memory, bytes), request.label);
       break;
     case Kind::sum_doubles:
-      host_->sum(host_stream, as<double>(memory, bytes), request.label);
+      host_->all_reduce(host_stream, as<double>(memory, bytes), request.label);
       break;
     case Kind::sum_halves:
-      host_->sum(host_stream, HalfSpan{as<uint16_t>(memory, bytes), request.half_type}, request.label);
+      host_->all_reduce(host_stream, HalfSpan{as<uint16_t>(memory, bytes), request.half_type}, request.label);
       break;
     case Kind::broadcast:
       host_->broadcast(host_stream, as<std::byte>(memory, bytes), request.root, request.label);
@@ -108,14 +108,14 @@ void StagedCommunicator::start_arrived() {
   while (started_ < requests_.size() && places_[started_].arrived->passed()) start(started_++);
 }
 
-double StagedCommunicator::join(Stream& stream) {
+double StagedCommunicator::wait(Stream& stream) {
   if (size() == 1) return 0;
   while (started_ < requests_.size()) {
     places_[started_].arrived->wait();
     start(started_++);
   }
   HostMemoryStream host_stream;
-  const double waited = host_->join(host_stream);
+  const double waited = host_->wait(host_stream);
   for (size_t i = 0; i < requests_.size(); ++i) {
     backend_.copy(stream, requests_[i].memory.data(), places_[i].memory.data(), requests_[i].memory.size());
   }

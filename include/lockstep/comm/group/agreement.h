@@ -19,13 +19,13 @@ class AgreedError : public Error {
 
 // Runs `work` on rank 0 and returns its result on every rank; what it throws becomes an AgreedError on every rank.
 // The other ranks wait meanwhile, so the limit covers the work.
-std::string on_root(ProcessGroup& group, const WaitFor& wait, const std::function<std::string()>& work);
+std::string on_root(ProcessGroup& group, const Timeout& wait, const std::function<std::string()>& work);
 
 // Throws AgreedError on every rank when any rank brings an error: the code and the message, with rank and host, of the
 // lowest such rank.
-void agree(ProcessGroup& group, const WaitFor& wait, const std::optional<Error>& mine);
+void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>& mine);
 
 // Runs `work`, which must not be collective, on every rank and agrees about the outcome.
-void on_every_rank(ProcessGroup& group, const WaitFor& wait, const std::function<void()>& work);
+void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work);
 
 }  // namespace lockstep

@@ -25,8 +25,8 @@ int device_of(const LocalPlace& place);
 struct RankDevice {
   std::string rank;  // for messages: "rank 3@node7"
   std::string host;
-  std::string obstacle;  // "no usable GPU: ..."; empty: it has one
-  std::string id;        // the device's UUID
+  std::string reason;  // "no usable GPU: ..."; empty: it has one
+  std::string id;      // the device's UUID
 };
 
 enum class DeviceKind : uint8_t { cpu, gpu };
@@ -40,6 +40,6 @@ DeviceKind agree_on_kind(std::string_view wanted, std::span<const RankDevice> ra
 bool devices_are_shared(std::span<const RankDevice> ranks, bool share);
 
 // What every rank tells, by rank; collective.
-std::vector<RankDevice> gather_devices(ProcessGroup& group, const RankDevice& mine, const WaitFor& wait);
+std::vector<RankDevice> gather_devices(ProcessGroup& group, const RankDevice& mine, const Timeout& wait);
 
 }  // namespace lockstep

@@ -31,6 +31,6 @@ std::optional<AuditDifference> first_difference(std::span<const int64_t> hashes,
 
 // Collective. Throws AgreedError(internal), naming the first range that differs and the ranks, when contents are not
 // the same bits on every rank. Every rank gives the same ranges in the same order.
-void audit_ranges(ProcessGroup& group, const WaitFor& wait, std::span<const AuditedRange> ranges);
+void audit_ranges(ProcessGroup& group, const Timeout& wait, std::span<const AuditedRange> ranges);
 
 }  // namespace lockstep

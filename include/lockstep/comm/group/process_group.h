@@ -17,7 +17,7 @@ class ProgressBoard;
 struct ProcessGroupState;  // the MPI side; src/comm only
 
 // What a call waits for, as messages shall name it ("the first step"), and how long. 0: the group's own limit.
-struct WaitFor {
+struct Timeout {
   std::string_view what;
   double seconds = 0;
 };
@@ -39,7 +39,7 @@ class ProcessGroup {
  public:
   explicit ProcessGroup(const MpiSession& session, ProcessGroupOptions options = {});
   // This rank by itself, under its name in `job`: for work that waits for nobody. Its calls return at once.
-  static ProcessGroup lone(const ProcessGroup& job);
+  static ProcessGroup self(const ProcessGroup& job);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -53,24 +53,24 @@ class ProcessGroup {
   const std::string& host(int rank) const;
   std::string describe(int rank) const;  // "rank 3@node7"
 
-  void barrier(const WaitFor& wait);
+  void barrier(const Timeout& wait);
 
   // Rank 0's contents to all. The span has the same length on every rank.
-  void broadcast(std::span<std::byte> bytes, const WaitFor& wait);
-  std::string broadcast(std::string text, const WaitFor& wait);
+  void broadcast(std::span<std::byte> bytes, const Timeout& wait);
+  std::string broadcast(std::string text, const Timeout& wait);
   template <class T>
-  requires std::is_trivially_copyable_v<T> std::vector<T> broadcast(std::vector<T> values, const WaitFor& wait);
+  requires std::is_trivially_copyable_v<T> std::vector<T> broadcast(std::vector<T> values, const Timeout& wait);
 
   // In place, element by element, over all ranks. max() of doubles ignores NaN (as MPI_MAX does): reduce a flag where
   // that matters.
-  void sum(std::span<int64_t> values, const WaitFor& wait);
-  void sum(std::span<double> values, const WaitFor& wait);
-  void max(std::span<int64_t> values, const WaitFor& wait);
-  void max(std::span<double> values, const WaitFor& wait);
+  void all_reduce_sum(std::span<int64_t> values, const Timeout& wait);
+  void all_reduce_sum(std::span<double> values, const Timeout& wait);
+  void all_reduce_max(std::span<int64_t> values, const Timeout& wait);
+  void all_reduce_max(std::span<double> values, const Timeout& wait);
 
   // What every rank gave, by rank. The vectors have the same length on every rank; all are concatenated.
-  std::vector<std::string> allgather(const std::string& text, const WaitFor& wait);
-  std::vector<int64_t> allgather(std::span<const int64_t> values, const WaitFor& wait);
+  std::vector<std::string> all_gather(const std::string& text, const Timeout& wait);
+  std::vector<int64_t> all_gather(std::span<const int64_t> values, const Timeout& wait);
 
   const ProcessGroupState& state() const { return *state_; }
 
@@ -82,7 +82,7 @@ class ProcessGroup {
 
 template <class T>
 requires std::is_trivially_copyable_v<T> std::vector<T> ProcessGroup::broadcast(std::vector<T> values,
-                                                                                const WaitFor& wait) {
+                                                                                const Timeout& wait) {
   int64_t count = static_cast<int64_t>(values.size());
   broadcast(std::as_writable_bytes(std::span(&count, 1)), wait);
   values.resize(static_cast<size_t>(count));

@@ -34,7 +34,7 @@ struct FactRow {
 };
 
 // Collective. The same rows, but for Fact::value, on every rank.
-std::vector<FactRow> gather_facts(ProcessGroup& group, const WaitFor& wait, std::span<const Fact> facts);
+std::vector<FactRow> gather_facts(ProcessGroup& group, const Timeout& wait, std::span<const Fact> facts);
 
 // "2.6.3: rank 0, rank 1 and 2 more; 3.1: rank 3". `names` are the ranks', by rank.
 std::string group_by_value(std::span<const std::string> values, std::span<const std::string> names);

@@ -30,6 +30,6 @@ std::optional<std::string> launcher_mismatch(int mpi_size, const EnvironmentLook
 
 // A process in a step of srun that no launcher of MPI's own started: the shell of `srun --pty`, or a task of srun
 // without --mpi=pmix. Open MPI takes it for one of its own, finds nobody to connect to and ends it in MPI_Init.
-bool lone_in_slurm_step(const EnvironmentLookup& environment);
+bool alone_in_slurm_step(const EnvironmentLookup& environment);
 
 }  // namespace lockstep

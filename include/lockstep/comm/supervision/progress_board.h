@@ -22,14 +22,14 @@ const char* run_phase_name(RunPhase phase);
 
 // What ranks do together, each counted from the start: the reductions of a Communicator, the exchanges of a
 // ProcessGroup. All ranks make them in one order, so a count says who has arrived where.
-enum class Together : uint8_t { reduction, exchange };
-inline constexpr int kTogether = 2;
+enum class CollectiveKind : uint8_t { reduction, exchange };
+inline constexpr int kCollectiveKinds = 2;
 
 // Where one rank is. Travels between ranks as bytes.
 struct RankPosition {
   int64_t beat = 0;  // grows with every heartbeat; 0: never heard of
   int64_t step = 0;
-  std::array<int64_t, kTogether> begun{};
+  std::array<int64_t, kCollectiveKinds> begun{};
   float quiet_seconds = 0;  // since it last made progress
   RunPhase phase = RunPhase::mpi;
   bool waiting = false;       // for other ranks
@@ -44,7 +44,7 @@ class ProgressBoard {
   ProgressBoard();
 
   // Once MPI has started; hosts by rank, as soon as they are known.
-  void set_ranks(int rank, int size);
+  void set_rank(int rank, int size);
   void set_hosts(std::vector<std::string> hosts);
 
   // This rank moves on.
@@ -52,30 +52,30 @@ class ProgressBoard {
   // Keeps a line among the last events, for the report.
   void note(std::string_view event);
   // This rank begins the next reduction or exchange; returns its number, from 1.
-  int64_t begin(Together what, std::string_view label);
+  int64_t begin(CollectiveKind what, std::string_view label);
   // This rank waits until number `number` of them is done, or has stopped waiting.
-  void wait_begins(Together what, int64_t number, std::string_view label);
+  void wait_begins(CollectiveKind what, int64_t number, std::string_view label);
   void wait_ends();
   // This rank calls into the file system of `path`, which may not answer; empty: it has returned.
   void set_files_in_use(std::string_view path);
   // Time that does not count: the whole process stood still.
-  void forgive(double seconds);
+  void discount(double seconds);
 
   RankPosition own() const;
   // For heartbeats: everything known, this rank's own position with its next beat; and what another rank knows.
-  std::vector<RankPosition> beat(bool leaving);
-  void hear(const std::vector<RankPosition>& news);
+  std::vector<RankPosition> snapshot(bool leaving);
+  void merge(const std::vector<RankPosition>& news);
 
   // "training, step 119"; the second is for a signal handler.
-  std::string place() const;
-  void write_place(std::span<char> text) const noexcept;
-  // While this rank waits: what for, and describe_late(); while it uses files: which. Empty otherwise.
+  std::string position() const;
+  void write_position(std::span<char> text) const noexcept;
+  // While this rank waits: what for, and describe_missing(); while it uses files: which. Empty otherwise.
   std::string describe_wait() const;
   // Which ranks have not arrived where this one waits, with where they were last; or what else may be wrong.
-  std::string describe_late() const;
+  std::string describe_missing() const;
   // Of all ranks that wait and were heard of lately, the lowest speaks for them. True when this rank is it, or is not
   // waiting at all.
-  bool speaks() const;
+  bool is_reporter() const;
   // Ranks below this one that were heard of lately.
   int alive_below() const;
   // All of the above for a file: this rank, a table of all ranks, the last events.
@@ -94,8 +94,8 @@ class ProgressBoard {
   bool alive_locked(int rank, double now) const;
   std::string name(int rank) const;
   std::string describe(int rank, double now) const;
-  bool is_late(int rank) const;
-  std::string late_locked() const;
+  bool is_missing(int rank) const;
+  std::string missing_ranks_locked() const;
 
   mutable std::mutex mutex_;
   int rank_ = 0;
@@ -103,7 +103,7 @@ class ProgressBoard {
   std::vector<double> heard_;        // when, by rank
   std::vector<std::string> hosts_;
   double since_;  // last progress
-  Together waiting_for_ = Together::reduction;
+  CollectiveKind waiting_for_ = CollectiveKind::reduction;
   int64_t waiting_number_ = 0;
   std::string waiting_label_;
   std::string files_in_use_;
@@ -114,37 +114,37 @@ class ProgressBoard {
 };
 
 // Says on the board that this rank waits, while it lives. Without a board it does nothing.
-class WaitingHere {
+class ScopedWait {
  public:
   struct What {
-    Together what;
+    CollectiveKind what;
     int64_t number;
     std::string_view label;
   };
-  WaitingHere(ProgressBoard* board, const What& what) : board_(board) {
+  ScopedWait(ProgressBoard* board, const What& what) : board_(board) {
     if (board_) board_->wait_begins(what.what, what.number, what.label);
   }
-  ~WaitingHere() {
+  ~ScopedWait() {
     if (board_) board_->wait_ends();
   }
-  WaitingHere(const WaitingHere&) = delete;
-  WaitingHere& operator=(const WaitingHere&) = delete;
+  ScopedWait(const ScopedWait&) = delete;
+  ScopedWait& operator=(const ScopedWait&) = delete;
 
  private:
   ProgressBoard* board_;
 };
 
 // Says on the board that this rank uses the files of `path`, while it lives. Without a board it does nothing.
-class UsingFiles {
+class ScopedFileUse {
  public:
-  UsingFiles(ProgressBoard* board, std::string_view path) : board_(board) {
+  ScopedFileUse(ProgressBoard* board, std::string_view path) : board_(board) {
     if (board_) board_->set_files_in_use(path);
   }
-  ~UsingFiles() {
+  ~ScopedFileUse() {
     if (board_) board_->set_files_in_use({});
   }
-  UsingFiles(const UsingFiles&) = delete;
-  UsingFiles& operator=(const UsingFiles&) = delete;
+  ScopedFileUse(const ScopedFileUse&) = delete;
+  ScopedFileUse& operator=(const ScopedFileUse&) = delete;
 
  private:
   ProgressBoard* board_;

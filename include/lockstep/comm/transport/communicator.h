@@ -30,9 +30,9 @@ struct CommStatistics {
   int64_t operations = 0;
   int64_t bytes = 0;
   double active_seconds = 0;   // at least one operation in progress
-  double exposed_seconds = 0;  // join() waiting: the part that computing did not hide
+  double exposed_seconds = 0;  // wait() waiting: the part that computing did not hide
   // By rank: for how long a sum had nothing to wait for but this rank's messages. Empty: the transport does not say.
-  std::vector<double> lone_wait_seconds;
+  std::vector<double> straggler_wait_seconds;
 };
 
 // Numbers of 16 bits: gradients on the wire.
@@ -42,11 +42,11 @@ struct HalfSpan {
 };
 
 // Every rank of the job makes the same calls in the same order, with equal lengths. An operation starts after all work
-// that is on the stream already and returns at once; the memory must be left alone until join(). Operations may finish
+// that is on the stream already and returns at once; the memory must be left alone until wait(). Operations may finish
 // in any order. Labels ("step 12 bucket 3") appear in messages and traces.
 //
 // Owned by main; used by the thread that runs the step; destroyed before the streams, backend and process group it was
-// used with. Whatever goes wrong later is thrown by the next call, at the latest by join(); after that the
+// used with. Whatever goes wrong later is thrown by the next call, at the latest by wait(); after that the
 // communicator is unusable and the job must be aborted.
 class Communicator {
  public:
@@ -55,15 +55,15 @@ class Communicator {
   virtual int size() const = 0;
 
   // In place: each element becomes its sum over all ranks, with the same bits on every rank.
-  virtual void sum(Stream& stream, std::span<float> values, std::string_view label) = 0;
-  virtual void sum(Stream& stream, std::span<double> values, std::string_view label) = 0;
+  virtual void all_reduce(Stream& stream, std::span<float> values, std::string_view label) = 0;
+  virtual void all_reduce(Stream& stream, std::span<double> values, std::string_view label) = 0;
   // Where the transport lets it, terms are added in float32 and the sum alone is rounded.
-  virtual void sum(Stream& stream, HalfSpan values, std::string_view label) = 0;
-  // As sum(), ahead of operations that wait to be started, and later work on the stream sees the result: for small sums
-  // in the middle of a step. Returns the seconds for which computing had to wait; throws as join() does.
-  virtual double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) {
-    sum(stream, values, label);
-    return join(stream);
+  virtual void all_reduce(Stream& stream, HalfSpan values, std::string_view label) = 0;
+  // As all_reduce(), ahead of operations that wait to be started, and later work on the stream sees the result: for
+  // small sums in the middle of a step. Returns the seconds for which computing had to wait; throws as wait() does.
+  virtual double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) {
+    all_reduce(stream, values, label);
+    return wait(stream);
   }
   // In place: root's bytes to all.
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) = 0;
@@ -74,7 +74,7 @@ class Communicator {
 
   // After it, work on the stream sees the results of all operations so far. Returns the seconds for which computing
   // had to wait. Throws Error(stalled) naming the oldest unfinished operation when the limit has passed.
-  virtual double join(Stream& stream) = 0;
+  virtual double wait(Stream& stream) = 0;
 
   // Throws what has gone wrong with operations that are enqueued, which the host may not have met: before it trusts
   // what a device made of their results.

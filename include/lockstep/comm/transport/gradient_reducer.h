@@ -26,13 +26,13 @@ struct WireFormat {
 };
 
 // Owned by the trainer; communicator and arena must outlive it. Used by the thread that runs the step, which must
-// leave a bucket's memory alone from its start to join().
+// leave a bucket's memory alone from its start to wait().
 //
 //   reducer.begin_step(step);
 //   executable.backward(stream, arenas, [&](int32_t position) { reducer.ready_up_to(stream, position); });
 //   ... write moments and header behind the gradients ...
 //   reducer.last_ready(stream);
-//   exposed = reducer.join(stream);
+//   exposed = reducer.wait(stream);
 class GradientReducer {
  public:
   // Enqueued on the stream before a bucket is summed: the bucket's last change on this rank.
@@ -53,7 +53,7 @@ class GradientReducer {
   void last_ready(Stream& stream) { bucket_ready(stream, buckets_.size() - 1); }
   // Later work on the stream sees all sums. Every bucket must have been started. Returns the seconds that computing
   // had to wait; throws what the communicator throws.
-  double join(Stream& stream);
+  double wait(Stream& stream);
 
   std::span<const Bucket> buckets() const { return buckets_; }
   // monotonic_seconds() at which each bucket of the step was handed over: complete, where streams are not deferred.

@@ -9,10 +9,10 @@
 namespace lockstep {
 
 class ProcessGroup;
-class SharedSums;  // src/comm only
+class ShmAllReduce;  // src/comm only
 
 struct MpiCommunicatorOptions {
-  double abort_seconds = 600;                    // longest wait in join()
+  double abort_seconds = 600;                    // longest wait in wait()
   int64_t elements_per_call = int64_t{1} << 30;  // longer operations are split: MPI counts are int
   bool shared_memory = false;                    // where all ranks are on one host
   CommObserver observer;                         // called on the communication thread
@@ -27,7 +27,7 @@ struct MpiCommunicatorOptions {
 // the thread sleeps until this rank or another rings.
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over the group, which must live longer. A join() that stalls names the ranks that the group's board
+  // Collective over the group, which must live longer. A wait() that stalls names the ranks that the group's board
   // knows to be missing.
   explicit MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options = {});
   // Abandons what is not finished, which is right only when the job is being aborted.
@@ -36,14 +36,14 @@ class MpiCommunicator final : public Communicator {
   int rank() const override;
   int size() const override;
   // Long ones in the order of ranks, each rank a share, so that no more bytes travel than in a ring.
-  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
-  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
   // Added in float32 in the order of ranks and rounded once.
-  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
+  void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
   // On an MPI communicator of its own, so that every rank may start it whatever else is on its way.
-  double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) override;
+  double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
-  double join(Stream& stream) override;
+  double wait(Stream& stream) override;
   // Rank 0 warns where the ranks are on one host and yet cannot share memory.
   Buffer shared_buffer(size_t bytes) override;
   CommStatistics statistics() const override;
@@ -51,11 +51,11 @@ class MpiCommunicator final : public Communicator {
 
  private:
   class Driver;
-  void report(const std::string& obstacle) const;
+  void report(const std::string& reason) const;
 
   ProcessGroup& group_;
-  std::unique_ptr<SharedSums> shared_;  // where memory is shared
-  std::unique_ptr<Driver> driver_;      // none when there is one rank
+  std::unique_ptr<ShmAllReduce> shared_;  // where memory is shared
+  std::unique_ptr<Driver> driver_;        // none when there is one rank
 };
 
 }  // namespace lockstep

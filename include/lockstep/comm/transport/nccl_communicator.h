@@ -25,9 +25,9 @@ class NcclLink {
   virtual ~NcclLink() = default;
   virtual Report report() = 0;  // about the connection itself and about what was enqueued
   // Enqueue, in place; `stream` is the backend's. Throw Error(internal) when the library refuses.
-  virtual void sum(Stream& stream, std::span<float> values) = 0;
-  virtual void sum(Stream& stream, std::span<double> values) = 0;
-  virtual void sum(Stream& stream, HalfSpan values) = 0;
+  virtual void all_reduce(Stream& stream, std::span<float> values) = 0;
+  virtual void all_reduce(Stream& stream, std::span<double> values) = 0;
+  virtual void all_reduce(Stream& stream, HalfSpan values) = 0;
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root) = 0;
   // Ends what is under way, on the device too, and frees the connection; may wait for as long as captured work with
   // operations of this link exists. Nothing else may be called from then on but abort again, when it has returned.
@@ -73,12 +73,12 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
-  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
   // Rounded where NCCL hands a partial sum on.
-  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
+  void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
-  double join(Stream& stream) override;  // returns 0: nobody waits here
+  double wait(Stream& stream) override;  // returns 0: nobody waits here
   CommStatistics statistics() const override { return statistics_; }
   void check() override;
   bool stream_ordered() const override { return true; }

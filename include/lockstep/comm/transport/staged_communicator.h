@@ -9,10 +9,10 @@
 namespace lockstep {
 
 // Brings each operation's memory to pinned memory on a stream of its own, lets another communicator do it there, and
-// takes the result back in join(). For several ranks on one GPU, and where there is no NCCL. The next call starts what
+// takes the result back in wait(). For several ranks on one GPU, and where there is no NCCL. The next call starts what
 // has arrived meanwhile, so most sums travel while backward still computes.
 //
-// Owned by main; backend and streams must outlive it. Used by the thread that runs the step, which waits in join().
+// Owned by main; backend and streams must outlive it. Used by the thread that runs the step, which waits in wait().
 class StagedCommunicator final : public Communicator {
  public:
   // `host`: works on host memory, as MpiCommunicator does.
@@ -22,12 +22,12 @@ class StagedCommunicator final : public Communicator {
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
-  void sum(Stream& stream, std::span<float> values, std::string_view label) override;
-  void sum(Stream& stream, std::span<double> values, std::string_view label) override;
-  void sum(Stream& stream, HalfSpan values, std::string_view label) override;
-  double sum_at_once(Stream& stream, std::span<float> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
+  void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
+  void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
+  double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
-  double join(Stream& stream) override;
+  double wait(Stream& stream) override;
   CommStatistics statistics() const override { return host_->statistics(); }
   bool stream_ordered() const override { return size() == 1; }
 

@@ -52,15 +52,15 @@ class Link final : public NcclLink {
     if (state == ncclInProgress) return {State::in_progress, {}};
     return {State::failed, fmt::format("{} ({})", ncclGetErrorString(state), ncclGetLastError(comm_))};
   }
-  void sum(Stream& stream, std::span<float> values) override {
+  void all_reduce(Stream& stream, std::span<float> values) override {
     check_nccl(ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum, comm_, native(stream)),
                "a sum");
   }
-  void sum(Stream& stream, std::span<double> values) override {
+  void all_reduce(Stream& stream, std::span<double> values) override {
     check_nccl(ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat64, ncclSum, comm_, native(stream)),
                "a sum");
   }
-  void sum(Stream& stream, HalfSpan half) override {
+  void all_reduce(Stream& stream, HalfSpan half) override {
     const ncclDataType_t type = half.type == DType::bf16 ? ncclBfloat16 : ncclFloat16;
     check_nccl(
         ncclAllReduce(half.values.data(), half.values.data(), half.values.size(), type, ncclSum, comm_, native(stream)),

@@ -1,4 +1,4 @@
-#include "lockstep/train/not_finite_steps.h"
+#include "lockstep/train/non_finite_steps.h"
 
 #include <chrono>
 #include <filesystem>
@@ -31,14 +31,14 @@ StepOutcome infinite_loss() {
 }
 
 struct Rule {
-  explicit Rule(const char* rule) : steps(world(), run.program, {.rule = rule, .wait_seconds = 30}) {}
+  explicit Rule(const char* rule) : steps(world(), run.model, {.rule = rule, .wait_seconds = 30}) {}
   SmallRun run{small_config()};
-  NotFiniteSteps steps;
+  NonFiniteSteps steps;
 };
 
 // A weight of the last layer is lost.
 void put_nan(const SmallRun& run) {
-  run.program.parameter(run.program.parameters().find("fc5.bias"))[1] = std::numeric_limits<float>::quiet_NaN();
+  run.model.parameter(run.model.parameters().find("fc5.bias"))[1] = std::numeric_limits<float>::quiet_NaN();
 }
 
 // A writer must also have finished with a published file before the next save can start.
@@ -248,9 +248,9 @@ TEST_CASE("with the host two steps ahead the gradient that is not finite is name
   config.device.deferred = true;
   config.device.graph = "off";  // where a step is captured the values are not there yet
   Job job(config, data);
-  const ParameterId id = job.run.program.parameters().find("conv2.bias");
-  const int64_t place = job.run.program.layout().offset[static_cast<size_t>(id)];
-  const float* gradients = job.run.program.state().gradients.as<float>();
+  const ParameterId id = job.run.model.parameters().find("conv2.bias");
+  const int64_t place = job.run.model.layout().offset[static_cast<size_t>(id)];
+  const float* gradients = job.run.model.state().gradients.as<float>();
   job.communicator.before_sum = [&](std::string_view label, std::span<float> values) {
     if (!label.starts_with("step 3 ") || world().rank() != 0) return;
     const int64_t first = values.data() - gradients;

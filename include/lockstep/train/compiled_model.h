@@ -20,7 +20,7 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
 DType compute_type(const Config& config);
 
 // Samples of one forward pass on this rank.
-struct ProgramBatches {
+struct ModelBatches {
   int64_t training = 1;
   int64_t evaluation = 1;
   int ranks = 1;        // that train together: synchronized batch norm
@@ -33,15 +33,16 @@ enum class Purpose : uint8_t {
 };
 
 // Owned by main; backend and stream must outlive it.
-class Program {
+class CompiledModel {
  public:
   // Throws Error(config) when there is not enough memory.
-  Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend, Stream& stream);
+  CompiledModel(const Config& config, const ModelBatches& batches, Purpose purpose, const Backend& backend,
+                Stream& stream);
 
   const Executable& training() const { return *training_; }  // Purpose::train
   const Executable& evaluation() const { return *evaluation_; }
   const Backend& backend() const { return backend_; }
-  const ProgramBatches& batches() const { return batches_; }
+  const ModelBatches& batches() const { return batches_; }
   const ModelState& state() const { return state_; }
   // Zeroed memory of the same size for the gradients, for a place that suits their sums. Before anything uses theirs.
   void place_gradients(Buffer memory);
@@ -62,7 +63,7 @@ class Program {
   void allocate(const Config& config, Stream& stream, const ModelStateOptions& options);
 
   const Backend& backend_;
-  ProgramBatches batches_;
+  ModelBatches batches_;
   ParameterTable table_;
   ParameterLayout layout_;
   std::optional<Executable> training_, evaluation_;

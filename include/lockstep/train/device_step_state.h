@@ -12,7 +12,7 @@
 #include "lockstep/backend/step_header.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/config/config.h"
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/progress.h"
 
 namespace lockstep {
@@ -25,23 +25,23 @@ struct StepInput {
 
 // In each step, in this order on the stream:
 //
-//   frame.begin(stream, input);
+//   device.begin(stream, input);
 //   for each micro-batch
-//     frame.begin_batch(stream, micro);
+//     device.begin_batch(stream, micro);
 //     ... forward ...
-//     frame.fill_header(stream, arenas);  // before backward, which may reuse the memory of the losses
+//     device.pack_header(stream, arenas);  // before backward, which may reuse the memory of the losses
 //     ... backward ...
 //   ... reduction ...
-//   frame.decide(stream);
+//   device.decide(stream);
 //   ... the update, with scalars() ...
-//   frame.end(stream);
-//   while (auto outcome = frame.next_outcome()) ...
+//   device.end(stream);
+//   while (auto outcome = device.next_outcome()) ...
 //
 // Owned by the trainer; backend, program and the streams it was used with must outlive it. One thread.
-class StepFrame {
+class DeviceStepState {
  public:
   // `ahead`: how many steps the host may be ahead of the one whose outcome it reads; 0: it waits for every step.
-  StepFrame(const Backend& backend, const Program& program, const Config& config, int ahead);
+  DeviceStepState(const Backend& backend, const CompiledModel& model, const Config& config, int ahead);
 
   // Sets what the device remembers from step to step: at the start, and when the run goes back to an older state. No
   // step may be in flight.
@@ -49,7 +49,7 @@ class StepFrame {
 
   void begin(Stream& stream, const StepInput& input);
   void begin_batch(Stream& stream, size_t micro);
-  void fill_header(Stream& stream, const Arenas& arenas);
+  void pack_header(Stream& stream, const Arenas& arenas);
   void decide(Stream& stream);
   void end(Stream& stream);
 
@@ -75,14 +75,14 @@ class StepFrame {
   void run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs, std::span<void* const> outputs);
 
   const Backend& backend_;
-  const Program& program_;
+  const CompiledModel& model_;
   const int ahead_;
   const size_t micro_batches_;
   std::unique_ptr<Kernel> header_, squares_, decide_, find_;
   Buffer control_, dropout_, squares_result_, scalars_, update_state_, outcome_, workspace_;
   Buffer ring_, dropout_ring_;                // of Slots, and what belongs to each
   std::vector<std::unique_ptr<Event>> done_;  // the outcome of each slot is there
-  int64_t begun_ = 0, settled_ = 0;           // steps
+  int64_t begun_ = 0, retired_ = 0;           // steps
 };
 
 }  // namespace lockstep

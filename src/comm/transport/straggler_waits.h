@@ -9,9 +9,9 @@ namespace lockstep {
 // A rank that is slow to send or to take what is sent keeps all others waiting when everything else has arrived; what
 // several are late with accuses none of them. Fed with looks at what is missing. A stretch between two looks counts
 // where the same rank was missing at both: one in which a message came may have been spent in receiving it.
-class LoneWaits {
+class StragglerWaits {
  public:
-  explicit LoneWaits(int ranks) : seconds_(static_cast<size_t>(ranks)) {}
+  explicit StragglerWaits(int ranks) : seconds_(static_cast<size_t>(ranks)) {}
 
   // At a time of monotonic_seconds() one rank alone was waited for; -1: none, several.
   void look(int rank, double now) {

@@ -1,4 +1,4 @@
-#include "lockstep/train/step_frame.h"
+#include "lockstep/train/device_step_state.h"
 
 #include <algorithm>
 #include <array>
@@ -20,20 +20,17 @@ float* header_in(const ModelState& state) {
 
 }  // namespace
 
-StepFrame::StepFrame(const Backend& backend, const Program& program, const Config& config, int ahead)
-    : backend_(backend),
-      program_(program),
-      ahead_(ahead),
-      micro_batches_(static_cast<size_t>(config.train.accumulate)) {
-  header_ = backend.compile(UpdateOp{DType::f32, header_rule(program.training().graph())});
-  squares_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{program.layout().trained_elements}});
+DeviceStepState::DeviceStepState(const Backend& backend, const CompiledModel& model, const Config& config, int ahead)
+    : backend_(backend), model_(model), ahead_(ahead), micro_batches_(static_cast<size_t>(config.train.accumulate)) {
+  header_ = backend.compile(UpdateOp{DType::f32, header_rule(model.training().graph())});
+  squares_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{model.layout().trained_elements}});
   decide_ = backend.compile(UpdateOp{DType::f32, DecideUpdate{.clip_norm = config.train.clip_norm,
                                                               .beta1 = config.optimizer.beta1,
                                                               .beta2 = config.optimizer.beta2,
                                                               .average_decay = config.ema.decay,
                                                               .halt = config.train.not_finite == "stop",
                                                               .scale_loss = compute_type(config) == DType::f16}});
-  find_ = backend.compile(UpdateOp{DType::f32, FindNotFinite{program.layout().trained_elements}});
+  find_ = backend.compile(UpdateOp{DType::f32, FindNotFinite{model.layout().trained_elements}});
   for (int i = 0; i <= ahead; ++i) done_.push_back(backend.make_event());
   ring_ = backend.allocate_pinned(done_.size() * sizeof(Slot));
   dropout_ring_ = backend.allocate_pinned(done_.size() * micro_batches_ * sizeof(Dropout));
@@ -50,13 +47,13 @@ StepFrame::StepFrame(const Backend& backend, const Program& program, const Confi
   workspace_ = backend.allocate(workspace);
 }
 
-void StepFrame::run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs,
-                    std::span<void* const> outputs) {
+void DeviceStepState::run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs,
+                          std::span<void* const> outputs) {
   kernel.run({stream, inputs, outputs, workspace_.data()});
 }
 
-void StepFrame::restart(Stream& stream, int64_t updates, const LossScale& loss_scale) {
-  require(begun_ == settled_, "{} steps are in flight", begun_ - settled_);
+void DeviceStepState::restart(Stream& stream, int64_t updates, const LossScale& loss_scale) {
+  require(begun_ == retired_, "{} steps are in flight", begun_ - retired_);
   const UpdateState state{.updates = static_cast<double>(updates),
                           .loss_scale = loss_scale.value,
                           .steady_steps = static_cast<double>(loss_scale.steady_steps)};
@@ -67,8 +64,8 @@ void StepFrame::restart(Stream& stream, int64_t updates, const LossScale& loss_s
   stream.wait();
 }
 
-void StepFrame::begin(Stream& stream, const StepInput& input) {
-  require(begun_ - settled_ <= ahead_, "{} steps are in flight already", begun_ - settled_);
+void DeviceStepState::begin(Stream& stream, const StepInput& input) {
+  require(begun_ - retired_ <= ahead_, "{} steps are in flight already", begun_ - retired_);
   require(input.dropout.size() == micro_batches_, "{} micro-batches, not {}", input.dropout.size(), micro_batches_);
   Slot& mine = slot(begun_);
   mine = {.control = input.control};
@@ -77,20 +74,20 @@ void StepFrame::begin(Stream& stream, const StepInput& input) {
   backend_.copy(stream, outcome_.data(), &mine.fresh, sizeof mine.fresh);
 }
 
-void StepFrame::begin_batch(Stream& stream, size_t micro) {
+void DeviceStepState::begin_batch(Stream& stream, size_t micro) {
   backend_.copy(stream, dropout_.data(), dropout_of(begun_) + micro, sizeof(Dropout));
 }
 
-void StepFrame::fill_header(Stream& stream, const Arenas& arenas) {
-  const Executable& training = program_.training();
+void DeviceStepState::pack_header(Stream& stream, const Arenas& arenas) {
+  const Executable& training = model_.training();
   std::vector<void*> inputs = {control_.data(), training.address(training.graph().losses.front().correct, arenas)};
   for (const LossHead& head : training.graph().losses) inputs.push_back(training.address(head.loss, arenas));
-  const std::array<void*, 2> outputs{header_in(program_.state()), outcome_.data()};
+  const std::array<void*, 2> outputs{header_in(model_.state()), outcome_.data()};
   run(*header_, stream, inputs, outputs);
 }
 
-void StepFrame::decide(Stream& stream) {
-  const ModelState& state = program_.state();
+void DeviceStepState::decide(Stream& stream) {
+  const ModelState& state = model_.state();
   const std::array<void*, 1> gradients{state.gradients.data()}, squares{squares_result_.data()};
   run(*squares_, stream, gradients, squares);
   const std::array<void*, 3> inputs{header_in(state), squares_result_.data(), control_.data()};
@@ -101,17 +98,17 @@ void StepFrame::decide(Stream& stream) {
   run(*find_, stream, suspects, finding);
 }
 
-void StepFrame::end(Stream& stream) {
+void DeviceStepState::end(Stream& stream) {
   backend_.copy(stream, &slot(begun_).outcome, outcome_.data(), sizeof(StepOutcome));
   stream.record(*done_[place(begun_)]);
   ++begun_;
 }
 
-std::optional<StepOutcome> StepFrame::next_outcome(bool drain) {
-  const int64_t in_flight = begun_ - settled_;
+std::optional<StepOutcome> DeviceStepState::next_outcome(bool drain) {
+  const int64_t in_flight = begun_ - retired_;
   if (in_flight == 0 || (!drain && in_flight <= ahead_)) return std::nullopt;
-  done_[place(settled_)]->wait();
-  return slot(settled_++).outcome;
+  done_[place(retired_)]->wait();
+  return slot(retired_++).outcome;
 }
 
 }  // namespace lockstep

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "comm/group/mpi_support.h"
-#include "comm/transport/share_sum.h"
-#include "comm/transport/shared_sums.h"
+#include "comm/transport/mpi_all_reduce.h"
+#include "comm/transport/shm_all_reduce.h"
 #include "lockstep/comm/transport/communicator.h"
 
 namespace lockstep {
 
 // One call of the user, as it waits to be begun or is in progress.
 struct Operation {
-  enum class Kind { sum, share_sum, broadcast };
+  enum class Kind { sum, reduce_scatter, broadcast };
   Kind kind = Kind::sum;
   std::byte* data = nullptr;
   int64_t count = 0;  // elements
@@ -31,15 +31,15 @@ struct Operation {
   size_t index = 0;  // since the last join
   CommRecord record;
   std::vector<MPI_Request> pieces;
-  std::vector<ShareSum> shares;      // the pieces of a sum by shares
-  std::optional<SharedPart> shared;  // of a sum in memory that the ranks share
+  std::vector<MpiAllReduce> shares;  // the pieces of a sum by shares
+  std::optional<ShmRange> shared;    // of a sum in memory that the ranks share
   int64_t shared_number = 0;
 };
 
 // Begins operations, in one order on every rank, lets them go on and gives back those that are done.
 //
 // Owned by the communicator and used by its communication thread alone; by others when that has ended.
-class Flight {
+class PendingOperations {
  public:
   // The MPI communicators: in each, operations are begun in one order on every rank.
   struct Comms {
@@ -48,7 +48,7 @@ class Flight {
   struct Place {
     int rank, size;
   };
-  Flight(Comms comms, Place place, SharedSums* shared, int64_t elements_per_call)
+  PendingOperations(Comms comms, Place place, ShmAllReduce* shared, int64_t elements_per_call)
       : comms_(std::move(comms)), place_(place), shared_(shared), elements_per_call_(elements_per_call) {}
 
   void begin(Operation operation);
@@ -60,7 +60,7 @@ class Flight {
   // Whether MPI is in it, which must be asked again and again.
   bool needs_polling() const;
   // The rank for which alone the oldest sum by shares waits; -1: none, several.
-  int waits_for();
+  int straggler();
 
   // What is pending never ends: the job is being aborted. Its memory is left to MPI.
   void abandon();
@@ -71,7 +71,7 @@ class Flight {
 
   Comms comms_;
   const Place place_;
-  SharedSums* const shared_;  // null: all goes through MPI
+  ShmAllReduce* const shared_;  // null: all goes through MPI
   const int64_t elements_per_call_;
   std::deque<Operation> operations_;
 };

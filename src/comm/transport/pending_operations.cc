@@ -1,4 +1,4 @@
-#include "comm/transport/flight.h"
+#include "comm/transport/pending_operations.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-void Flight::begin(Operation operation) {
+void PendingOperations::begin(Operation operation) {
   Operation& begun = operations_.emplace_back(std::move(operation));
   begun.record.started = monotonic_seconds();
   if (begun.shared) {
@@ -17,13 +17,13 @@ void Flight::begin(Operation operation) {
   }
 }
 
-void Flight::begin_pieces(Operation& operation) {
+void PendingOperations::begin_pieces(Operation& operation) {
   for (int64_t first = 0; first < operation.count; first += elements_per_call_) {
     const int count = static_cast<int>(std::min(elements_per_call_, operation.count - first));
     std::byte* data = operation.data + first * operation.element_bytes;
-    if (operation.kind == Operation::Kind::share_sum) {
-      operation.shares.emplace_back(ShareSum::Values{data, count, operation.dtype},
-                                    ShareSum::Place{comms_.in_order.get(), place_.rank, place_.size},
+    if (operation.kind == Operation::Kind::reduce_scatter) {
+      operation.shares.emplace_back(MpiAllReduce::Values{data, count, operation.dtype},
+                                    MpiAllReduce::Place{comms_.in_order.get(), place_.rank, place_.size},
                                     operation.record.label);
       continue;
     }
@@ -36,7 +36,7 @@ void Flight::begin_pieces(Operation& operation) {
   }
 }
 
-std::vector<Operation> Flight::take_finished() {
+std::vector<Operation> PendingOperations::take_finished() {
   std::vector<Operation> finished;
   bool may_gather = true;
   for (auto operation = operations_.begin(); operation != operations_.end();) {
@@ -53,33 +53,33 @@ std::vector<Operation> Flight::take_finished() {
   return finished;
 }
 
-bool Flight::advance(Operation& operation, bool& may_gather) {
+bool PendingOperations::advance(Operation& operation, bool& may_gather) {
   int done = 0;
   check_mpi(MPI_Testall(static_cast<int>(operation.pieces.size()), operation.pieces.data(), &done, MPI_STATUSES_IGNORE),
             operation.record.label);
-  for (ShareSum& sum : operation.shares) {
+  for (MpiAllReduce& sum : operation.shares) {
     sum.advance(may_gather);
     may_gather = may_gather && sum.gathers();
   }
-  return done && std::ranges::all_of(operation.shares, &ShareSum::done);
+  return done && std::ranges::all_of(operation.shares, &MpiAllReduce::done);
 }
 
-bool Flight::needs_polling() const {
+bool PendingOperations::needs_polling() const {
   return std::ranges::any_of(operations_, [](const Operation& operation) { return !operation.shared; });
 }
 
 // Later sums are late by the same messages' delay: it counts once.
-int Flight::waits_for() {
+int PendingOperations::straggler() {
   for (Operation& operation : operations_) {
-    for (ShareSum& sum : operation.shares) {
-      if (!sum.done()) return sum.waits_for();
+    for (MpiAllReduce& sum : operation.shares) {
+      if (!sum.done()) return sum.straggler();
     }
   }
   return -1;
 }
 
 // MPI may still write what it receives, so the memory stays, too.
-void Flight::abandon() {
+void PendingOperations::abandon() {
   (void)new std::deque<Operation>(std::move(operations_));
   (void)comms_.in_order.release();
   (void)comms_.at_once.release();

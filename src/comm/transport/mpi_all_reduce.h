@@ -18,7 +18,7 @@ namespace lockstep {
 // term; here these are added in float32 and rounded once. Nor is MPI_Ialltoallv, which does not say who is late.
 //
 // Owned and driven by the communication thread. The memory must be left alone until it is done.
-class ShareSum {
+class MpiAllReduce {
  public:
   struct Values {
     std::byte* data = nullptr;
@@ -30,14 +30,14 @@ class ShareSum {
     int rank, size;
   };
   // Begins to exchange the values. Every rank must begin its sums in one order.
-  ShareSum(const Values& values, const Place& place, const std::string& what);
+  MpiAllReduce(const Values& values, const Place& place, const std::string& what);
 
   // Lets it go on. The sums are given back in one order too: `may_gather` says whether all earlier ones are.
   void advance(bool may_gather);
   bool gathers() const { return state_ == State::gathering || state_ == State::done; }
   bool done() const { return state_ == State::done; }
   // The rank that alone keeps it from going on; -1: none, several.
-  int waits_for() { return (gathers() ? sums_ : terms_).sole_missing(); }
+  int straggler() { return (gathers() ? sums_ : terms_).only_missing_rank(); }
 
  private:
   enum class State { exchanging, added, gathering, done };

@@ -1,4 +1,4 @@
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 #include <algorithm>
 
@@ -21,46 +21,46 @@ TEST_CASE("label smoothing, dropout and statistics of the batch belong to traini
 
 TEST_CASE("every parameter has memory of its own in the arenas") {
   const SmallRun run(small_config());
-  const ParameterTable& table = run.program.parameters();
+  const ParameterTable& table = run.model.parameters();
   const auto mark = [](ParameterId id, Weights weights) {
     return static_cast<float>(2 * id + (weights == Weights::raw));
   };
   for (ParameterId id = 0; id < table.size(); ++id) {
     for (Weights weights : {Weights::raw, Weights::average}) {
-      const std::span<float> values = run.program.parameter(id, weights);
+      const std::span<float> values = run.model.parameter(id, weights);
       CHECK(static_cast<int64_t>(values.size()) == table[id].shape.elements());
       std::fill(values.begin(), values.end(), mark(id, weights));
     }
   }
   for (ParameterId id = 0; id < table.size(); ++id) {
     for (Weights weights : {Weights::raw, Weights::average}) {
-      CHECK(std::ranges::all_of(run.program.parameter(id, weights), [&](float v) { return v == mark(id, weights); }));
+      CHECK(std::ranges::all_of(run.model.parameter(id, weights), [&](float v) { return v == mark(id, weights); }));
     }
   }
 }
 
 TEST_CASE("evaluation runs on the trained arenas, or on the averages") {
   const SmallRun run(small_config());
-  const ModelState& state = run.program.state();
-  CHECK(run.program.training_arenas().parameters == state.parameters.data());
-  CHECK(run.program.training_arenas().gradients == state.gradients.data());
-  CHECK(run.program.evaluation_arenas(Weights::raw).parameters == state.parameters.data());
-  CHECK(run.program.evaluation_arenas(Weights::average).parameters == state.average_parameters.data());
-  CHECK(run.program.evaluation_arenas(Weights::average).statistics == state.average_statistics.data());
-  CHECK(run.program.evaluation_arenas(Weights::raw).gradients == nullptr);
+  const ModelState& state = run.model.state();
+  CHECK(run.model.training_arenas().parameters == state.parameters.data());
+  CHECK(run.model.training_arenas().gradients == state.gradients.data());
+  CHECK(run.model.evaluation_arenas(Weights::raw).parameters == state.parameters.data());
+  CHECK(run.model.evaluation_arenas(Weights::average).parameters == state.average_parameters.data());
+  CHECK(run.model.evaluation_arenas(Weights::average).statistics == state.average_statistics.data());
+  CHECK(run.model.evaluation_arenas(Weights::raw).gradients == nullptr);
 }
 
 TEST_CASE("a program for evaluation has the same parameters, but neither gradients nor slots") {
   const SmallRun training(small_config()), evaluation(small_config(), Purpose::evaluate);
-  const ParameterTable &a = training.program.parameters(), &b = evaluation.program.parameters();
+  const ParameterTable &a = training.model.parameters(), &b = evaluation.model.parameters();
   REQUIRE(a.size() == b.size());
   for (ParameterId id = 0; id < a.size(); ++id) {
     CHECK(a[id].name == b[id].name);
     CHECK(a[id].shape == b[id].shape);
   }
-  CHECK(evaluation.program.state().gradients.data() == nullptr);
-  CHECK(evaluation.program.state().slots.empty());
-  CHECK(evaluation.program.state().average_parameters.data() != nullptr);
+  CHECK(evaluation.model.state().gradients.data() == nullptr);
+  CHECK(evaluation.model.state().slots.empty());
+  CHECK(evaluation.model.state().average_parameters.data() != nullptr);
 }
 
 TEST_CASE("a model that does not exist is a configuration error") {
@@ -74,8 +74,8 @@ TEST_CASE(
   Config config = small_config();
   const auto backend = make_backend("cpu", {.threads = 1});
   const auto stream = backend->make_stream();
-  const auto refusal = [&](const ProgramBatches& batches) {
-    return config_error([&] { Program(config, batches, Purpose::train, *backend, *stream); });
+  const auto refusal = [&](const ModelBatches& batches) {
+    return config_error([&] { CompiledModel(config, batches, Purpose::train, *backend, *stream); });
   };
   const std::string large = refusal({.training = 1'000'000'000, .evaluation = 4, .ranks = 2, .local_ranks = 2});
   CHECK_THAT(large, ContainsSubstring("the model does not fit in memory: a rank needs "));
@@ -93,13 +93,13 @@ TEST_CASE(
 TEST_CASE("the bytes of a model's state are those that its buffers have") {
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate}) {
     const SmallRun run(small_config(), purpose);
-    const ModelState& state = run.program.state();
+    const ModelState& state = run.model.state();
     size_t bytes = state.parameters.bytes() + state.statistics.bytes() + state.gradients.bytes() +
                    state.average_parameters.bytes() + state.average_statistics.bytes() + state.activations.bytes();
     for (const Buffer& slot : state.slots) bytes += slot.bytes();
-    CHECK(bytes == model_state_bytes(run.program.layout(), {.optimizer = parse_optimizer(run.config.optimizer.name),
-                                                            .training = purpose == Purpose::train,
-                                                            .average = run.config.ema.decay > 0,
-                                                            .activation_bytes = state.activations.bytes()}));
+    CHECK(bytes == model_state_bytes(run.model.layout(), {.optimizer = parse_optimizer(run.config.optimizer.name),
+                                                          .training = purpose == Purpose::train,
+                                                          .average = run.config.ema.decay > 0,
+                                                          .activation_bytes = state.activations.bytes()}));
   }
 }

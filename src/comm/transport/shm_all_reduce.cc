@@ -1,4 +1,4 @@
-#include "comm/transport/shared_sums.h"
+#include "comm/transport/shm_all_reduce.h"
 
 #include <algorithm>
 #include <array>
@@ -29,12 +29,12 @@ Range share_of(int rank, int ranks, size_t count, size_t element_bytes) {
 }
 
 template <class T>
-T* values_of(const SharedPart& part, int rank) {
+T* values_of(const ShmRange& part, int rank) {
   return reinterpret_cast<T*>(part.memory->of(rank) + part.offset);
 }
 
 template <class T>
-void add_block(const SharedPart& part, Range block, std::array<T, kBlock>& total) {
+void add_block(const ShmRange& part, Range block, std::array<T, kBlock>& total) {
   const size_t count = block.end - block.begin;
   std::copy_n(values_of<T>(part, 0) + block.begin, count, total.data());
   for (int r = 1; r < part.memory->ranks(); ++r) {
@@ -43,7 +43,7 @@ void add_block(const SharedPart& part, Range block, std::array<T, kBlock>& total
   }
 }
 
-void add_half_block(const SharedPart& part, Range block, std::array<uint16_t, kBlock>& rounded) {
+void add_half_block(const ShmRange& part, Range block, std::array<uint16_t, kBlock>& rounded) {
   const size_t count = block.end - block.begin;
   std::array<float, kBlock> total{};
   const std::span sums = std::span(total).first(count);
@@ -54,7 +54,7 @@ void add_half_block(const SharedPart& part, Range block, std::array<uint16_t, kB
 }
 
 template <class T, class AddBlock>
-void add_share(const SharedPart& part, int rank, const AddBlock& add) {
+void add_share(const ShmRange& part, int rank, const AddBlock& add) {
   const Range share = share_of(rank, part.memory->ranks(), static_cast<size_t>(part.count), sizeof(T));
   std::array<T, kBlock> total;
   for (size_t begin = share.begin; begin < share.end; begin += kBlock) {
@@ -66,7 +66,7 @@ void add_share(const SharedPart& part, int rank, const AddBlock& add) {
   }
 }
 
-void add_share(const SharedPart& part, int rank) {
+void add_share(const ShmRange& part, int rank) {
   switch (part.type) {
     case DType::f32:
       return add_share<float>(part, rank, add_block<float>);
@@ -83,65 +83,67 @@ void add_share(const SharedPart& part, int rank) {
 }  // namespace
 
 // In shared memory, each line written by one rank; the bell by all.
-struct SharedSums::Counters {
+struct ShmAllReduce::Counters {
   alignas(kCacheLine) int64_t begun;  // sums that the rank has come to
   alignas(kCacheLine) int64_t added;  // those whose share it has added up
   alignas(kCacheLine) uint32_t bell;
 };
 
-SharedSums::Attempt SharedSums::make(ProcessGroup& group) {
-  auto [memory, obstacle] = SharedMemory::make(group, sizeof(Counters));
-  if (!memory) return {.sums = nullptr, .obstacle = std::move(obstacle)};
-  return {.sums = std::unique_ptr<SharedSums>(new SharedSums(std::move(memory), group.rank())), .obstacle = {}};
+ShmAllReduce::Result ShmAllReduce::make(ProcessGroup& group) {
+  auto [memory, reason] = SharedMemory::make(group, sizeof(Counters));
+  if (!memory) return {.sums = nullptr, .reason = std::move(reason)};
+  return {.sums = std::unique_ptr<ShmAllReduce>(new ShmAllReduce(std::move(memory), group.rank())), .reason = {}};
 }
 
-SharedSums::Allocation SharedSums::allocate(ProcessGroup& group, size_t bytes) {
-  auto [memory, obstacle] = SharedMemory::make(group, bytes);
-  if (!memory) return {.bytes = {}, .obstacle = std::move(obstacle)};
+ShmAllReduce::Allocation ShmAllReduce::allocate(ProcessGroup& group, size_t bytes) {
+  auto [memory, reason] = SharedMemory::make(group, bytes);
+  if (!memory) return {.bytes = {}, .reason = std::move(reason)};
   memory_.push_back(std::move(memory));
-  return {.bytes = {memory_.back()->of(rank_), bytes}, .obstacle = {}};
+  return {.bytes = {memory_.back()->of(rank_), bytes}, .reason = {}};
 }
 
-std::optional<SharedPart> SharedSums::find(std::span<const std::byte> values, DType type) const {
+std::optional<ShmRange> ShmAllReduce::find(std::span<const std::byte> values, DType type) const {
   if (values.empty()) return std::nullopt;
   for (const auto& memory : memory_) {
     const std::byte* const begin = memory->of(rank_);
     const std::byte* const end = begin + memory->bytes();
     const std::less_equal<const std::byte*> not_after;
     if (!not_after(begin, values.data()) || !not_after(values.data() + values.size(), end)) continue;
-    return SharedPart{.memory = memory.get(),
-                      .offset = static_cast<size_t>(values.data() - begin),
-                      .count = static_cast<int64_t>(values.size() / dtype_bytes(type)),
-                      .type = type};
+    return ShmRange{.memory = memory.get(),
+                    .offset = static_cast<size_t>(values.data() - begin),
+                    .count = static_cast<int64_t>(values.size() / dtype_bytes(type)),
+                    .type = type};
   }
   return std::nullopt;
 }
 
 // Zeroed memory holds counters that begin at zero.
-SharedSums::Counters& SharedSums::counters(int rank) const { return *reinterpret_cast<Counters*>(control_->of(rank)); }
+ShmAllReduce::Counters& ShmAllReduce::counters(int rank) const {
+  return *reinterpret_cast<Counters*>(control_->of(rank));
+}
 
-Doorbell SharedSums::bell_of(int rank) const { return Doorbell(counters(rank).bell); }
+Doorbell ShmAllReduce::bell_of(int rank) const { return Doorbell(counters(rank).bell); }
 
-bool SharedSums::all_at_least(int64_t Counters::*counter, int64_t number) const {
+bool ShmAllReduce::all_at_least(int64_t Counters::*counter, int64_t number) const {
   for (int r = 0; r < control_->ranks(); ++r) {
     if (std::atomic_ref(counters(r).*counter).load(std::memory_order_acquire) < number) return false;
   }
   return true;
 }
 
-void SharedSums::tell(int64_t Counters::*counter, int64_t number) {
+void ShmAllReduce::tell(int64_t Counters::*counter, int64_t number) {
   std::atomic_ref(counters(rank_).*counter).store(number, std::memory_order_release);
   for (int r = 0; r < control_->ranks(); ++r) {
     if (r != rank_) bell_of(r).ring();
   }
 }
 
-int64_t SharedSums::begin() {
+int64_t ShmAllReduce::begin() {
   tell(&Counters::begun, ++begun_);
   return begun_;
 }
 
-bool SharedSums::advance(int64_t number, const SharedPart& part) {
+bool ShmAllReduce::advance(int64_t number, const ShmRange& part) {
   if (added_ < number) {
     // One before it may have been waiting for a rank that has come since.
     if (added_ + 1 < number || !all_at_least(&Counters::begun, number)) return false;

@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-// A part of memory that came from SharedSums::allocate: the same on every rank.
-struct SharedPart {
+// A part of memory that came from ShmAllReduce::allocate: the same on every rank.
+struct ShmRange {
   const SharedMemory* memory = nullptr;
   size_t offset = 0;  // bytes
   int64_t count = 0;  // elements
@@ -33,24 +33,24 @@ struct SharedPart {
 //
 // Owned by a communicator. allocate() and find() are for the thread that runs the step, begin() and advance() for the
 // communication thread.
-class SharedSums {
+class ShmAllReduce {
  public:
-  struct Attempt {
-    std::unique_ptr<SharedSums> sums;
-    std::string obstacle;  // as SharedMemory's
+  struct Result {
+    std::unique_ptr<ShmAllReduce> sums;
+    std::string reason;  // as SharedMemory's
   };
   // Collective over the group, whose ranks must all be on this host.
-  static Attempt make(ProcessGroup& group);
+  static Result make(ProcessGroup& group);
 
-  // This rank's memory of so many bytes; empty, with the obstacle, where it cannot be had. Lives as long as this
+  // This rank's memory of so many bytes; empty, with the reason, where it cannot be had. Lives as long as this
   // object. Collective.
   struct Allocation {
     std::span<std::byte> bytes;
-    std::string obstacle;
+    std::string reason;
   };
   Allocation allocate(ProcessGroup& group, size_t bytes);
   // Where these values lie, if there are any and they lie in one allocation.
-  std::optional<SharedPart> find(std::span<const std::byte> values, DType type) const;
+  std::optional<ShmRange> find(std::span<const std::byte> values, DType type) const;
 
   // This rank's; others ring it when they get on.
   Doorbell bell() const { return bell_of(rank_); }
@@ -58,11 +58,11 @@ class SharedSums {
   // This rank has come to its next sum. Returns the sum's number.
   int64_t begin();
   // Lets sum `number` go on, those before it first. True when it is done on all ranks.
-  bool advance(int64_t number, const SharedPart& part);
+  bool advance(int64_t number, const ShmRange& part);
 
  private:
   struct Counters;
-  SharedSums(std::unique_ptr<SharedMemory> control, int rank) : control_(std::move(control)), rank_(rank) {}
+  ShmAllReduce(std::unique_ptr<SharedMemory> control, int rank) : control_(std::move(control)), rank_(rank) {}
   Counters& counters(int rank) const;
   Doorbell bell_of(int rank) const;
   bool all_at_least(int64_t Counters::*counter, int64_t number) const;

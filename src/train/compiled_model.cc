@@ -1,4 +1,4 @@
-#include "lockstep/train/program.h"
+#include "lockstep/train/compiled_model.h"
 
 #include <algorithm>
 
@@ -31,8 +31,8 @@ DType compute_type(const Config& config) {
   return config.train.precision == "fp16" ? DType::f16 : DType::f32;  // tf32 is how a GPU multiplies float32
 }
 
-Program::Program(const Config& config, const ProgramBatches& batches, Purpose purpose, const Backend& backend,
-                 Stream& stream)
+CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, Purpose purpose, const Backend& backend,
+                             Stream& stream)
     : backend_(backend), batches_(batches) {
   const bool rewrites = config.graph.rewrites;
   const DType compute = compute_type(config);
@@ -65,7 +65,7 @@ Program::Program(const Config& config, const ProgramBatches& batches, Purpose pu
             .activation_bytes = static_cast<size_t>(activations)});
 }
 
-void Program::allocate(const Config& config, Stream& stream, const ModelStateOptions& options) {
+void CompiledModel::allocate(const Config& config, Stream& stream, const ModelStateOptions& options) {
   const auto activations = static_cast<int64_t>(options.activation_bytes);
   const MemoryNeed need{.state = static_cast<int64_t>(model_state_bytes(layout_, options)) - activations,
                         .activations = activations};
@@ -78,13 +78,13 @@ void Program::allocate(const Config& config, Stream& stream, const ModelStateOpt
   }
 }
 
-void Program::place_gradients(Buffer memory) {
+void CompiledModel::place_gradients(Buffer memory) {
   require(memory.bytes() == state_.gradients.bytes(), "{} bytes for {} bytes of gradients", memory.bytes(),
           state_.gradients.bytes());
   state_.gradients = std::move(memory);
 }
 
-std::span<float> Program::parameter_in(const ModelState& arenas, ParameterId id, Weights weights) const {
+std::span<float> CompiledModel::parameter_in(const ModelState& arenas, ParameterId id, Weights weights) const {
   const Parameter& p = table_[id];
   const bool raw = weights == Weights::raw;
   const Buffer& arena = p.trained() ? (raw ? arenas.parameters : arenas.average_parameters)
@@ -92,14 +92,14 @@ std::span<float> Program::parameter_in(const ModelState& arenas, ParameterId id,
   return {arena.as<float>() + layout_.offset[static_cast<size_t>(id)], static_cast<size_t>(p.shape.elements())};
 }
 
-Arenas Program::training_arenas() const {
+Arenas CompiledModel::training_arenas() const {
   return {.parameters = state_.parameters.data(),
           .statistics = state_.statistics.data(),
           .gradients = state_.gradients.data(),
           .activations = state_.activations.data()};
 }
 
-Arenas Program::evaluation_arenas(Weights weights) const {
+Arenas CompiledModel::evaluation_arenas(Weights weights) const {
   const bool average = weights == Weights::average;
   return {.parameters = (average ? state_.average_parameters : state_.parameters).data(),
           .statistics = (average ? state_.average_statistics : state_.statistics).data(),

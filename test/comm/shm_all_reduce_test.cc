@@ -1,4 +1,4 @@
-#include "comm/transport/shared_sums.h"
+#include "comm/transport/shm_all_reduce.h"
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ using lockstep::testing::world;
 namespace {
 
 // Of a rank that has nothing else to do.
-void finish(SharedSums& sums, int64_t number, const SharedPart& part) {
+void finish(ShmAllReduce& sums, int64_t number, const ShmRange& part) {
   const Doorbell bell = sums.bell();
   for (uint32_t rings = bell.rings(); !sums.advance(number, part); rings = bell.rings()) {
     bell.wait(rings, std::chrono::milliseconds(100));
@@ -24,7 +24,7 @@ void finish(SharedSums& sums, int64_t number, const SharedPart& part) {
 }
 
 template <class T>
-void sum(SharedSums& sums, std::span<T> values, DType type) {
+void sum(ShmAllReduce& sums, std::span<T> values, DType type) {
   const auto part = sums.find(std::as_bytes(values), type);
   REQUIRE(part.has_value());
   finish(sums, sums.begin(), *part);
@@ -36,14 +36,14 @@ T value_of(int rank, size_t i) {
 }
 
 template <class T>
-std::span<T> allocate(SharedSums& sums, size_t count) {
-  const auto [bytes, obstacle] = sums.allocate(world(), count * sizeof(T));
-  REQUIRE(obstacle.empty());
+std::span<T> allocate(ShmAllReduce& sums, size_t count) {
+  const auto [bytes, reason] = sums.allocate(world(), count * sizeof(T));
+  REQUIRE(reason.empty());
   return {reinterpret_cast<T*>(bytes.data()), count};
 }
 
-std::unique_ptr<SharedSums> make_sums() {
-  auto [sums, obstacle] = SharedSums::make(world());
+std::unique_ptr<ShmAllReduce> make_sums() {
+  auto [sums, reason] = ShmAllReduce::make(world());
   REQUIRE(sums != nullptr);
   return std::move(sums);
 }
@@ -144,7 +144,7 @@ TEST_CASE("ranks may be many sums ahead of each other") {
     world().barrier({"the next turn"});
     struct Begun {
       int64_t number;
-      SharedPart part;
+      ShmRange part;
     };
     std::vector<Begun> begun;
     for (size_t s = 0; s < kSums; ++s) {

@@ -1,4 +1,4 @@
-#include "lockstep/train/step_frame.h"
+#include "lockstep/train/device_step_state.h"
 
 #include <cstring>
 #include <limits>
@@ -13,11 +13,11 @@ namespace {
 // Steps without a forward pass: the header of each is what is put into the arena.
 struct Steps {
   explicit Steps(int ahead, Config config = small_config())
-      : run(std::move(config)), frame(*run.backend, run.program, run.config, ahead) {
+      : run(std::move(config)), frame(*run.backend, run.model, run.config, ahead) {
     frame.restart(*run.stream, 0);
   }
   void step(const StepHeader& global, double gradient = 1) {
-    const ModelState& state = run.program.state();
+    const ModelState& state = run.model.state();
     frame.begin(*run.stream, {.control = {.learning_rate = 0.25, .samples = 4}, .dropout = {{}}});
     float* gradients = state.gradients.as<float>();
     std::fill_n(gradients, state.trained_elements, 0.0F);
@@ -27,7 +27,7 @@ struct Steps {
     frame.end(*run.stream);
   }
   SmallRun run;
-  StepFrame frame;
+  DeviceStepState frame;
 };
 
 }  // namespace
@@ -85,7 +85,7 @@ TEST_CASE("the count of updates goes on from where the run starts, and a restart
 
 TEST_CASE("moments and header behind the gradients are no part of the norm") {
   Steps steps(0);
-  const ModelState& state = steps.run.program.state();
+  const ModelState& state = steps.run.model.state();
   if (state.statistic_elements > 0) {
     state.gradients.as<float>()[state.trained_elements] = std::numeric_limits<float>::quiet_NaN();
   }

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "lockstep/comm/group/process_group.h"
-#include "lockstep/train/program.h"
-#include "lockstep/train/step_frame.h"
+#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/device_step_state.h"
 
 namespace lockstep {
 
@@ -17,10 +17,10 @@ struct NotFiniteOptions {
 
 // One a rank, owned by the trainer, for the thread that runs the step; group and program must outlive it. Every rank
 // meets the same outcomes in the same order, so all decide alike.
-class NotFiniteSteps {
+class NonFiniteSteps {
  public:
-  NotFiniteSteps(ProcessGroup& group, const Program& program, NotFiniteOptions options)
-      : group_(group), program_(program), options_(std::move(options)) {}
+  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NotFiniteOptions options)
+      : group_(group), model_(model), options_(std::move(options)) {}
 
   // A step has changed the weights.
   void applied() { skipped_in_a_row_ = 0; }
@@ -36,7 +36,7 @@ class NotFiniteSteps {
   std::string describe(int64_t step, const StepOutcome& outcome);
 
   ProcessGroup& group_;
-  const Program& program_;
+  const CompiledModel& model_;
   const NotFiniteOptions options_;
   int skipped_in_a_row_ = 0;
   int rollbacks_ = 0;

@@ -1,4 +1,4 @@
-#include "comm/transport/share_sum.h"
+#include "comm/transport/mpi_all_reduce.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ MPI_Datatype mpi_type(DType type) { return type == DType::f32 ? MPI_FLOAT : MPI_
 
 }  // namespace
 
-ShareSum::ShareSum(const Values& values, const Place& place, const std::string& what)
+MpiAllReduce::MpiAllReduce(const Values& values, const Place& place, const std::string& what)
     : values_(values),
       place_(place),
       terms_({place.comm, kTermsTag, mpi_type(values.type)}, what),
@@ -30,7 +30,7 @@ ShareSum::ShareSum(const Values& values, const Place& place, const std::string& 
   exchange();
 }
 
-void ShareSum::advance(bool may_gather) {
+void MpiAllReduce::advance(bool may_gather) {
   if (state_ == State::exchanging && terms_.complete()) {
     add_up();
     state_ = State::added;
@@ -43,7 +43,7 @@ void ShareSum::advance(bool may_gather) {
 }
 
 // Each rank turns first to those next to it, so that not all send to one at a time.
-void ShareSum::exchange() {
+void MpiAllReduce::exchange() {
   const int mine = length(place_.rank);
   const auto others = static_cast<size_t>(place_.size - 1);
   received_ =
@@ -55,7 +55,7 @@ void ShareSum::exchange() {
   for (int d = 1; d < place_.size; ++d) terms_.send(after(d), share(after(d)), length(after(d)));
 }
 
-void ShareSum::gather() {
+void MpiAllReduce::gather() {
   for (int d = 1; d < place_.size; ++d) {
     const int from = after(place_.size - d);
     sums_.receive(from, share(from), length(from));
@@ -64,17 +64,17 @@ void ShareSum::gather() {
 }
 
 // Where rank r's values of this rank's share are.
-std::byte* ShareSum::term(int rank) const {
+std::byte* MpiAllReduce::term(int rank) const {
   if (rank == place_.rank) return share(rank);
   const auto slot = static_cast<size_t>(rank < place_.rank ? rank : rank - 1);
   return received_.get() + slot * static_cast<size_t>(length(place_.rank)) * dtype_bytes(values_.type);
 }
 
-std::byte* ShareSum::share(int rank) const {
+std::byte* MpiAllReduce::share(int rank) const {
   return values_.data + static_cast<size_t>(offsets_[static_cast<size_t>(rank)]) * dtype_bytes(values_.type);
 }
 
-void ShareSum::add_up() {
+void MpiAllReduce::add_up() {
   const auto mine = static_cast<size_t>(length(place_.rank));
   for (size_t begin = 0; begin < mine; begin += kBlock) {
     const size_t count = std::min(kBlock, mine - begin);
@@ -83,7 +83,7 @@ void ShareSum::add_up() {
   received_.reset();
 }
 
-void ShareSum::add_floats(size_t begin, size_t count) const {
+void MpiAllReduce::add_floats(size_t begin, size_t count) const {
   std::array<float, kBlock> total;
   const auto block = [&](int rank) { return reinterpret_cast<float*>(term(rank)) + begin; };
   std::copy_n(block(0), count, total.data());
@@ -94,7 +94,7 @@ void ShareSum::add_floats(size_t begin, size_t count) const {
   std::copy_n(total.data(), count, block(place_.rank));
 }
 
-void ShareSum::add_halves(size_t begin, size_t count) const {
+void MpiAllReduce::add_halves(size_t begin, size_t count) const {
   std::array<float, kBlock> total{};
   const std::span sums = std::span(total).first(count);
   const auto block = [&](int rank) { return std::span(reinterpret_cast<uint16_t*>(term(rank)) + begin, count); };

@@ -1,11 +1,11 @@
-#include "comm/transport/lone_waits.h"
+#include "comm/transport/straggler_waits.h"
 
 #include "test/catch.h"
 
 using namespace lockstep;
 
 TEST_CASE("the time between two looks counts for the one rank that was missing at both") {
-  LoneWaits waits(3);
+  StragglerWaits waits(3);
   waits.look(-1, 10.0);
   waits.look(2, 11.0);
   waits.look(2, 11.5);

@@ -1,4 +1,4 @@
-#include "lockstep/train/not_finite_steps.h"
+#include "lockstep/train/non_finite_steps.h"
 
 #include <cmath>
 
@@ -15,7 +15,7 @@ constexpr int kMostRollbacks = 3;
 
 }  // namespace
 
-bool NotFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
+bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   where_ = describe(step, outcome);
   ++skipped_in_a_row_;
   const bool back = options_.rule == "rollback" && skipped_in_a_row_ >= kSkipsBeforeRollback;
@@ -31,9 +31,9 @@ bool NotFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
 }
 
 // Every rank is here at the same step: the sums that say so are equal on all of them.
-std::string NotFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
+std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   const int64_t mine = !std::isfinite(outcome.own_loss);
-  const auto flags = group_.allgather(std::span(&mine, 1), {"the report of not-finite values", options_.wait_seconds});
+  const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of not-finite values", options_.wait_seconds});
   std::string where;
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (flags[static_cast<size_t>(rank)])
@@ -41,11 +41,11 @@ std::string NotFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   }
   return fmt::format("step {}: {}", step,
                      where.empty()
-                         ? fmt::format("the gradient of {} is not finite", parameter_at(program_, outcome.bad_gradient))
+                         ? fmt::format("the gradient of {} is not finite", parameter_at(model_, outcome.bad_gradient))
                          : fmt::format("the loss is not finite on {}", where));
 }
 
-std::string NotFiniteSteps::went_back(int64_t from, const std::string& to) {
+std::string NonFiniteSteps::went_back(int64_t from, const std::string& to) {
   ++rollbacks_;
   skipped_in_a_row_ = 0;
   return fmt::format("{}; back from step {} to {} ({} of {} times)", where_, from, to, rollbacks_, kMostRollbacks);
