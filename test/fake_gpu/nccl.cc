@@ -3,13 +3,15 @@
 // something else. A captured collective keeps a reference to its communicator, and an abort waits until no graph has
 // one, as NCCL's does.
 //
-// FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks.
+// FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks;
+// FAKE_NCCL_NAN=M:N makes the first number of the sums M to N one that is not a number, on all ranks.
 #include <fmt/format.h>
 #include <nccl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -36,6 +38,13 @@ int failing_collective(int rank) {
   int at = 0, number = 0;
   if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != rank) return 0;
   return number;
+}
+
+// Whether the first number of this collective's sums is to be none.
+bool is_poisoned(int number) {
+  const char* const script = std::getenv("FAKE_NCCL_NAN");
+  int first = 0, last = 0;
+  return script && std::sscanf(script, "%d:%d", &first, &last) == 2 && first <= number && number <= last;
 }
 
 class Communicator {
@@ -154,6 +163,7 @@ class Communicator {
     try {
       const OpenMemory open("a collective of NCCL");
       (void)meeting_->run(job.collective, job.data, [this] { return !aborted_; });
+      if (is_poisoned(started_) && job.collective.type == ncclFloat32) *static_cast<float*>(job.data) = NAN;
     } catch (const std::exception& error) {
       fail(ncclInternalError, error.what());
     }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <unordered_set>
 
+#include "test/backend/cuda_on_host/emulate.h"
 #include "test/fake_gpu/memory.h"
 
 namespace lockstep::fake_gpu {
@@ -43,13 +44,21 @@ Device& Device::get() {
 
 Device::Device() {
   const char* const wanted = std::getenv("FAKE_GPU_ORDER");
-  const std::string order = wanted ? wanted : "eager";
-  if (order == "lazy") {
+  set_order(wanted ? wanted : "eager");
+}
+
+void Device::set_order(const std::string& order) {
+  if (order == "eager") {
+    order_ = Order::eager;
+    set_thread_order(ThreadOrder::ascending);
+  } else if (order == "lazy") {
     order_ = Order::lazy;
+    set_thread_order(ThreadOrder::descending);
   } else if (order.starts_with("random:")) {
     order_ = Order::random;
     random_.seed(static_cast<unsigned>(std::stoul(order.substr(7))));
-  } else if (order != "eager") {
+    set_thread_order(ThreadOrder::shuffled);
+  } else {
     throw std::runtime_error(fmt::format("FAKE_GPU_ORDER is eager, lazy or random:N, not {}", order));
   }
 }

@@ -3,7 +3,8 @@
 //   eager       at once, as soon as it may
 //   lazy        only when something waits for it, and only what that needs
 //   random:N    what may run, in an order that the seed N chooses, some of it at every call
-// Programs that order their work by streams and events have the same bits in all of them.
+// In the second the threads of a kernel's blocks run in descending order, in the third shuffled. Programs that order
+// their work by streams and events, and kernels that have their barriers, have the same bits in all three.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -57,6 +58,9 @@ class Device {
  public:
   static Device& get();
 
+  // As FAKE_GPU_ORDER says it; when nothing is under way.
+  void set_order(const std::string& order);
+
   Lock lock() { return Lock(mutex_); }
 
   // All of these with the lock, which is let go while they wait.
@@ -73,7 +77,8 @@ class Device {
 
   // The first fault of the device's, after which every call fails, as on a GPU.
   void fail(const std::string& what);
-  void expect_well() const;  // throws Refused
+  void expect_well() const;                // throws Refused
+  void forget_fault() { fault_.clear(); }  // for tests that caused it
 
  private:
   Device();

@@ -80,6 +80,12 @@ TEST_CASE("inception_v3 on a GPU is as close as its precision allows", "[golden]
   check_on_gpu("inception_v3_299_b8.h5");
 }
 
+TEST_CASE("inception_v3 of 107 pixels on a GPU is as close as its precision allows", "[golden]") {
+  check_on_gpu("inception_v3_107_b8.h5");
+}
+
+TEST_CASE("resnet50 on a GPU is as close as its precision allows", "[golden]") { check_on_gpu("resnet50_64_b8.h5"); }
+
 TEST_CASE("cifar10_cnn computes the reference values", "[golden]") { check_exactly("cifar10_cnn_24_b16.h5"); }
 
 TEST_CASE("cifar10_cnn in float32 is as close as its peers", "[golden]") { check_in_float32("cifar10_cnn_24_b16.h5"); }

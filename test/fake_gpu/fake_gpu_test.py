@@ -1,0 +1,125 @@
+"""The whole program with its CUDA plugin on the fake device: the same bits in whatever order the device works, captured or
+not, and the losses of the CPU."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../app"))
+import kit  # noqa: E402  (found beside the tests of the program)
+
+STEPS = 12
+ORDERS = ("eager", "lazy", "random:1")  # FAKE_GPU_ORDER
+SMALL = kit.merged(kit.SMALL, {
+    "device.kind": "gpu", "data.format": "synthetic", "data.train": [], "train.batch_size": 4, "train.steps": STEPS,
+    "model.dropout": 0.3, "ema.decay": 0.9,
+})
+# Inception-v3 and ResNet-50 begin far from where rounding could be told from learning: small steps keep them near.
+MODELS = {
+    "cifar10_cnn": {"train.batch_size": 4},
+    "wide_mlp": {"model.name": "wide_mlp", "model.classes": 2, "model.image_size": None, "model.hidden": [10, 10],
+                 "model.vocabulary": 50, "model.max_ids": 8},
+    "resnet50": {"model.name": "resnet50", "model.image_size": 64, "train.batch_size": 2, "optimizer.lr": 1e-4},
+    "inception_v3": {"model.name": "inception_v3", "model.image_size": 75, "model.init": "fan_in", "train.batch_size": 2,
+                     "optimizer.lr": 1e-4},
+}
+
+
+class FakeGpuCase(kit.TestCase):
+    def run_once(self, name, config, ranks, order, overrides=None, devices=1, **more):
+        """The directory that the run wrote into."""
+        directory = self.path(name)
+        self.train(ranks, config, {"checkpoint.directory": directory, "checkpoint.resume": "never", **(overrides or {})},
+                   env={"FAKE_GPU_ORDER": order, "FAKE_GPU_DEVICES": str(devices)}, timeout=900, **more)
+        return directory
+
+    def assert_same_bits(self, directory, other):
+        for step in kit.checkpoints(directory):
+            one, two = (kit.datasets(os.path.join(d, step)) for d in (directory, other))
+            self.assertEqual(one.keys(), two.keys())
+            for key in one.keys() - {"config"}:
+                self.assertEqual(one[key].tobytes(), two[key].tobytes(), f"{key} of {step} in {other}")
+        self.assertEqual(kit.per_step(directory, "loss"), kit.per_step(other, "loss"))
+
+    def assert_same_losses(self, directory, other, tolerance):
+        ours, theirs = (kit.per_step(d, "loss") for d in (directory, other))
+        self.assertEqual(ours.keys(), theirs.keys())
+        for step, loss in theirs.items():
+            self.assertLess(abs(ours[step] - loss), tolerance * abs(loss), f"step {step}")
+
+    def check_orders(self, changes, ranks, devices=1, orders=ORDERS, overrides=None, tolerance=1e-3):
+        """A run in which everything is done at once, uncaptured, against all others, and against the CPU's losses."""
+        config = self.config(changes, SMALL)
+        overrides = overrides or {}
+        first = self.run_once("first", config, ranks, "eager", {"device.graph": "off", **overrides}, devices)
+        for graph in ("off", "auto"):
+            for order in orders:
+                if (graph, order) == ("off", "eager"):
+                    continue
+                name = f"{graph} {order}"
+                self.assert_same_bits(first, self.run_once(name, config, ranks, order, {"device.graph": graph, **overrides},
+                                                           devices))
+        cpu = self.run_once("cpu", config, ranks, "eager", {"device.kind": "cpu", **overrides, "device.share": False})
+        self.assert_same_losses(first, cpu, tolerance)
+        return first
+
+
+class Orders(FakeGpuCase):
+    def test_one_rank_has_the_same_bits_in_all_orders(self):
+        self.check_orders({"train.accumulate": 3, "train.steps": 5}, 0)
+
+    def test_two_ranks_have_the_same_bits_over_nccl_and_over_mpi(self):
+        config = self.config({"train.steps": 5}, SMALL)
+        nccl = self.run_once("nccl", config, 2, "lazy", devices=2)
+        self.assert_same_bits(nccl, self.run_once("shuffled", config, 2, "random:7", devices=2))
+        self.assert_same_bits(nccl, self.run_once("mpi", config, 2, "random:7", {"device.share": True}))
+
+
+class Interruptions(FakeGpuCase):
+    def test_a_run_that_was_resumed_has_the_bits_of_one_that_was_not(self):
+        config = self.config({"train.steps": 8, "checkpoint.every_steps": 4, "eval.every_steps": 3}, SMALL)
+        whole = self.run_once("whole", config, 0, "eager")
+        broken = self.run_once("broken", config, 0, "lazy", {"train.steps": 4})
+        self.train(0, config, {"checkpoint.directory": broken}, env={"FAKE_GPU_ORDER": "random:4"})
+        self.assert_same_bits(whole, broken)
+
+    def test_a_run_that_went_back_has_the_bits_of_one_that_did_not(self):
+        config = self.config({"train.steps": 12, "checkpoint.every_steps": 2, "train.not_finite": "rollback"}, SMALL)
+        whole = self.run_once("whole", config, 0, "lazy")
+        back = self.path("back")
+        # Sums in the middle of the run are not finite, three steps long: the weights come from a checkpoint again.
+        result = self.train(0, config, {"checkpoint.directory": back}, env={"FAKE_GPU_ORDER": "lazy", "FAKE_NCCL_NAN": "20:22"})
+        self.assertIn("; back from step ", str(result))
+        self.assert_same_bits(whole, back)
+
+
+class Failures(FakeGpuCase):
+    def test_an_error_of_nccl_ends_a_job_whose_step_is_captured_in_seconds(self):
+        config = self.config({"train.steps": 1000, "watchdog.abort_seconds": 60}, SMALL)
+        env = {"FAKE_GPU_DEVICES": "2", "FAKE_NCCL_FAIL": "1:60"}
+        result = self.run_job(2, "--config", config, env=env)
+        self.assertEqual(result.code, kit.INTERNAL, str(result))
+        self.assertIn("the connection was closed by the remote peer", str(result))
+        self.assertLess(result.seconds, 45)
+
+
+def slow_case(model, ranks, devices, accumulate, share):
+    def test(self):
+        changes = {**MODELS[model], "train.accumulate": accumulate}
+        self.check_orders(changes, ranks, devices, overrides={"device.share": share} if share else None)
+
+    return test
+
+
+class SlowModels(FakeGpuCase):
+    """Every model, accumulation 1 and 3, on one rank, two devices over NCCL and one device over MPI."""
+
+
+for _model in MODELS:
+    for _accumulate in (1, 3):
+        for _where, _ranks, _devices, _share in (("one_rank", 0, 1, False), ("nccl", 2, 2, False), ("mpi", 2, 1, True)):
+            setattr(SlowModels, f"test_{_model}_accumulating_{_accumulate}_{_where}",
+                    slow_case(_model, _ranks, _devices, _accumulate, _share))
+
+
+if __name__ == "__main__":
+    kit.main()

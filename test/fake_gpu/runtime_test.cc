@@ -1,0 +1,273 @@
+// The fake device's own rules: what runs when, who may touch what, and what may be captured.
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "test/backend/cuda_on_host/emulate.h"
+#include "test/catch.h"
+#include "test/fake_gpu/memory.h"
+#include "test/fake_gpu/order.h"
+
+using namespace lockstep::fake_gpu;
+
+namespace {
+
+void expect(cudaError_t status) {
+  INFO(cudaGetErrorString(status));
+  REQUIRE(status == cudaSuccess);
+}
+
+constexpr unsigned kCount = 64;
+constexpr size_t kBytes = kCount * sizeof(float);
+
+// Two streams, an event, numbers on the device and in pinned memory.
+struct Bench {
+  cudaStream_t compute = nullptr, transfer = nullptr;
+  cudaEvent_t event = nullptr;
+  float *device = nullptr, *sums = nullptr, *host = nullptr;
+
+  Bench() {
+    for (cudaStream_t* stream : {&compute, &transfer}) expect(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    expect(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (float** memory : {&device, &sums}) expect(cudaMalloc(reinterpret_cast<void**>(memory), kBytes));
+    expect(cudaHostAlloc(reinterpret_cast<void**>(&host), kBytes, cudaHostAllocPortable));
+  }
+  ~Bench() {
+    (void)cudaDeviceSynchronize();
+    for (float* memory : {device, sums}) (void)cudaFree(memory);
+    if (host) (void)cudaFreeHost(host);
+    (void)cudaEventDestroy(event);
+    for (cudaStream_t stream : {compute, transfer}) (void)cudaStreamDestroy(stream);
+  }
+
+  void upload(float value) const {
+    std::fill_n(host, kCount, value);
+    expect(cudaMemcpyAsync(device, host, kBytes, cudaMemcpyDefault, transfer));
+  }
+  void wait_for_upload() const {
+    expect(cudaEventRecord(event, transfer));
+    expect(cudaStreamWaitEvent(compute, event, 0));
+  }
+  // sums = twice the numbers of the device
+  void launch() const {
+    launch_kernel(
+        {"twice", dim3(1), dim3(kCount)}, compute,
+        [](const float* from, float* to) { to[threadIdx.x] = 2 * from[threadIdx.x]; }, device, sums);
+    expect(cudaGetLastError());
+  }
+  float result() const {
+    float first = 0;
+    expect(cudaMemcpyAsync(&first, sums, sizeof first, cudaMemcpyDefault, compute));
+    expect(cudaStreamSynchronize(compute));
+    return first;
+  }
+};
+
+// The status of a call, and what it says.
+struct Answer {
+  cudaError_t status;
+  std::string text;
+  explicit Answer(cudaError_t s) : status(s), text(cudaGetErrorString(s)) {}
+};
+
+void capture(const Bench& b) { expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeThreadLocal)); }
+Answer end_capture(const Bench& b) {
+  cudaGraph_t graph = nullptr;
+  const Answer answer(cudaStreamEndCapture(b.compute, &graph));
+  if (graph) (void)cudaGraphDestroy(graph);
+  (void)cudaGetLastError();
+  return answer;
+}
+
+}  // namespace
+
+TEST_CASE("work ordered by an event has the same result in every order") {
+  for (const char* const order : {"eager", "lazy", "random:1", "random:2", "random:3"}) {
+    const InOrder in_order(order);
+    INFO(order);
+    const Bench b;
+    b.upload(3);
+    b.wait_for_upload();
+    b.launch();
+    CHECK(b.result() == 6);
+  }
+}
+
+TEST_CASE("a wait that is missing between streams shows: the work runs before what it needs") {
+  const auto without_wait = [](const char* order) {
+    const InOrder in_order(order);
+    const Bench b;
+    b.upload(3);
+    b.launch();
+    return b.result();
+  };
+  CHECK(without_wait("eager") == 6);
+  CHECK(std::isnan(without_wait("lazy")));  // fresh memory
+}
+
+TEST_CASE("a barrier that is missing in a kernel shows in the orders of threads") {
+  const auto reversed = [](const char* order, bool barrier) {
+    const InOrder in_order(order);
+    const Bench b;
+    launch_kernel(
+        {"neighbour", dim3(1), dim3(kCount)}, b.compute,
+        [](float* values, bool meets) {
+          static float shared[kCount];
+          const SharedVariable variable(&shared, sizeof shared);
+          shared[threadIdx.x] = static_cast<float>(threadIdx.x);
+          if (meets) __syncthreads();
+          values[threadIdx.x] = shared[(threadIdx.x + 1) % kCount];
+        },
+        b.sums, barrier);
+    return b.result();
+  };
+  CHECK(reversed("eager", true) == 1);
+  CHECK(reversed("lazy", true) == 1);
+  CHECK(std::isnan(reversed("eager", false)));
+  CHECK(reversed("lazy", false) == 1);
+}
+
+TEST_CASE("threads of a block that part at a barrier are a fault of the device that names the kernel") {
+  const InOrder in_order("eager");
+  const Bench b;
+  launch_kernel({"parting", dim3(1), dim3(8)}, b.compute, [] {
+    if (threadIdx.x > 2) __syncthreads();
+  });
+  const Answer answer(cudaStreamSynchronize(b.compute));
+  CHECK(answer.status == cudaErrorLaunchFailure);
+  CHECK_THAT(answer.text, ContainsSubstring("parting on stream"));
+}
+
+TEST_CASE("a launch that a GPU would refuse is refused") {
+  const InOrder in_order("eager");
+  const Bench b;
+  launch_kernel({"too wide", dim3(1), dim3(1025)}, b.compute, [] {});
+  CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+}
+
+TEST_CASE("pinned memory that is freed under a copy is a fault that names the copy") {
+  const InOrder in_order("lazy");
+  Bench b;
+  b.upload(3);
+  const Answer answer(cudaFreeHost(std::exchange(b.host, nullptr)));
+  CHECK(answer.status == cudaErrorLaunchFailure);
+  CHECK_THAT(answer.text, ContainsSubstring("pinned memory is freed, but a copy of 256 bytes"));
+  CHECK(cudaStreamSynchronize(b.compute) == cudaErrorLaunchFailure);  // every call fails from then on
+}
+
+TEST_CASE("memory that is not pinned is read at the call, pinned memory when the copy runs") {
+  const InOrder in_order("lazy");
+  const Bench b;
+  std::vector<float> pageable(kCount, 5);
+  expect(cudaMemcpyAsync(b.device, pageable.data(), kBytes, cudaMemcpyDefault, b.compute));
+  std::fill(pageable.begin(), pageable.end(), 7.0F);
+  b.launch();
+  CHECK(b.result() == 10);
+  std::fill_n(b.host, kCount, 5.0F);
+  expect(cudaMemcpyAsync(b.device, b.host, kBytes, cudaMemcpyDefault, b.compute));
+  std::fill_n(b.host, kCount, 7.0F);
+  b.launch();
+  CHECK(b.result() == 14);
+}
+
+TEST_CASE("copies and kernels beside an allocation are refused, and its margin is looked at when it is freed") {
+  const InOrder in_order("eager");
+  Bench b;
+  const Answer beside(cudaMemcpyAsync(b.device + 1, b.host, kBytes, cudaMemcpyDefault, b.compute));
+  CHECK(beside.status == cudaErrorInvalidValue);
+  CHECK_THAT(beside.text, ContainsSubstring("do not lie in one allocation"));
+  void* odd = nullptr;
+  expect(cudaMalloc(&odd, 10));
+  launch_kernel(
+      {"beyond", dim3(1), dim3(1)}, b.compute, [](char* data) { data[10] = 1; }, static_cast<char*>(odd));
+  const Answer freed(cudaFree(odd));
+  CHECK_THAT(freed.text, ContainsSubstring("wrote 1 bytes behind an allocation of 10 bytes"));
+  CHECK(cudaFree(odd) == cudaErrorInvalidValue);  // twice
+}
+
+TEST_CASE("what is captured runs when it is launched, as often as it is, in its own order") {
+  for (const char* const order : {"eager", "lazy", "random:5"}) {
+    const InOrder in_order(order);
+    INFO(order);
+    const Bench b;
+    capture(b);
+    expect(cudaEventRecord(b.event, b.compute));
+    expect(cudaStreamWaitEvent(b.transfer, b.event, 0));  // joins the capture
+    expect(cudaMemcpyAsync(b.device, b.host, kBytes, cudaMemcpyDefault, b.transfer));
+    b.wait_for_upload();
+    b.launch();
+    cudaGraph_t graph = nullptr;
+    expect(cudaStreamEndCapture(b.compute, &graph));
+    cudaGraphExec_t executable = nullptr;
+    expect(cudaGraphInstantiate(&executable, graph, 0));
+    expect(cudaGraphDestroy(graph));
+    for (const float value : {3.0F, 4.0F}) {
+      std::fill_n(b.host, kCount, value);
+      expect(cudaGraphLaunch(executable, b.compute));
+      CHECK(b.result() == 2 * value);
+    }
+    expect(cudaGraphExecDestroy(executable));
+  }
+}
+
+TEST_CASE("what may not be done in a capture is refused by its name, and ends the capture") {
+  struct Case {
+    const char* what;
+    std::function<cudaError_t(Bench&)> call;
+    cudaError_t status;
+    const char* text;
+  };
+  void* memory = nullptr;
+  const Case cases[] = {
+      {"allocation", [&](Bench&) { return cudaMalloc(&memory, 64); }, cudaErrorStreamCaptureUnsupported,
+       "cudaMalloc of 64 bytes while stream"},
+      {"pinned allocation", [&](Bench&) { return cudaHostAlloc(&memory, 64, 0); }, cudaErrorStreamCaptureUnsupported,
+       "cudaHostAlloc of 64 bytes while stream"},
+      {"free", [](Bench& b) { return cudaFree(b.sums); }, cudaErrorStreamCaptureUnsupported, "cudaFree while stream"},
+      {"wait for the stream", [](Bench& b) { return cudaStreamSynchronize(b.compute); },
+       cudaErrorStreamCaptureUnsupported, "cudaStreamSynchronize of stream"},
+      {"wait for the device", [](Bench&) { return cudaDeviceSynchronize(); }, cudaErrorStreamCaptureUnsupported,
+       "cudaDeviceSynchronize while stream"},
+      {"copy of the default stream", [](Bench& b) { return cudaMemcpy(b.device, b.host, kBytes, cudaMemcpyDefault); },
+       cudaErrorStreamCaptureUnsupported, "cudaMemcpy while stream"},
+      {"event from outside", [](Bench& b) { return cudaStreamWaitEvent(b.compute, b.event, 0); },
+       cudaErrorStreamCaptureIsolation, "an event that was recorded outside"},
+      {"wait for a captured event",
+       [](Bench& b) {
+         expect(cudaEventRecord(b.event, b.compute));
+         return cudaEventSynchronize(b.event);
+       },
+       cudaErrorCapturedEvent, "cudaEventSynchronize of an event that was recorded in a capture"},
+  };
+  for (const Case& c : cases) {
+    const InOrder in_order("lazy");
+    INFO(c.what);
+    Bench b;
+    b.upload(1);
+    expect(cudaEventRecord(b.event, b.transfer));
+    capture(b);
+    const Answer answer(c.call(b));
+    CHECK(answer.status == c.status);
+    CHECK_THAT(answer.text, ContainsSubstring(c.text));
+    const Answer end = end_capture(b);
+    CHECK(end.status == cudaErrorStreamCaptureInvalidated);
+    CHECK_THAT(end.text, ContainsSubstring(c.text));
+    b.launch();  // and the stream is an ordinary one again
+    expect(cudaStreamSynchronize(b.compute));
+  }
+}
+
+TEST_CASE("a stream that is not joined to the one that is captured is named") {
+  const InOrder in_order("lazy");
+  const Bench b;
+  capture(b);
+  expect(cudaEventRecord(b.event, b.compute));
+  expect(cudaStreamWaitEvent(b.transfer, b.event, 0));
+  expect(cudaMemcpyAsync(b.device, b.host, kBytes, cudaMemcpyDefault, b.transfer));
+  const Answer answer = end_capture(b);
+  CHECK(answer.status == cudaErrorStreamCaptureUnjoined);
+  CHECK_THAT(answer.text, ContainsSubstring("was not joined") && ContainsSubstring("a copy of 256 bytes"));
+}
