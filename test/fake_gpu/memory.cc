@@ -72,6 +72,10 @@ class Region {
   void protect(int protection) {
     for (const auto& [data, block] : blocks_) ::mprotect(block.pages, block.page_bytes, protection);
   }
+  void protect(char* data, int protection) {
+    const auto found = blocks_.find(data);
+    if (found != blocks_.end()) ::mprotect(found->second.pages, found->second.page_bytes, protection);
+  }
 
   size_t bytes_of(const void* data) const {
     const auto found = blocks_.find(static_cast<char*>(const_cast<void*>(data)));
@@ -98,7 +102,8 @@ class Region {
 struct Memory {
   std::mutex mutex;
   Region device, pinned;
-  int open = 0;
+  bool open = false;
+  int users = 0;  // pieces of device work that run
 };
 
 // Never destroyed: device work may run while statics go.
@@ -110,7 +115,7 @@ Memory& memory() {
 struct sigaction before;  // what handled SIGSEGV before us
 
 // Says what the crash is about; what was there before us does the rest.
-void on_crash(int signal, siginfo_t* info, void* context) {
+void on_crash(int signal, siginfo_t* info, void*) {
   const Memory& m = memory();
   const bool device = m.device.contains(info->si_addr), pinned = m.pinned.contains(info->si_addr);
   if (device || pinned) {
@@ -123,18 +128,19 @@ void on_crash(int signal, siginfo_t* info, void* context) {
                                 pinned ? " that is no allocation's" : "", info->si_addr);
     (void)!::write(STDERR_FILENO, text, static_cast<size_t>(length));
   }
-  ::sigaction(signal, &before, nullptr);
-  if (before.sa_flags & SA_SIGINFO && before.sa_sigaction) before.sa_sigaction(signal, info, context);
+  ::sigaction(signal, &before, nullptr);  // which runs when the instruction is tried again
 }
 
+// At every allocation, since others may have put their handlers in the place of ours.
 void watch_crashes() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    struct sigaction action {};
-    action.sa_sigaction = on_crash;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    ::sigaction(SIGSEGV, &action, &before);
-  });
+  struct sigaction current {};
+  ::sigaction(SIGSEGV, nullptr, &current);
+  if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_crash) return;
+  before = current;
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  ::sigaction(SIGSEGV, &action, nullptr);
 }
 
 }  // namespace
@@ -144,7 +150,7 @@ void* allocate_device_memory(size_t bytes) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
   char* const data = m.device.allocate(bytes);
-  if (data && m.open == 0) m.device.protect(PROT_NONE);
+  if (data && !m.open) m.device.protect(data, PROT_NONE);
   return data;
 }
 
@@ -156,9 +162,10 @@ void* allocate_pinned_memory(size_t bytes) {
 }
 
 std::string free_device_memory(void* data) {
-  const OpenMemory open("freeing memory");
-  const std::lock_guard lock(memory().mutex);
-  return memory().device.release(static_cast<char*>(data));
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  m.device.protect(static_cast<char*>(data), PROT_READ);
+  return m.device.release(static_cast<char*>(data));
 }
 
 std::string free_pinned_memory(void* data) {
@@ -189,14 +196,25 @@ std::string trouble_with(const void* data, size_t bytes, bool pinned) {
 
 OpenMemory::OpenMemory(const char* what) : before_(running) {
   running = what;
-  const std::lock_guard lock(memory().mutex);
-  if (memory().open++ == 0) memory().device.protect(PROT_READ | PROT_WRITE);
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  ++m.users;
+  if (!m.open) m.device.protect(PROT_READ | PROT_WRITE);
+  m.open = true;
 }
 
 OpenMemory::~OpenMemory() {
   running = before_;
   const std::lock_guard lock(memory().mutex);
-  if (--memory().open == 0) memory().device.protect(PROT_NONE);
+  --memory().users;
+}
+
+void close_device_memory() {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  if (!m.open || m.users > 0) return;
+  m.device.protect(PROT_NONE);
+  m.open = false;
 }
 
 }  // namespace lockstep::fake_gpu

@@ -1,6 +1,7 @@
-// The memory of the fake device, and the host memory that is pinned for it. Device memory can be read and written only
-// while device work runs: a host that touches it crashes, with a message. New memory holds NaN, a page that nobody may
-// touch lies on either side of each allocation, and freed memory is never handed out again, so what uses it crashes.
+// The memory of the fake device, and the host memory that is pinned for it. Device memory is closed whenever the host
+// has waited for something, until device work runs again: a host that touches it crashes, with a message. New memory
+// holds NaN, a page that nobody may touch lies on either side of each allocation, and freed memory is never handed out
+// again, so what uses it crashes.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,8 @@ MemoryKind kind_of(const void* data);
 // right.
 std::string trouble_with(const void* data, size_t bytes, bool pinned = false);
 
-// Device work may touch device memory while one of these lives; `what` names it if it crashes.
+// Device work may touch device memory while one of these lives, and leaves it open, since closing takes long; `what`
+// names the work if it crashes.
 class OpenMemory {
  public:
   explicit OpenMemory(const char* what);
@@ -37,5 +39,8 @@ class OpenMemory {
  private:
   const char* before_;
 };
+
+// Unless work runs on another thread.
+void close_device_memory();
 
 }  // namespace lockstep::fake_gpu

@@ -14,6 +14,7 @@ class InOrder {
   InOrder& operator=(const InOrder&) = delete;
   ~InOrder() {
     Device::get().forget_fault();
+    (void)cudaGetLastError();
     Device::get().set_order("eager");
   }
 };

@@ -1,5 +1,7 @@
 // The fake device's own rules: what runs when, who may touch what, and what may be captured.
 #include <cuda_runtime_api.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -82,7 +84,58 @@ Answer end_capture(const Bench& b) {
   return answer;
 }
 
+// What a process that does this says before it ends, which must be by a signal.
+std::string crash_of(const std::function<void()>& body) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    ::dup2(ends[1], STDOUT_FILENO);
+    body();
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text;
+  char part[256];
+  for (ssize_t count = 0; (count = ::read(ends[0], part, sizeof part)) > 0;)
+    text.append(part, static_cast<size_t>(count));
+  ::close(ends[0]);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  return text;
+}
+
 }  // namespace
+
+TEST_CASE("a host that touches device memory crashes with a message") {
+  const InOrder in_order("eager");
+  const Bench b;
+  b.upload(1);
+  expect(cudaStreamSynchronize(b.transfer));
+  CHECK_THAT(crash_of([&] { b.device[0] = 1; }), ContainsSubstring("fake GPU: the host touched device memory"));
+  void* freed = nullptr;
+  expect(cudaHostAlloc(&freed, 64, 0));
+  expect(cudaFreeHost(freed));
+  CHECK_THAT(crash_of([&] { *static_cast<volatile char*>(freed) = 1; }),
+             ContainsSubstring("fake GPU: the host touched pinned memory that is no allocation's"));
+}
+
+TEST_CASE("a kernel that touches freed memory, or the page beside an allocation, crashes by its name") {
+  const InOrder in_order("eager");
+  const Bench b;
+  float* freed = nullptr;
+  expect(cudaMalloc(reinterpret_cast<void**>(&freed), kBytes));
+  expect(cudaFree(freed));
+  for (float* const memory : {freed, b.device + kCount}) {
+    const std::string text = crash_of([&] {
+      launch_kernel(
+          {"beside", dim3(1), dim3(1)}, b.compute, [](float* data) { *data = 1; }, memory);
+    });
+    CHECK_THAT(text, ContainsSubstring("fake GPU: beside on stream") && ContainsSubstring("no allocation's"));
+  }
+}
 
 TEST_CASE("work ordered by an event has the same result in every order") {
   for (const char* const order : {"eager", "lazy", "random:1", "random:2", "random:3"}) {

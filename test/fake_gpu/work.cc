@@ -150,6 +150,7 @@ void Device::wait(Lock& lock, const WorkPtr& work) {
   std::list<WorkPtr> needed;
   if (order_ == Order::lazy) needed = needed_for(work, pending_);
   run_until_done(lock, work, order_ == Order::lazy ? needed : pending_);
+  close_device_memory();
 }
 
 void Device::wait_all(Lock& lock) {
@@ -166,9 +167,10 @@ void Device::go_on_to_next_start() {
   const std::list<WorkPtr> needed = needed_for(target, pending_);
   while (target->state == Work::State::waiting) {
     const WorkPtr next = choose(needed);
-    if (!next) return;  // it waits for what another thread is about to end
+    if (!next) break;  // it waits for what another thread is about to end
     run(next);
   }
+  close_device_memory();
 }
 
 bool Device::query(const WorkPtr& work) {
@@ -180,6 +182,7 @@ bool Device::query(const WorkPtr& work) {
   } else {
     go_on();
   }
+  close_device_memory();
   return work->state == Work::State::done;
 }
 
