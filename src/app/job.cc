@@ -135,25 +135,26 @@ Config configure(const CommandParts& parts) {
   return config;
 }
 
-// What OMP_NUM_THREADS asks for; 0 where it asks for nothing that can be given.
-int omp_num_threads() {
+// What OMP_NUM_THREADS asks for; 0 where it asks for nothing that can be given, which one warning says. Collective.
+int omp_num_threads(ProcessGroup& group, double limit) {
   const char* text = std::getenv("OMP_NUM_THREADS");
-  if (text == nullptr) return 0;
-  const std::optional<int> threads = parse_omp_num_threads(text);
-  if (!threads) {
-    log_warning("environment variable OMP_NUM_THREADS = '{}' is ignored: a number from 1 to {} is wanted",
-                printable(text), kMostThreads);
-  }
+  const std::optional<int> threads = text ? parse_omp_num_threads(text) : 0;
+  const std::string ignored =
+      threads ? std::string()
+              : fmt::format("environment variable OMP_NUM_THREADS = '{}' is ignored: a number from 1 to {} is wanted",
+                            printable(text), kMostThreads);
+  warn_together(group, {"the number of threads", limit}, ignored);
   return threads.value_or(0);
 }
 
 RankThreads count_threads(const Config& config, ProcessGroup& group) {
   const CpuCores cores = cpu_cores();
-  const int usable = usable_cores(cores, core_sharing(cores, group, wait_seconds(config, RunPhase::start)));
+  const double limit = wait_seconds(config, RunPhase::start);
+  const int usable = usable_cores(cores, core_sharing(cores, group, limit));
   return {usable, thread_budget({.cores = usable,
                                  .compute = static_cast<int>(config.device.threads),
                                  .workers = static_cast<int>(config.data.workers),
-                                 .omp_num_threads = omp_num_threads()})};
+                                 .omp_num_threads = omp_num_threads(group, limit)})};
 }
 
 void announce_threads(const RankThreads& threads, const Config& config, ProcessGroup& group) {
@@ -165,10 +166,12 @@ void announce_threads(const RankThreads& threads, const Config& config, ProcessG
                   budget.workers, budget.workers == 1 ? "" : "s"),
       {"the table of ranks", limit});
   for (const std::string& line : lines) log_info("{}", line);
-  if (budget.compute > usable) {
-    log_warning("{} compute threads on {} usable cores: lower device.threads or OMP_NUM_THREADS", budget.compute,
-                usable);
-  }
+  const std::string too_many =
+      budget.compute > usable
+          ? fmt::format("{} compute threads on {} usable cores: lower device.threads or OMP_NUM_THREADS",
+                        budget.compute, usable)
+          : std::string();
+  warn_together(group, {"the table of ranks", limit}, too_many);
 }
 
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {

@@ -23,8 +23,7 @@ std::string executable_digest() {
   try {
     return digest_text(read_file("/proc/self/exe", ExitCode::internal));
   } catch (const Error& error) {
-    log_warning("the program cannot be compared over ranks: {}", error.what());
-    return "unknown";
+    return fmt::format("unknown: {}", error.what());
   }
 }
 

@@ -1,7 +1,6 @@
 #include "lockstep/train/step_work.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "train/reduction_plan.h"
 
@@ -56,14 +55,15 @@ void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch)
   parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
 }
 
-// Null: the backend does not capture, or could not, which is said once; nothing has been enqueued then.
+// Null: the backend does not capture, or could not, for the reason not_captured(); nothing has been enqueued then.
 std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   try {
     return parts_.backend.capture(parts_.stream, [&] { compute(micro); });
   } catch (const Error& error) {
     parts_.communicator.check();  // a failure of its own is none of the capture
-    log_warning("the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: {}",
-                error.what());
+    not_captured_ = fmt::format(
+        "the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: {}",
+        error.what());
     reducer_.abandon_step();
     enter(StepPart::compute);
     return nullptr;

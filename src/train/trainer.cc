@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
+#include "lockstep/comm/group/agreement.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/loading.h"
@@ -25,6 +26,9 @@ LoaderOptions training_options(const TrainerParts& parts, int loader_threads, in
                                        .start_position = position,
                                        .backend = &parts.backend});
 }
+
+// By then a backend that captures steps has tried.
+constexpr int64_t kStepsToCapture = 3;
 
 // How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
 int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 : 2; }
@@ -253,7 +257,15 @@ void Trainer::report_if_due() {
                             .queue_depth = window_queue_ / std::max(1.0, window_batches_)},
                            timer_);
   window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
+  warn_if_not_captured();
   timer_.restart();
+}
+
+// Once for the job, with the first report after every rank has tried.
+void Trainer::warn_if_not_captured() {
+  if (capture_reported_ || progress_.step < first_step_ + kStepsToCapture) return;
+  capture_reported_ = true;
+  warn_together(parts_.group, {"the captured step", wait_seconds(config_, RunPhase::train)}, work_.not_captured());
 }
 
 void Trainer::watch_speed_if_due() {

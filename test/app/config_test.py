@@ -67,6 +67,18 @@ class Config(kit.TestCase):
                 result = self.train(0, config, env={"OMP_NUM_THREADS": text})
                 self.assert_once(result, f"environment variable OMP_NUM_THREADS = '{text}' is ignored")
                 self.assertIn(f"usable, {usual} compute", result.output)
+        for wrapper in (), self.of_rank_1('OMP_NUM_THREADS=2x exec "$@"'):
+            with self.subTest(wrapper=wrapper):
+                shutil.rmtree(self.path("run"))
+                result = self.train(2, config, env={"OMP_NUM_THREADS": "many"}, wrapper=wrapper)
+                said = [line.split("warning: ")[1] for line in result.warnings()]
+                text = "environment variable OMP_NUM_THREADS = '{}' is ignored: a number from 1 to 1024 is wanted"
+                if wrapper:
+                    self.assertRegex(said.pop(), r"^rank 1@\S+: " + text.format("2x") + "$")
+                    self.assertRegex(said.pop(), r"^rank 0@\S+: " + text.format("many") + "$")
+                else:
+                    self.assertEqual(said.pop(), text.format("many"))
+                self.assertEqual(said, [])
 
     def test_an_end_of_the_job_that_is_over_or_unknown_is_ignored_where_slurm_says_so(self):
         self.records(24)

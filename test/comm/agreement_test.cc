@@ -80,3 +80,23 @@ TEST_CASE("the lowest failing rank speaks for all") {
   const int others = world().size() - failing - 1;
   if (others > 0) CHECK_THAT(error.what(), ContainsSubstring("and " + std::to_string(others) + " more"));
 }
+
+TEST_CASE("what several ranks say is said once, with their names unless all of them say it") {
+  const auto merged = [](const auto& text_of) {
+    std::vector<std::string> texts;
+    for (int r = 0; r < world().size(); ++r) texts.push_back(text_of(r));
+    return merge_texts(world(), texts);
+  };
+  CHECK(merged([](int) { return std::string(); }).empty());
+  CHECK(merged([](int) { return std::string("bad"); }) == std::vector<std::string>{"bad"});
+  if (world().size() == 1) return;
+  const std::string last = world().describe(world().size() - 1);
+  CHECK(merged([](int r) { return std::string(r == world().size() - 1 ? "bad" : ""); }) ==
+        std::vector<std::string>{last + ": bad"});
+  const auto both = merged([](int r) { return std::string(r == 1 ? "worse" : "bad"); });
+  REQUIRE(both.size() == 2);
+  std::string others = world().describe(0);
+  for (int r = 2; r < world().size(); ++r) others += ", " + world().describe(r);
+  CHECK(both[0] == others + ": bad");
+  CHECK(both[1] == world().describe(1) + ": worse");
+}

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/backend/backend.h"
@@ -46,6 +47,9 @@ class StepWork {
   // As one piece where the backend can capture it.
   void enqueue(int64_t step, int64_t micro, const ExternalInputs& batch);
 
+  // Why this rank's steps are not captured although the backend captures; empty: they are, or none has been tried yet.
+  const std::string& not_captured() const { return not_captured_; }
+
   std::span<const Bucket> buckets() const { return reducer_.buckets(); }
   // When each bucket was complete in the step that ran last: monotonic_seconds().
   std::span<const double> ready_times() const { return reducer_.ready_times(); }
@@ -66,6 +70,7 @@ class StepWork {
   GradientReducer reducer_;
   std::array<std::unique_ptr<CapturedWork>, 3> captured_;  // compute() of the first, the other, the last micro-batches
   bool may_capture_;
+  std::string not_captured_;
   int64_t computed_ = 0;  // micro-batches
   int64_t step_ = 0;      // the one that is enqueued
   Arenas arenas_;

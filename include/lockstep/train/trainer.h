@@ -93,6 +93,7 @@ class Trainer {
   void wait_for_save_in_flight();
   bool must_stop() const;
   void report_if_due();
+  void warn_if_not_captured();
   void watch_speed_if_due();
   bool boundary_is_due() const;
   void save_if_due();
@@ -130,6 +131,7 @@ class Trainer {
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   bool loss_explained_ = false;
+  bool capture_reported_ = false;
   NonFiniteSteps non_finite_;
   double step_began_ = 0, longest_step_ = 0;  // seconds
 };

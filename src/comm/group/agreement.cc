@@ -1,7 +1,12 @@
 #include "lockstep/comm/group/agreement.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <new>
+
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -74,6 +79,34 @@ void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>&
 
 void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work) {
   agree(group, wait, outcome(work));
+}
+
+std::vector<std::string> merge_texts(const ProcessGroup& group, const std::vector<std::string>& texts) {
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::string> merged;
+  for (size_t r = 0; r < texts.size(); ++r) {
+    const std::string& text = texts[r];
+    if (text.empty() || std::find(texts.begin(), texts.begin() + static_cast<ptrdiff_t>(r), text) !=
+                            texts.begin() + static_cast<ptrdiff_t>(r)) {
+      continue;  // said by a rank before
+    }
+    std::vector<std::string> ranks;
+    for (size_t other = r; other < texts.size(); ++other) {
+      if (texts[other] == text) ranks.push_back(group.describe(static_cast<int>(other)));
+    }
+    if (ranks.size() == texts.size()) return {text};
+    const size_t more = ranks.size() - std::min(ranks.size(), kMostNamed);
+    ranks.resize(ranks.size() - more);
+    merged.push_back(
+        fmt::format("{}{}: {}", fmt::join(ranks, ", "), more > 0 ? fmt::format(" and {} more", more) : "", text));
+  }
+  return merged;
+}
+
+void warn_together(ProcessGroup& group, const WaitFor& wait, const std::string& mine) {
+  const std::vector<std::string> texts = group.allgather(mine, wait);
+  if (!group.is_root()) return;
+  for (const std::string& text : merge_texts(group, texts)) log_warning("{}", text);
 }
 
 }  // namespace lockstep

@@ -105,6 +105,7 @@ void write_cached(const std::string& cached, const std::string& text) {
     make_directories(folder, ExitCode::data);
     write_file_atomically(cached, std::as_bytes(std::span(text)), {.blame = ExitCode::data, .flush = false});
   } catch (const Error& error) {
+    if (log_rank() > 0) return;  // as a rule no rank can; one warning is enough
     log_warning("record indexes cannot be kept in {} (every start scans the data again): {}", folder, error.what());
   }
 }

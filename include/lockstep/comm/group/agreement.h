@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group/process_group.h"
@@ -27,5 +28,12 @@ void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>&
 
 // Runs `work`, which must not be collective, on every rank and agrees about the outcome.
 void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work);
+
+// Each text that some rank brings, in the order of ranks; in front of one that not all bring, the ranks that do.
+// `texts`: by rank; empty: that rank has nothing to say.
+std::vector<std::string> merge_texts(const ProcessGroup& group, const std::vector<std::string>& texts);
+
+// Rank 0 warns of what any rank brings, each text once for the job. Collective.
+void warn_together(ProcessGroup& group, const WaitFor& wait, const std::string& mine);
 
 }  // namespace lockstep
