@@ -67,6 +67,12 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
   const fs::path path = fs::absolute(name_or_path).lexically_normal();
   if (is_path || is_file(path)) return path.string();
   const std::vector<std::string> known = recipe_names(folders);
+  if (known.empty()) {
+    fail(ExitCode::config,
+         "--config {}: no file of that name, and there are no recipes in {}, where this program looks for them: give "
+         "--config the path of a file, or start the program where it was installed, with its share/lockstep",
+         quote_for_message(name_or_path), fmt::join(folders, ", "));
+  }
   const std::string nearest = nearest_word(name_or_path, known);
   fail(ExitCode::config, "--config {}: no recipe of that name, and no file{}; recipes: {}",
        quote_for_message(name_or_path),

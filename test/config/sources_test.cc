@@ -51,6 +51,11 @@ TEST_CASE("a name that is neither recipe nor file lists the recipes and suggests
   const std::string message = config_error([&] { find_config_file("digit", {folder / "a"}); });
   CHECK(message ==
         "--config 'digit': no recipe of that name, and no file; did you mean digits?; recipes: digits, other");
+  // A program that was copied without them.
+  const std::string without = config_error([&] { find_config_file("digits", {folder / "b"}); });
+  CHECK(without == "--config 'digits': no file of that name, and there are no recipes in " + folder / "b" +
+                       ", where this program looks for them: give --config the path of a file, or start the program "
+                       "where it was installed, with its share/lockstep");
 }
 
 TEST_CASE("file, environment and working folder are gathered") {

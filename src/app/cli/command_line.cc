@@ -16,6 +16,8 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kCheckpointHelp = "A checkpoint, or a run's directory for its newest";
+
 // CLI11's view of the command line. `values` hold what was given for each key, one list a key, so that an option given
 // twice is seen. The App keeps pointers into this object, which therefore stays where it is.
 class Parser {
@@ -104,13 +106,15 @@ Parser::Parser() : values_(config_keys().size()) {
   check_->fallthrough()->footer(footer);
   evaluate_ = app_.add_subcommand("evaluate", "Evaluate a checkpoint on the validation data");
   evaluate_->fallthrough()->footer(footer);
-  add_single(*evaluate_, "--checkpoint", checkpoint_, "What to evaluate [default latest]", "PATH|latest");
+  add_single(*evaluate_, "--checkpoint", checkpoint_, "A file, or a run's directory for its newest [default latest]",
+             "PATH|latest");
   explain_ = app_.add_subcommand("explain", "Print the effective configuration and what it means; runs nothing");
   explain_->fallthrough()->footer(footer);
   inspect_ = app_.add_subcommand("inspect", "Print what is in a checkpoint and whether it is whole");
-  inspect_->add_option("checkpoint", inspected_, "The checkpoint file")->required()->type_name("PATH");
+  inspect_->add_option("checkpoint", inspected_, kCheckpointHelp)->required()->type_name("PATH");
   inspect_->add_flag("--verify", verify_, "Read every byte");
-  add_single(*inspect_, "--compare", compared_, "Print what differs from this checkpoint", "PATH");
+  add_single(*inspect_, "--compare", compared_, "Print what differs from this one (of a directory: its newest)",
+             "PATH");
   add_exchange(footer);
   add_pack(footer);
 }
@@ -118,7 +122,7 @@ Parser::Parser() : values_(config_keys().size()) {
 void Parser::add_exchange(const std::string& footer) {
   const std::string background = "Leave the first class out: 1001 classes with a background become 1000";
   export_ = app_.add_subcommand("export", "Write a checkpoint's weights for other programs");
-  export_->add_option("checkpoint", exchange_.checkpoint, "The checkpoint file")->required()->type_name("PATH");
+  export_->add_option("checkpoint", exchange_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
   add_single(*export_, "--to", to_, "What to write; the ending names the format", "FILE.safetensors|.onnx|.h5")
       ->required();
   export_->add_flag("--ema", exchange_.average, "The moving averages instead of the weights");
@@ -135,7 +139,7 @@ void Parser::add_pack(const std::string& footer) {
   PackChoices& choices = exchange_.pack;
   pack_ = app_.add_subcommand("pack", "Write smaller copies of the images as TFRecords, for slow storage");
   pack_->fallthrough()->footer(footer);
-  add_single(*pack_, "--to", to_, "The folder to write into", "FOLDER")->required();
+  add_single(*pack_, "--to", to_, "The directory to write into", "DIRECTORY")->required();
   pack_
       ->add_option("--short_side", choices.short_side, "Longer short sides shrink to it [default 8/7 model.image_size]")
       ->check(CLI::Range(int64_t{1}, int64_t{65500}))
@@ -144,7 +148,7 @@ void Parser::add_pack(const std::string& footer) {
       ->check(CLI::Range(1, 100))
       ->type_name("1..100");
   pack_->add_flag("--png", choices.png, "PNG instead of JPEG: nothing is lost but size");
-  pack_->add_option("--records_per_file", choices.records_per_file, "[default 1024]")
+  pack_->add_option("--records_per_file", choices.records_per_file, "Records in one file [default 1024]")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->type_name("RECORDS");
 }

@@ -103,8 +103,8 @@ std::vector<std::string> merge_texts(const ProcessGroup& group, const std::vecto
   return merged;
 }
 
-void warn_together(ProcessGroup& group, const WaitFor& wait, const std::string& mine) {
-  const std::vector<std::string> texts = group.allgather(mine, wait);
+void warn_together(ProcessGroup& group, const Timeout& wait, const std::string& mine) {
+  const std::vector<std::string> texts = group.all_gather(mine, wait);
   if (!group.is_root()) return;
   for (const std::string& text : merge_texts(group, texts)) log_warning("{}", text);
 }

@@ -235,7 +235,8 @@ void note_feature(std::string_view wanted, const NamedFeature& named, std::optio
   for_each_feature(record, [&](std::string_view name, Bytes) {
     if (seen.size() < kListedBytes) seen += fmt::format("{}{}", seen.empty() ? "" : ", ", printable(name));
   });
-  throw BadRecord(fmt::format("has no {} feature {} (it has: {})", kind, printable(key), seen));
+  throw BadRecord(fmt::format("has no {} feature {} ({})", kind, printable(key),
+                              seen.empty() ? "it has none at all" : "it has: " + seen));
 }
 
 int64_t read_integer_label(const NamedFeature& named, std::vector<int64_t>& scratch) {

@@ -34,6 +34,6 @@ void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function
 std::vector<std::string> merge_texts(const ProcessGroup& group, const std::vector<std::string>& texts);
 
 // Rank 0 warns of what any rank brings, each text once for the job. Collective.
-void warn_together(ProcessGroup& group, const WaitFor& wait, const std::string& mine);
+void warn_together(ProcessGroup& group, const Timeout& wait, const std::string& mine);
 
 }  // namespace lockstep
