@@ -8,12 +8,12 @@
 #include <string_view>
 
 #include "io/fletcher32.h"
+#include "io/hdf5_chunk_cache.h"
 
 namespace lockstep::hdf5 {
 namespace {
 
 constexpr size_t kChecksumBytes = sizeof(uint32_t);
-constexpr int64_t kMostKeptBytes = int64_t{8} << 20;
 
 int64_t chunks_along(int64_t extent, int64_t chunk) { return extent / chunk + (extent % chunk != 0 ? 1 : 0); }
 
@@ -109,6 +109,10 @@ std::unique_ptr<ChunkReader> ChunkReader::make(hid_t dataset, hid_t creation, co
   return reader;
 }
 
+ChunkReader::~ChunkReader() { ChunkCache::instance().forget(this); }
+
+int64_t ChunkReader::rows_together() const { return chunk_[0]; }
+
 void ChunkReader::read(hid_t dataset, const RowsInMemory& rows, const Context& context) {
   if (rows.to.empty()) return;
   const size_t row_bytes = static_cast<size_t>(count_elements(std::span(dims_).subspan(1))) * rows.type_bytes;
@@ -123,17 +127,19 @@ void ChunkReader::read(hid_t dataset, const RowsInMemory& rows, const Context& c
     };
     RowsInMemory wanted{row, rows.type, rows.type_bytes, part(row, part_end)};
     const bool whole = row == start && part_end == stop;
-    if (whole || (stop - start) * static_cast<int64_t>(row_bytes) > kMostKeptBytes) {
+    if (whole) {
       read_chunk_row(dataset, wanted, chunk_row, context);
     } else {
-      if (kept_row_ != chunk_row || kept_type_ != rows.type) {
-        kept_row_ = -1;  // until it is there
-        kept_.resize(static_cast<size_t>(stop - start) * row_bytes);
-        read_chunk_row(dataset, {start, rows.type, rows.type_bytes, kept_}, chunk_row, context);
-        kept_row_ = chunk_row;
-        kept_type_ = rows.type;
+      const ChunkCache::Key key{this, rows.type, chunk_row};
+      ChunkCache::Bytes decoded = ChunkCache::instance().find(key);
+      if (!decoded) {
+        auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(stop - start) * row_bytes);
+        read_chunk_row(dataset, {start, rows.type, rows.type_bytes, *bytes}, chunk_row, context);
+        bytes_ = other_ = {};  // a data set may have a thousand files
+        decoded = std::move(bytes);
+        ChunkCache::instance().add(key, decoded);
       }
-      std::memcpy(wanted.to.data(), kept_.data() + static_cast<size_t>(row - start) * row_bytes, wanted.to.size());
+      std::memcpy(wanted.to.data(), decoded->data() + static_cast<size_t>(row - start) * row_bytes, wanted.to.size());
     }
     row = part_end;
   }

@@ -29,7 +29,14 @@ class ChunkReader {
   static std::unique_ptr<ChunkReader> make(hid_t dataset, hid_t creation, const Hdf5DatasetInfo& info,
                                            const Context& context);
 
+  ChunkReader() = default;
+  ChunkReader(const ChunkReader&) = delete;  // the cache knows it by its address
+  ChunkReader& operator=(const ChunkReader&) = delete;
+  ~ChunkReader();
+
+  // A row of chunks that is read in part is decoded whole, and kept as long as ChunkCache has room.
   void read(hid_t dataset, const RowsInMemory& rows, const Context& context);
+  int64_t rows_together() const;  // that are decoded with any one of them
 
  private:
   struct Filter {
@@ -59,11 +66,6 @@ class ChunkReader {
 
   uint32_t skipped_ = 0;  // filters that the present chunk does without, a bit each
   std::vector<std::byte> bytes_, other_;
-
-  // The last chunks that were read in part, so that the next rows need not decode them again.
-  int64_t kept_row_ = -1;  // in chunks
-  hid_t kept_type_ = -1;
-  std::vector<std::byte> kept_;
 };
 
 }  // namespace lockstep::hdf5

@@ -86,6 +86,21 @@ bool has_checksum(hid_t creation, const Context& context) {
   return found;
 }
 
+// The name and number of a filter that chunks may need and the library does not have; empty: it has all.
+std::string missing_filter(hid_t creation, const Context& context) {
+  const int filters = check(H5Pget_nfilters(creation), context, "count the filters");
+  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
+    size_t value_count = 0;
+    unsigned flags = 0;
+    std::array<char, kPrintedBytes> name{};
+    const H5Z_filter_t id =
+        H5Pget_filter2(creation, i, &flags, &value_count, nullptr, name.size() - 1, name.data(), nullptr);
+    if (id < 0 || H5Zfilter_avail(id) > 0) continue;
+    return name[0] == '\0' ? fmt::format("filter {}", id) : fmt::format("{} (filter {})", printable(name.data()), id);
+  }
+  return {};
+}
+
 // What the values of a data set may take. Those of a virtual one lie in other files, so that its own tells nothing.
 int64_t most_bytes_for(hid_t creation, int64_t file_bytes) {
   if (H5Pget_layout(creation) == H5D_VIRTUAL) return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
@@ -219,6 +234,8 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place, hdf5::SourceWalk& walk)
   }
   info_.has_checksum = has_checksum(creation.get(), context);
   chunks_ = hdf5::ChunkReader::make(id_.get(), creation.get(), info_, context);
+  if (chunks_) info_.rows_together = chunks_->rows_together();
+  if (!chunks_) missing_filter_ = missing_filter(creation.get(), context);
 }
 
 Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
@@ -241,6 +258,18 @@ Hdf5Dataset Hdf5File::dataset(const std::string& path, hdf5::SourceWalk& walk) c
           walk};
 }
 
+// Of H5Dread. Chunks may have left out a filter that is missing, so that the library is asked first.
+void Hdf5Dataset::require_read(int status) const {
+  if (status < 0 && !missing_filter_.empty()) {
+    H5Eclear2(H5E_DEFAULT);
+    fail(place_.blame,
+         "{}: is compressed by {}, which this HDF5 library does not have; write it again with one that has it, by "
+         "h5repack -f GZIP=4 FROM TO, or in h5py with compression=\"gzip\"",
+         place_.where, missing_filter_);
+  }
+  check(status, {place_.where, place_.blame}, "read");
+}
+
 template <class T>
 void Hdf5Dataset::read(std::span<T> to) const {
   require(static_cast<int64_t>(to.size()) == info_.elements(), "{}: {} elements read into {}", place_.where,
@@ -248,8 +277,7 @@ void Hdf5Dataset::read(std::span<T> to) const {
   if (!info_.dims.empty()) return read_rows(0, to);
   if (!is_numeric(info_.type)) fail(place_.blame, "{}: holds no numbers", place_.where);
   const Lock lock;
-  check(H5Dread(id_.get(), hdf5::memory_type<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, to.data()),
-        {place_.where, place_.blame}, "read");
+  require_read(H5Dread(id_.get(), hdf5::memory_type<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, to.data()));
 }
 
 template <class T>
@@ -274,8 +302,7 @@ void Hdf5Dataset::read_rows(int64_t first, std::span<T> to) const {
     return chunks_->read(id_.get(), {rows.first, memory_type_of<T>(), sizeof(T), std::as_writable_bytes(to)}, context);
   }
   for_each_piece(id_.get(), rows, info_, context, [&](hid_t in_memory, hid_t in_file, size_t offset) {
-    check(H5Dread(id_.get(), hdf5::memory_type<T>(), in_memory, in_file, H5P_DEFAULT, to.data() + offset), context,
-          "read");
+    require_read(H5Dread(id_.get(), hdf5::memory_type<T>(), in_memory, in_file, H5P_DEFAULT, to.data() + offset));
   });
 }
 
@@ -293,7 +320,9 @@ std::vector<std::string> Hdf5Dataset::read_strings() const {
       chunks_->read(id_.get(), {0, memory, length, bytes}, context);
       return 0;
     }
-    return H5Dread(id_.get(), memory, H5S_ALL, H5S_ALL, list, to);
+    const herr_t status = H5Dread(id_.get(), memory, H5S_ALL, H5S_ALL, list, to);
+    if (!missing_filter_.empty()) require_read(status);
+    return status;
   });
 }
 

@@ -1,10 +1,12 @@
 // Chunks with filters: decoded as the library does, and refused where the library would read beyond them.
+#include <fcntl.h>
 #include <hdf5.h>
 #include <zlib.h>
 
 #include <cstring>
 #include <numeric>
 
+#include "io/hdf5_chunk_cache.h"
 #include "lockstep/io/file.h"
 #include "lockstep/io/hdf5.h"
 #include "test/catch.h"
@@ -190,4 +192,107 @@ TEST_CASE("strings of one length in filtered chunks read as they were written") 
   file.write_strings("/classes", names);
   const Hdf5Image image = std::move(file).finish();
   CHECK((Hdf5File::open_image(image.bytes(), "names", ExitCode::data).dataset("/classes").read_strings() == names));
+}
+
+namespace {
+
+// [8] float32 in one chunk by a filter that no library has; `skipped`: the chunk does without it.
+std::string write_unknown_filter(const ScratchFolder& folder, const char* name, uint32_t skipped) {
+  constexpr H5Z_filter_t kFilter = 32000;
+  H5Z_class2_t filter{H5Z_CLASS_T_VERS, kFilter, 1, 1, name, nullptr, nullptr, nullptr};
+  filter.filter = [](unsigned, size_t, const unsigned*, size_t, size_t*, void**) -> size_t { return 0; };
+  if (name != nullptr) REQUIRE(H5Zregister(&filter) >= 0);
+  const std::string path = folder / "a.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t count = 8, at = 0;
+  const hid_t space = H5Screate_simple(1, &count, nullptr);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, 1, &count);
+  REQUIRE(H5Pset_filter(creation, kFilter, H5Z_FLAG_OPTIONAL, 0, nullptr) >= 0);
+  const hid_t dataset = H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  REQUIRE(dataset >= 0);
+  const std::vector<float> values(8, 1.5F);
+  REQUIRE(H5Dwrite_chunk(dataset, H5P_DEFAULT, skipped, &at, count * sizeof(float), values.data()) >= 0);
+  H5Dclose(dataset);
+  H5Pclose(creation);
+  H5Sclose(space);
+  H5Fclose(file);
+  if (name != nullptr) H5Zunregister(kFilter);
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("a filter that the library does not have is named, with the way out") {
+  const ScratchFolder folder;
+  const auto error = [](const std::string& path) {
+    const auto thrown = error_of([&] { Hdf5File::open(path, ExitCode::data).read<float>("/x"); });
+    REQUIRE(thrown);
+    CHECK(thrown->code() == ExitCode::data);
+    return std::string(thrown->what());
+  };
+  const std::string path = write_unknown_filter(folder, "lzf", 0);
+  CHECK(error(path) == path +
+                           ": /x: is compressed by lzf (filter 32000), which this HDF5 library does not have; write it "
+                           "again with one that has it, by h5repack -f GZIP=4 FROM TO, or in h5py with "
+                           "compression=\"gzip\"");
+  CHECK_THAT(error(write_unknown_filter(folder, nullptr, 0)),
+             ContainsSubstring("is compressed by filter 32000, which"));
+  CHECK(Hdf5File::open(write_unknown_filter(folder, "lzf", 1), ExitCode::data).read<float>("/x") ==
+        std::vector<float>(8, 1.5F));
+}
+
+TEST_CASE("a row of chunks that is read in parts is decoded once, however large, and forgotten with its data set") {
+  using hdf5::ChunkCache;
+  const ScratchFolder folder;
+  const std::string path = folder / "a.h5";
+  constexpr hsize_t kRows = 3000, kColumns = 1024;  // 12 MB in one chunk
+  std::vector<float> values(kRows * kColumns);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i * 2654435761 % 65537);  // hard to compress
+  make_chunked(path, {.type = H5T_NATIVE_FLOAT, .dims = {kRows, kColumns}, .chunk = {kRows, kColumns}}, [&](hid_t x) {
+    REQUIRE(H5Dwrite(x, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+  });
+  const size_t before = ChunkCache::instance().bytes();
+  {
+    const Hdf5Dataset x = Hdf5File::open(path, ExitCode::data).dataset("/x");
+    CHECK(x.info().rows_together == kRows);
+    std::vector<float> row(kColumns);
+    x.read_rows(7, std::span(row));
+    CHECK(ChunkCache::instance().bytes() == before + values.size() * sizeof(float));
+    // From here on the file's own chunk cannot be decoded any more.
+    std::string bytes = read_file(path);
+    std::fill(bytes.begin() + static_cast<ptrdiff_t>(bytes.size() / 2), bytes.end(), 'x');
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY));
+    write_all(file, std::as_bytes(std::span(bytes)), path, ExitCode::data);
+    for (const int64_t at : {int64_t{0}, int64_t{2999}}) {
+      x.read_rows(at, std::span(row));
+      CHECK(std::equal(row.begin(), row.end(), values.begin() + at * static_cast<int64_t>(kColumns)));
+    }
+    CHECK_THROWS_AS(x.read<float>(), Error);
+  }
+  CHECK(ChunkCache::instance().bytes() == before);
+}
+
+TEST_CASE("what was decoded is kept up to a limit for all data sets together, and one entry always") {
+  using hdf5::ChunkCache;
+  ChunkCache cache;
+  const int a = 0, b = 0;
+  const auto bytes = [](size_t count) { return std::make_shared<const std::vector<std::byte>>(count); };
+  constexpr size_t kThird = ChunkCache::kMostBytes / 3;
+  cache.add({&a, 1, 0}, bytes(kThird));
+  cache.add({&a, 1, 1}, bytes(kThird));
+  cache.add({&b, 1, 0}, bytes(kThird));
+  CHECK(cache.find({&a, 1, 0}));  // used last
+  CHECK_FALSE(cache.find({&a, 2, 0}));
+  cache.add({&b, 1, 1}, bytes(kThird));
+  CHECK_FALSE(cache.find({&a, 1, 1}));
+  CHECK(cache.find({&a, 1, 0}));
+  CHECK(cache.bytes() == 3 * kThird);
+  cache.forget(&b);
+  CHECK(cache.bytes() == kThird);
+  cache.add({&b, 1, 2}, bytes(ChunkCache::kMostBytes + 1));
+  CHECK(cache.bytes() == ChunkCache::kMostBytes + 1);
+  CHECK(cache.find({&b, 1, 2}));
+  CHECK_FALSE(cache.find({&a, 1, 0}));
 }

@@ -50,6 +50,7 @@ struct Hdf5DatasetInfo {
   bool has_checksum = false;  // Fletcher32 over every chunk
   int64_t file_bytes = 0;     // of the file that it lies in
   int64_t most_bytes = 0;     // that its values may take in memory
+  int64_t rows_together = 1;  // that have to be decoded for any one of them, where chunks are compressed
   int64_t elements() const;
 };
 
@@ -104,11 +105,13 @@ class Hdf5Dataset {
     bool linked = false;           // an external link leads to it
   };
   Hdf5Dataset(Hdf5Id id, Place place, hdf5::SourceWalk& walk);
+  void require_read(int status) const;
 
   Place place_;
   Hdf5Id id_;
   Hdf5DatasetInfo info_;
   std::shared_ptr<hdf5::ChunkReader> chunks_;  // of filtered chunks; else the library reads
+  std::string missing_filter_;                 // one that the library does not have
 };
 
 // An open file. Paths inside it are absolute ("/model/fc.weight"). Errors are thrown as Error(blame) and name the
