@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "observe/bad_records.h"
@@ -275,14 +276,14 @@ void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<c
   for (const BadRecordNote& r : records) {
     times += r.times;
     if (list.size() < kListedRecords)
-      log_info("bad record, met {} times: {}", r.times, printable(r.message, kLongestMessage));
+      log_info("bad record, met {}: {}", counted_times(r.times), printable(r.message, kLongestMessage));
     list.push_back({{"index", r.index}, {"times", r.times}, {"message", r.message}});
   }
   std::string text =
-      fmt::format("bad records of {} skipped: {}, met {} times in all", skipped.data, records.size(), times);
+      fmt::format("bad records of {} skipped: {}, met {} in all", skipped.data, records.size(), counted_times(times));
   if (const auto& [files, bytes] = skipped.left_out; files > 0) {
-    text += fmt::format("; besides, {} file{} could not be read to the end: {} bytes of records are left out", files,
-                        files == 1 ? "" : "s", bytes);
+    text += fmt::format("; besides, {} could not be read to the end: {} of records are left out",
+                        counted(files, "file"), counted(bytes, "byte"));
   }
   log_info("{}", text);
   write_row(json_line(

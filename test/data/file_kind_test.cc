@@ -3,13 +3,13 @@
 #include <string>
 
 #include "test/catch.h"
+#include "test/scratch.h"
 
 using namespace lockstep;
 
 namespace {
 
 std::string_view kind_of(const std::string& content) { return name_file_kind(std::as_bytes(std::span(content))); }
-bool packed(const std::string& content) { return is_packed(std::as_bytes(std::span(content))); }
 
 }  // namespace
 
@@ -31,10 +31,16 @@ TEST_CASE("files are named by their first bytes") {
   CHECK(kind_of("nothing in particular").empty());
 }
 
-TEST_CASE("what has to be unpacked first is told from what is something else") {
-  CHECK(packed("\x1f\x8b\x08"));
-  CHECK(packed("\x78\x9c...."));
-  CHECK_FALSE(packed("\xff\xd8\xff\xe0"));
-  CHECK_FALSE(packed(""));
-  CHECK_FALSE(packed("nothing in particular"));
+TEST_CASE("a file of another kind is named, with what to do, and one of the kind that is wanted is not") {
+  const ScratchFolder folder;
+  const auto describe = [&](const std::string& content) {
+    write_file(folder / "a", content);
+    return describe_other_kind(InputFile(folder / "a"), "an HDF5 file");
+  };
+  CHECK(describe("\x1f\x8b\x08") == "the file is compressed with gzip; unpack it first");
+  CHECK(describe("\x78\x9c....") == "the file is compressed with zlib; unpack it first");
+  CHECK(describe("\xff\xd8\xff\xe0") == "the file is a JPEG image, where an HDF5 file is needed");
+  CHECK(describe("") == "the file is empty, where an HDF5 file is needed");
+  CHECK(describe("\x89HDF\r\n\x1a\n").empty());
+  CHECK(describe("nothing in particular").empty());
 }

@@ -12,6 +12,7 @@
 #include "test/data/image_writer.h"
 #include "test/redirected.h"
 #include "test/scratch.h"
+#include "test/train/log_capture.h"
 
 using namespace lockstep;
 
@@ -180,7 +181,10 @@ TEST_CASE("fewer classes take the labels of those that another source names, and
   const auto train = open(folder / "train");
   const auto part = open(folder / "part");
   CHECK(labels_of(*part) == std::map<std::string, int64_t>{{"4.png", 0}});
+  const LogCapture log;
   part->follow_classes(train->class_names());
+  CHECK_THAT(log.text(), ContainsSubstring("folder: 1 image in 1 class: images of 1 of the 3 classes only; its labels "
+                                           "become those of the other data set's classes, 2 to 2"));
   CHECK(labels_of(*part) == std::map<std::string, int64_t>{{"4.png", 2}});
   CHECK(part->class_names() == train->class_names());
   CHECK_THROWS_WITH(open(folder / "other")->follow_classes(train->class_names()),

@@ -40,13 +40,18 @@ std::string record_file() {
   return file;
 }
 
-// A data file and the folder that its index is looked for in, in memory; removed with the object.
+// The data file of every input: in memory, and gone with the process.
+const std::string& data_path() {
+  static const std::string records = record_file();
+  static const MemoryFile file(std::as_bytes(std::span(records)));
+  return file.path();
+}
+
+// The directory that its index is looked for in, in memory; removed with the object.
 class Scene {
  public:
-  Scene() : folder_("/dev/shm/lockstep-fuzz-" + std::to_string(::getpid())), data_(folder_ + "/data.tfrecord") {
+  Scene() : folder_("/dev/shm/lockstep-fuzz-" + std::to_string(::getpid())) {
     std::filesystem::create_directories(folder_);
-    static const std::string records = record_file();
-    std::ofstream(data_, std::ios::binary) << records;
   }
   ~Scene() {
     std::error_code ignored;
@@ -56,11 +61,11 @@ class Scene {
   Scene& operator=(const Scene&) = delete;
 
   const std::string& folder() const { return folder_; }
-  const std::string& data() const { return data_; }
-  std::string index() const { return fmt::format("{}/{:016x}.index", folder_, fnv1a64(data_)); }
+  const std::string& data() const { return data_path(); }
+  std::string index() const { return fmt::format("{}/{:016x}.index", folder_, fnv1a64(data())); }
 
  private:
-  std::string folder_, data_;
+  std::string folder_;
 };
 
 // The head of an index, as src/data/source/record_index.cc has it.

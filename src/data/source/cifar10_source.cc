@@ -9,6 +9,7 @@
 
 #include "data/source/file_kind.h"
 #include "data/source/input_file.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 
@@ -29,20 +30,13 @@ struct Layout {
 constexpr Layout kCifar10 = {1, 10, "CIFAR-10", "cifar10"};
 constexpr Layout kCifar100 = {2, 100, "CIFAR-100", "cifar100"};
 
-// What a file is that does not consist of whole records: "; it is a Python pickle: ...", or nothing.
+// What a file is that does not consist of whole records: "; the file is a Python pickle, ...", or nothing.
 std::string other_kind(const InputFile& file, const Layout& layout) {
-  std::array<std::byte, kFileKindBytes> bytes = {};
-  const auto beginning =
-      std::span(bytes).first(static_cast<size_t>(std::min<int64_t>(file.size_bytes(), std::ssize(bytes))));
-  file.read(0, beginning);
-  const std::string_view kind = name_file_kind(beginning);
-  if (kind == "a Python pickle") return "; it is a Python pickle: take the binary version of the data set";
-  if (is_packed(beginning)) return fmt::format("; it is {}: unpack it first", kind);
+  const std::string kind = describe_other_kind(file, fmt::format("the binary version of {}", layout.name));
+  if (!kind.empty()) return "; " + kind;
   const Layout& other = layout.label_bytes == 1 ? kCifar100 : kCifar10;
-  if (file.size_bytes() > 0 && file.size_bytes() % other.record_bytes() == 0) {
-    return fmt::format("; its size is that of {} data: data.format = \"{}\"", other.name, other.format);
-  }
-  return kind.empty() ? std::string() : fmt::format("; it is {}", kind);
+  if (file.size_bytes() == 0 || file.size_bytes() % other.record_bytes() != 0) return {};
+  return fmt::format("; its size is that of {} data: data.format = \"{}\"", other.name, other.format);
 }
 
 class CifarSource final : public DataSource {
@@ -59,8 +53,8 @@ class CifarSource final : public DataSource {
       const int64_t rest = file.size_bytes() % record_bytes_;
       const std::string name = printable(path, PATH_MAX);
       if (rest != 0 && options.bad_records == BadRecords::fail) {
-        fail(ExitCode::data, "{}: ends {} bytes after its last whole record of {} bytes: cut off, or no {} file{}",
-             name, rest, record_bytes_, layout_.name, other_kind(file, layout_));
+        fail(ExitCode::data, "{}: ends {} after its last whole record of {} bytes: cut off, or no {} file{}", name,
+             counted(rest, "byte"), record_bytes_, layout_.name, other_kind(file, layout_));
       }
       if (rest != 0 && log_rank() == 0) {
         log_warning("{}: the last {} bytes are no whole record{}; left out", name, rest, other_kind(file, layout_));
@@ -80,8 +74,7 @@ class CifarSource final : public DataSource {
   }
 
   std::string description() const override {
-    return fmt::format("{}: {} images in {} file{}", layout_.name, size(), files_.size(),
-                       files_.size() == 1 ? "" : "s");
+    return fmt::format("{}: {} in {}", layout_.name, counted(size(), "image"), counted(files_.size(), "file"));
   }
 
   LeftOut left_out() const override { return left_out_; }

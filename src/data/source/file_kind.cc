@@ -67,6 +67,12 @@ std::string_view as_text(std::span<const std::byte> beginning) {
   return {reinterpret_cast<const char*>(beginning.data()), std::min(beginning.size(), kFileKindBytes)};
 }
 
+// Whether it is one of those that have to be unpacked first.
+bool is_packed(std::span<const std::byte> beginning) {
+  const Signature* signature = find_signature(as_text(beginning));
+  return signature != nullptr && signature->packed;
+}
+
 }  // namespace
 
 std::string_view name_file_kind(std::span<const std::byte> beginning) {
@@ -76,11 +82,6 @@ std::string_view name_file_kind(std::span<const std::byte> beginning) {
   const size_t begin = text.find_first_not_of(" \t\r\n\xef\xbb\xbf"sv);
   if (begin != std::string_view::npos && text[begin] == '<') return "an HTML or XML page"sv;
   return {};
-}
-
-bool is_packed(std::span<const std::byte> beginning) {
-  const Signature* signature = find_signature(as_text(beginning));
-  return signature != nullptr && signature->packed;
 }
 
 std::string describe_other_kind(const InputFile& file, std::string_view wanted) {

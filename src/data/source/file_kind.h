@@ -17,9 +17,6 @@ inline constexpr size_t kFileKindBytes = 512;
 // kind is not known. `beginning` is the start of the file, or all of it.
 std::string_view name_file_kind(std::span<const std::byte> beginning);
 
-// Whether it is one of those that have to be unpacked first.
-bool is_packed(std::span<const std::byte> beginning);
-
 // Of a file that is not `wanted` ("an HDF5 file"): "the file is a zip archive; unpack it first", or "the file is a
 // NumPy array, where an HDF5 file is needed". Empty when its kind is not known, or is the one that is wanted (a damaged
 // one). Throws Error(data) when it cannot be read.

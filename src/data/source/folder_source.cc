@@ -11,17 +11,13 @@
 #include <map>
 #include <string_view>
 
+#include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
 namespace {
-
-bool is_folder(const std::string& path) {
-  struct stat status = {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
 
 // ".jpg" of "a/b.JPG"; empty without a dot. ASCII only: a name's encoding is not known.
 std::string lower_extension(std::string_view name) {
@@ -49,7 +45,7 @@ class Ignored {
     } else if (!extension.empty()) {
       ++counts_[printable(extension)];
     } else {
-      ++counts_[is_folder(folder + "/" + name) ? "directories inside classes" : "no extension"];
+      ++counts_[is_directory(folder + "/" + name) ? "directories inside classes" : "no extension"];
     }
   }
   void log(const std::string& root) const {
@@ -108,7 +104,7 @@ std::string deeper_images(const std::string& root, const std::string& name) {
   };
   for (const std::string& inner : entries(root + "/" + name)) {
     const std::string folder = root + "/" + name + "/" + inner;
-    if (inner.starts_with('.') || !is_folder(folder)) continue;
+    if (inner.starts_with('.') || !is_directory(folder)) continue;
     if (std::ranges::any_of(entries(folder), [](const std::string& file) { return is_image_name(file); })) {
       return name + "/" + inner;
     }
@@ -124,13 +120,12 @@ struct RootCount {
 [[noreturn]] void fail_without_classes(const std::string& root, const RootCount& count, const Ignored& ignored) {
   const std::string name = printable(root, PATH_MAX);
   if (count.loose_images > 0) {
-    fail(ExitCode::data,
-         "{}: holds {} images but no class directories; data of format folder are <root>/<class>/<image>", name,
-         count.loose_images);
+    fail(ExitCode::data, "{}: holds {} but no class directories; data of format folder are <root>/<class>/<image>",
+         name, counted(count.loose_images, "image"));
   }
   if (const int64_t archives = ignored.count(".tar"); archives > 0) {
-    fail(ExitCode::data, "{}: holds {} .tar files but no class directories: unpack each into a directory of its name",
-         name, archives);
+    fail(ExitCode::data, "{}: holds {} but no class directories: unpack each into a directory of its name", name,
+         counted(archives, ".tar file"));
   }
   fail(ExitCode::data, "{}: holds no class directory; data of format folder are <root>/<class>/<image>", name);
 }
@@ -142,7 +137,7 @@ void list_root(std::string root, Listing& listing) {
   RootCount count;
   for (const std::string& name : list_directory(root, ExitCode::data)) {
     const std::string folder = root + "/" + name;
-    if (name.starts_with('.') || !is_folder(folder)) {
+    if (name.starts_with('.') || !is_directory(folder)) {
       if (!name.starts_with('.')) refuse_dangling_link(folder);
       count.loose_images += is_image_name(name) ? 1 : 0;
       ignored.add(root, name);
@@ -189,7 +184,7 @@ class FolderSource final : public DataSource {
   explicit FolderSource(const DataSourceOptions& options) : DataSource(options.labels) {
     for (const std::string& path : options.files) {
       if (!path.ends_with('/')) continue;
-      if (!is_folder(path)) fail(ExitCode::data, "{}: this rank cannot see the folder", printable(path, PATH_MAX));
+      if (!is_directory(path)) fail(ExitCode::data, "{}: this rank cannot see the folder", printable(path, PATH_MAX));
       classes_.emplace_back(last_part(path));
     }
     std::ranges::sort(classes_);
@@ -221,8 +216,10 @@ class FolderSource final : public DataSource {
       numbers.push_back(found - names.begin());
     }
     if (log_rank() == 0) {
-      log_warning("{}: images of {} of the {} classes only; labels are those of the other data set's classes",
-                  description(), classes_.size(), names.size());
+      const auto [smallest, largest] = std::ranges::minmax(numbers);
+      log_warning(
+          "{}: images of {} of the {} classes only; its labels become those of the other data set's classes, {} to {}",
+          description(), classes_.size(), names.size(), smallest, largest);
     }
     for (Entry& image : images_) image.label = numbers[static_cast<size_t>(image.label)];
     classes_ = names;
@@ -233,7 +230,8 @@ class FolderSource final : public DataSource {
     return printable(images_[static_cast<size_t>(index)].path, PATH_MAX);
   }
   std::string description() const override {
-    return fmt::format("folder: {} images in {} classes", images_.size(), classes_.size());
+    return fmt::format("folder: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
+                       classes_.size() == 1 ? "" : "es");
   }
   std::vector<std::string> class_names() const override { return classes_; }
 
@@ -283,6 +281,11 @@ class FolderSource final : public DataSource {
 };
 
 }  // namespace
+
+bool is_directory(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
 
 std::vector<std::string> list_image_folders(const std::vector<std::string>& roots) {
   Listing listing;

@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+// Whether it is one, or a link to one.
+bool is_directory(const std::string& path);
+
 // The class folders (with a final '/') and images under `roots`. Classes are the folders whose names do not begin with
 // a dot; images are files that end in .jpg, .jpeg, .jpe or .png, whatever the case. Everything else is ignored, and
 // counted in one log line. Empty classes are listed, so they keep their numbers, with one warning for all. Throws

@@ -1,7 +1,6 @@
 #include "lockstep/data/source/formats.h"
 
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -12,17 +11,13 @@
 #include "data/source/hdf5_source.h"
 #include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/io/path_pattern.h"
 
 namespace lockstep {
 namespace {
 
 using Paths = std::vector<std::string>;
-
-bool is_folder(const std::string& path) {
-  struct stat status = {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
 
 // What to try where a pattern matches nothing though such a name may exist.
 std::string no_match_hint(const std::string& pattern) {
@@ -38,7 +33,7 @@ Paths list_files(const Paths& patterns) {
     const Paths found = matching_paths(pattern);
     size_t taken = 0;
     for (const std::string& path : found) {
-      if (is_folder(path)) continue;
+      if (is_directory(path)) continue;
       files.push_back(path);
       ++taken;
     }
@@ -57,7 +52,7 @@ Paths list_folders(const Paths& patterns) {
     const Paths found = matching_paths(pattern);
     size_t taken = 0;
     for (const std::string& path : found) {
-      if (!is_folder(path)) continue;
+      if (!is_directory(path)) continue;
       roots.push_back(path);
       ++taken;
     }
@@ -111,8 +106,8 @@ std::vector<std::string> list_inputs(std::string_view format, const std::vector<
 std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options) {
   std::unique_ptr<DataSource> source = find_format(options.format).open(options);
   if (source->size() == 0) {
-    fail(ExitCode::data, "there is no sample in the {} input{} (format {}, first {})", options.files.size(),
-         options.files.size() == 1 ? "" : "s", options.format, options.files.empty() ? "none" : options.files.front());
+    fail(ExitCode::data, "there is no sample in the {} (format {}, first {})", counted(options.files.size(), "input"),
+         options.format, options.files.empty() ? "none" : options.files.front());
   }
   // Of an image directory the images are listed too; its classes stand for them.
   const auto is_class = [](const std::string& path) { return path.ends_with('/'); };

@@ -9,6 +9,7 @@
 
 #include "data/source/file_kind.h"
 #include "data/source/input_file.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/io/hdf5.h"
 
@@ -204,7 +205,7 @@ class Hdf5Source final : public DataSource {
   }
   std::string description() const override {
     const bool last = std::ranges::any_of(files_, [](const auto& file) { return file->channels_last(); });
-    return fmt::format("hdf5: {} images in {} file{}{}", size(), files_.size(), files_.size() == 1 ? "" : "s",
+    return fmt::format("hdf5: {} in {}{}", counted(size(), "image"), counted(files_.size(), "file"),
                        last ? ", channels last ([N,H,W,C])" : "");
   }
 

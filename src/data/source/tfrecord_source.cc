@@ -10,6 +10,7 @@
 #include "data/source/input_file.h"
 #include "data/source/packed_classes.h"
 #include "data/source/record_index.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/data/source/formats.h"
 #include "lockstep/io/crc32c.h"
@@ -49,7 +50,7 @@ class RecordSource : public DataSource {
   LeftOut left_out() const override { return left_out_; }
 
   std::string description() const override {
-    return fmt::format("{}: {} records in {} file{}", format_, size_, shards_.size(), shards_.size() == 1 ? "" : "s");
+    return fmt::format("{}: {} in {}", format_, counted(size_, "record"), counted(shards_.size(), "file"));
   }
 
  private:
