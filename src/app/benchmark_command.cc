@@ -168,7 +168,7 @@ void train(const BenchmarkRun& run) {
 void initialize(const Config& config, const CompiledModel& model) {
   const HostState host(model);
   const ParameterTable& table = model.parameters();
-  const InitRule rule = parse_init_rule(config.model.init);
+  const InitRule rule = config.model.init;
   for (ParameterId id = 0; id < table.size(); ++id) {
     initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
   }

@@ -45,27 +45,28 @@ auto agreed(const Decide& decide) {
 }
 
 std::unique_ptr<Backend> make_cpu_of(const Config& config, const BackendOptions& options) {
-  if (config.train.precision != "float32") {
+  if (config.train.precision != Precision::float32) {
     throw AgreedError(
         ExitCode::config,
         fmt::format("train.precision = \"{}\" needs a GPU: float32 is the fastest that the CPU backend has",
-                    config.train.precision));
+                    word(config.train.precision)));
   }
   auto backend = make_backend("cpu", options);
   return config.device.deferred ? make_deferred_backend(std::move(backend)) : std::move(backend);
 }
 
 bool wants_nccl(const TransportParts& parts) {
-  const std::string& transport = parts.config.comm.transport;
+  const TransportChoice transport = parts.config.comm.transport;
   const bool on_gpu = parts.backend.name() == "cuda";
-  if (transport == "nccl" && !on_gpu) {
+  if (transport == TransportChoice::nccl && !on_gpu) {
     fail(ExitCode::config, "comm.transport = \"nccl\" needs GPUs; this job computes on CPUs");
   }
-  if (transport == "nccl" && parts.shared_devices) {
+  if (transport == TransportChoice::nccl && parts.shared_devices) {
     fail(ExitCode::config, "comm.transport = \"nccl\" needs a GPU a rank, but ranks share one (device.share)");
   }
-  const bool nccl = transport == "nccl" || (transport == "auto" && on_gpu && !parts.shared_devices);
-  if (!nccl && parts.config.comm.algorithm == "tree") {
+  const bool nccl = transport == TransportChoice::nccl ||
+                    (transport == TransportChoice::automatic && on_gpu && !parts.shared_devices);
+  if (!nccl && parts.config.comm.algorithm == ReductionAlgorithm::tree) {
     fail(ExitCode::config, "comm.algorithm = \"tree\" is NCCL's; MPI chooses by itself: leave the key out");
   }
   return nccl;
@@ -74,13 +75,14 @@ bool wants_nccl(const TransportParts& parts) {
 }  // namespace
 
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group) {
-  const BackendOptions options{
-      .threads = threads.compute, .tf32 = config.train.precision == "tf32", .winograd = config.device.winograd};
+  const BackendOptions options{.threads = threads.compute,
+                               .tf32 = config.train.precision == Precision::tf32,
+                               .winograd = config.device.winograd};
   const Timeout wait{"the devices of all ranks", wait_seconds(config, RunPhase::start)};
-  if (config.device.kind == "cpu") return {make_cpu_of(config, options)};
+  if (config.device.kind == DeviceChoice::cpu) return {make_cpu_of(config, options)};
   GpuChoice mine = try_gpu(options, group);
   const std::vector<RankDevice> all = gather_devices(group, mine.device, wait);
-  if (agreed([&] { return agree_on_kind(config.device.kind, all); }) == DeviceKind::cpu) {
+  if (agreed([&] { return agree_on_kind(config.device.kind == DeviceChoice::gpu, all); }) == DeviceKind::cpu) {
     if (group.is_root()) log_info("{}; computing on the CPU", all[0].reason);
     return {make_cpu_of(config, options)};
   }
@@ -90,7 +92,7 @@ ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, 
 }
 
 bool may_share_memory(const Config& config, bool host_addressable) {
-  return config.comm.transport == "auto" && host_addressable;
+  return config.comm.transport == TransportChoice::automatic && host_addressable;
 }
 
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
@@ -100,7 +102,7 @@ std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
     on_every_rank(parts.group, wait, [&] { library = open_nccl(); });
     return std::make_unique<NcclCommunicator>(
         parts.group, parts.backend, *library,
-        NcclOptions{.algorithm = parts.config.comm.algorithm, .wait_seconds = parts.wait_seconds});
+        NcclOptions{.algorithm = std::string(word(parts.config.comm.algorithm)), .wait_seconds = parts.wait_seconds});
   }
   auto mpi = std::make_unique<MpiCommunicator>(
       parts.group,

@@ -53,7 +53,7 @@ int evaluate_command(const CommandParts& parts) {
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});
   reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator.run(weights); }));
-  if (config.data.bad_records == "skip") {
+  if (config.data.bad_records == BadRecordRule::skip) {
     reporter.bad_records(loaded.step, {"data.validation", evaluator.left_out()}, evaluator.bad_records());
   }
   run_or_abort([&] { group.barrier({"the end", wait.seconds}); });

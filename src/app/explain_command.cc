@@ -95,11 +95,12 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
              config.optimizer.scale_lr
                  ? fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global)
                  : std::string(),
-             config.schedule.name);
+             word(config.schedule.name));
   const bool by_epoch = config.train.epochs > 0;
-  const std::string& name = config.schedule.name;
+  const ScheduleKind name = config.schedule.name;
   const bool counts_epochs =
-      config.schedule.warmup_epochs > 0 || (name != "constant" && name != "cosine" && name != "linear");
+      config.schedule.warmup_epochs > 0 ||
+      (name != ScheduleKind::constant && name != ScheduleKind::cosine && name != ScheduleKind::linear);
   if (!by_epoch && counts_epochs) {
     fmt::print("  by epoch: the length of an epoch, and so the run's in epochs, depends on the data\n");
     return;

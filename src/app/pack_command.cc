@@ -9,6 +9,7 @@
 #include "lockstep/data/pack.h"
 #include "lockstep/data/source/formats.h"
 #include "lockstep/io/path_pattern.h"
+#include "lockstep/train/loading.h"
 
 namespace lockstep {
 namespace {
@@ -55,7 +56,7 @@ int pack_command(const CommandLine& command) {
       .seed = static_cast<uint64_t>(config.train.seed),
       .apply_orientation = config.data.exif_orientation,
       .max_pixels = config.data.max_pixels,
-      .bad_records = config.data.bad_records == "skip" ? BadRecords::skip : BadRecords::fail,
+      .bad_records = bad_record_rule(config),
       .threads = config.data.workers > 0 ? static_cast<int>(config.data.workers) : usable_cores(cpu_cores())};
   pack_split(config, command, config.data.train, options);
   std::string validation;

@@ -52,10 +52,10 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
-          .bar_columns =
-              config.log.progress == "auto" && moves_cursor(process_environment()) && output_is_terminal(STDOUT_FILENO)
-                  ? terminal_columns()
-                  : 0,
+          .bar_columns = config.log.progress == ProgressStyle::automatic && moves_cursor(process_environment()) &&
+                                 output_is_terminal(STDOUT_FILENO)
+                             ? terminal_columns()
+                             : 0,
           .bar_coloured = takes_colours(process_environment()),
           .wait_seconds = wait_seconds(config, RunPhase::train),
           .slow_disk_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity()};

@@ -4,13 +4,31 @@
 #include <utility>
 
 #include "lockstep/base/cpu_cores.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
 template <auto Section, auto Member>
+using MemberType = std::remove_cvref_t<decltype(std::declval<const Config&>().*Section.*Member)>;
+
+template <auto Section, auto Member>
+requires WordEnum<MemberType<Section, Member>> ConfigMember member() {
+  using T = MemberType<Section, Member>;
+  return {.type = ConfigType::text,
+          .get = [](const Config& config) { return ConfigValue(std::string(word(config.*Section.*Member))); },
+          .set =
+              [](Config& config, ConfigValue value) {
+                const auto known = find_word<T>(std::get<std::string>(value));
+                require(known.has_value(), "a word of the configuration was not checked");
+                config.*Section.*Member = *known;
+              },
+          .words = kWords<T>};
+}
+
+template <auto Section, auto Member>
 ConfigMember member() {
-  using T = std::remove_cvref_t<decltype(std::declval<const Config&>().*Section.*Member)>;
+  using T = MemberType<Section, Member>;
   return {.type = static_cast<ConfigType>(ConfigValue(T{}).index()),
           .get = [](const Config& config) { return ConfigValue(config.*Section.*Member); },
           .set = [](Config& config, ConfigValue value) { config.*Section.*Member = std::get<T>(std::move(value)); }};
@@ -43,7 +61,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, dropout), .range = zero_to_below_one(),
        .meaning = "Probability that an input of the last layer is dropped in training.",
        .also = {"dropout_rate", "drop_rate"}},
-      {LOCKSTEP_KEY(model, init), .allowed = {"truncated_normal", "fan_in"},
+      {LOCKSTEP_KEY(model, init),
        .meaning = "Start values of the weights: truncated normal with the model's own deviations, or with deviations "
                   "from each layer's number of inputs."},
       {LOCKSTEP_KEY(model, bn_momentum), .range = above_zero_to_one(),
@@ -56,7 +74,7 @@ std::vector<ConfigKey> make_keys() {
        .meaning =
            "inception_v3: remaps input that data.normalize = \"torchvision\" normalized to [-1, 1], as torchvision "
            "does for its ported weights."},
-      {LOCKSTEP_KEY(model, mixed_7c_pool), .allowed = {"avg", "max"},
+      {LOCKSTEP_KEY(model, mixed_7c_pool),
        .meaning =
            "inception_v3: how the pooling branch of Mixed_7c pools. max is tf_cnn_benchmarks' network; weights fit "
            "only the one they were trained with."},
@@ -114,7 +132,7 @@ std::vector<ConfigKey> make_keys() {
        .meaning =
            "Training: where the crop of a JPEG is at least three times as large as the network's input, decode a "
            "smaller picture, which is faster and nearly the same. Evaluation always decodes the full size."},
-      {LOCKSTEP_KEY(data, bad_records), .allowed = {"fail", "skip"},
+      {LOCKSTEP_KEY(data, bad_records),
        .meaning = "What to do about a record that cannot be read: end the run, or replace it, count it and report it."},
 
       {LOCKSTEP_KEY(train, batch_size), .unit = "samples", .range = between(1, 1e6),
@@ -130,7 +148,7 @@ std::vector<ConfigKey> make_keys() {
        .also = {"max_steps", "num_steps", "num_batches"}},
       {LOCKSTEP_KEY(train, label_smoothing), .range = zero_to_below_one(),
        .meaning = "Share of each target that is spread over all classes."},
-      {LOCKSTEP_KEY(train, precision), .allowed = {"float32", "tf32", "bf16", "fp16"},
+      {LOCKSTEP_KEY(train, precision),
        .meaning = "Number format of the layers; parameters are float32 in any case. All but float32 need a GPU.",
        .also = {"dtype", "amp", "fp16"}},
       {LOCKSTEP_KEY(train, sync_batch_norm),
@@ -150,7 +168,7 @@ std::vector<ConfigKey> make_keys() {
                   "there are no others."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Stop and save after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
-      {LOCKSTEP_KEY(train, not_finite), .allowed = {"stop", "skip", "rollback"},
+      {LOCKSTEP_KEY(train, not_finite),
        .meaning =
            "When a loss or gradient is not finite: end the run with exit code 4; or leave the weights as they are "
            "and go on (at most ten times in a row); or the same, and after three times in a row go back to the newest "
@@ -201,7 +219,7 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Whether weight decay also acts on biases and batch normalization's parameters.",
        .also = {"norm_weight_decay"}},
 
-      {LOCKSTEP_KEY(schedule, name), .allowed = {"constant", "exponential", "step", "piecewise", "cosine", "linear"},
+      {LOCKSTEP_KEY(schedule, name),
        .meaning = "Learning rate over time: exponential and step multiply by decay_rate every decay_epochs, in stairs; "
                   "piecewise multiplies lr by the factor of the last boundary passed; cosine and linear fall to 0 at "
                   "the last step. docs/training.md has each.",
@@ -239,7 +257,7 @@ std::vector<ConfigKey> make_keys() {
            "Every evaluation with a new best top-1, for two classes AUC (of the averages where there are any), is "
            "saved, and the link best points at it: it stays as well. While another save is being written it is "
            "skipped, with a warning."},
-      {LOCKSTEP_KEY(checkpoint, on_error), .allowed = {"warn", "fail"},
+      {LOCKSTEP_KEY(checkpoint, on_error),
        .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
       {LOCKSTEP_KEY(checkpoint, overwrite),
        .meaning = "Lets resume = \"never\" start in a folder that holds checkpoints."},
@@ -265,13 +283,13 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
        .meaning = "Samples a rank and pass. 0: as in training."},
 
-      {LOCKSTEP_KEY(device, kind), .allowed = {"auto", "gpu", "cpu"},
-       .meaning = "Where to compute. auto: on a GPU where one can be used.", .also = {"device", "type"}},
+      {LOCKSTEP_KEY(device, kind), .meaning = "Where to compute. auto: on a GPU where one can be used.",
+       .also = {"device", "type"}},
       {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, kMostThreads),
        .meaning = "Compute threads a rank. 0: from the cores this rank may use.", .also = {"num_threads"}},
       {LOCKSTEP_KEY(device, share),
        .meaning = "Lets several ranks compute on one GPU; their gradients then go through host memory and MPI."},
-      {LOCKSTEP_KEY(device, graph), .allowed = {"auto", "off"},
+      {LOCKSTEP_KEY(device, graph),
        .meaning = "auto: a GPU captures the step once and replays it, where no part of it needs the host. off: never."},
       {LOCKSTEP_KEY(device, winograd),
        .meaning =
@@ -287,17 +305,17 @@ std::vector<ConfigKey> make_keys() {
            "Whether the network is rewritten to a faster one that computes the same; the first thing to turn off "
            "when numbers look odd."},
 
-      {LOCKSTEP_KEY(comm, transport), .allowed = {"auto", "nccl", "mpi"},
+      {LOCKSTEP_KEY(comm, transport),
        .meaning =
            "What carries the gradients between ranks. auto: NCCL where every rank has a GPU of its own; on CPUs memory "
            "that the ranks share where all are on one host; else MPI. mpi: messages, within a host too.",
        .also = {"backend"}},
-      {LOCKSTEP_KEY(comm, algorithm), .allowed = {"ring", "tree", "auto"},
+      {LOCKSTEP_KEY(comm, algorithm),
        .meaning = "How NCCL sums them. Over MPI each rank adds up a share, whether ring or auto is set; no tree."},
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
        .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},
-      {LOCKSTEP_KEY(comm, gradient_dtype), .allowed = {"float32", "bf16", "fp16"},
+      {LOCKSTEP_KEY(comm, gradient_dtype),
        .meaning = "Number format of gradients on the wire. bf16 and fp16 halve what travels; sums over ranks are then "
                   "rounded to 8 and 11 bits, and fp16 ends at 65504. Statistics and counts stay float32."},
 
@@ -338,7 +356,7 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Whether rank 0 writes TensorBoard event files, in the folder tensorboard of the checkpoint folder."},
       {LOCKSTEP_KEY(log, histogram_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between histograms of every trained parameter in the event files. 0: none."},
-      {LOCKSTEP_KEY(log, progress), .allowed = {"auto", "lines"},
+      {LOCKSTEP_KEY(log, progress),
        .meaning = "auto: a bar when mpirun's own output is a terminal, plain lines elsewhere. lines: always lines."},
       {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
        .meaning =
@@ -351,7 +369,13 @@ std::vector<ConfigKey> make_keys() {
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
-  static const std::vector<ConfigKey> keys = make_keys();
+  static const std::vector<ConfigKey> keys = [] {
+    std::vector<ConfigKey> made = make_keys();
+    for (ConfigKey& key : made) {
+      if (!key.member.words.empty()) key.allowed.assign(key.member.words.begin(), key.member.words.end());
+    }
+    return made;
+  }();
   return keys;
 }
 

@@ -18,8 +18,8 @@ bool reads_files(const Config& c) { return c.data.format != "synthetic"; }
 bool optimizer_is(const Config& c, std::initializer_list<std::string_view> names) {
   return one_of(c.optimizer.name, names);
 }
-bool schedule_is(const Config& c, std::initializer_list<std::string_view> names) {
-  return one_of(c.schedule.name, names);
+bool schedule_is(const Config& c, std::initializer_list<ScheduleKind> kinds) {
+  return std::ranges::find(kinds, c.schedule.name) != kinds.end();
 }
 
 constexpr ConfigUse kUses[] = {
@@ -57,10 +57,10 @@ constexpr ConfigUse kUses[] = {
      [](const Config& c) { return c.optimizer.weight_decay > 0; }},
     {"schedule.decay_rate schedule.decay_epochs", "schedule.name = \"exponential\" or \"step\"",
      [](const Config& c) {
-       return schedule_is(c, {"exponential", "step"});
+       return schedule_is(c, {ScheduleKind::exponential, ScheduleKind::step});
      }},
     {"schedule.boundaries schedule.factors", "schedule.name = \"piecewise\"",
-     [](const Config& c) { return schedule_is(c, {"piecewise"}); }},
+     [](const Config& c) { return schedule_is(c, {ScheduleKind::piecewise}); }},
     {"checkpoint.overwrite", "checkpoint.resume = \"never\" or a path",
      [](const Config& c) {
        return !one_of(c.checkpoint.resume, {"auto", "must", "latest"});
@@ -71,10 +71,11 @@ constexpr ConfigUse kUses[] = {
     {"eval.every_epochs", "eval.every_steps = 0, which takes its place above 0",
      [](const Config& c) { return c.eval.every_steps == 0; }},
     {"device.share device.graph", "device.kind = \"gpu\" or \"auto\"",
-     [](const Config& c) { return c.device.kind != "cpu"; }},
-    {"device.winograd", "device.kind = \"cpu\" or \"auto\"", [](const Config& c) { return c.device.kind != "gpu"; }},
+     [](const Config& c) { return c.device.kind != DeviceChoice::cpu; }},
+    {"device.winograd", "device.kind = \"cpu\" or \"auto\"",
+     [](const Config& c) { return c.device.kind != DeviceChoice::gpu; }},
     {"comm.algorithm", "comm.transport = \"nccl\" or \"auto\"",
-     [](const Config& c) { return c.comm.transport != "mpi"; }},
+     [](const Config& c) { return c.comm.transport != TransportChoice::mpi; }},
     {"watchdog.warn_seconds watchdog.abort_seconds watchdog.start_warn_seconds watchdog.start_abort_seconds "
      "watchdog.scan_warn_seconds watchdog.scan_abort_seconds watchdog.evaluate_warn_seconds "
      "watchdog.evaluate_abort_seconds watchdog.save_warn_seconds watchdog.save_abort_seconds",

@@ -62,7 +62,7 @@ void validate_data(const Config& config, bool evaluation) {
 }
 
 void validate_schedule(const Config::Schedule& schedule) {
-  if (schedule.name != "piecewise") return;
+  if (schedule.name != ScheduleKind::piecewise) return;
   if (schedule.boundaries.empty() || schedule.boundaries.size() != schedule.factors.size()) {
     fail(ExitCode::config,
          "schedule.name = \"piecewise\" needs as many schedule.factors as schedule.boundaries, at least one: there are "
@@ -81,7 +81,7 @@ void validate_length(const Config& config) {
 }
 
 void validate_device(const Config& config) {
-  if (config.device.deferred && config.device.kind == "gpu") {
+  if (config.device.deferred && config.device.kind == DeviceChoice::gpu) {
     fail(ExitCode::config, "device.deferred = true is for the CPU: set device.kind = \"cpu\"");
   }
 }

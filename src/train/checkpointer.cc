@@ -177,7 +177,7 @@ void Checkpointer::take(SaveResult result, int64_t last_step) {
     return;
   }
   const bool numerics = result.error->code() == ExitCode::numerics;
-  if (numerics || config_.checkpoint.on_error == "fail" || result.step == last_step) throw *result.error;
+  if (numerics || config_.checkpoint.on_error == SaveErrorRule::fail || result.step == last_step) throw *result.error;
   log_error("{} (failed saves so far: {})", result.error->what(), ++failures_);
 }
 

@@ -20,15 +20,15 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
           .label_smoothing = training ? config.train.label_smoothing : 0,
           .bn_epsilon = config.model.bn_epsilon,
           .bn_scale = config.model.bn_scale,
-          .mixed_7c_max_pool = config.model.mixed_7c_pool == "max",
+          .mixed_7c_max_pool = config.model.mixed_7c_pool == BranchPool::max,
           .hidden = config.model.hidden,
           .vocabulary = config.model.vocabulary,
           .max_ids = config.model.max_ids};
 }
 
 DType compute_type(const Config& config) {
-  if (config.train.precision == "bf16") return DType::bf16;
-  return config.train.precision == "fp16" ? DType::f16 : DType::f32;  // tf32 is how a GPU multiplies float32
+  if (config.train.precision == Precision::bf16) return DType::bf16;
+  return config.train.precision == Precision::fp16 ? DType::f16 : DType::f32;  // tf32 is how a GPU multiplies float32
 }
 
 CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, Purpose purpose, const Backend& backend,

@@ -28,7 +28,7 @@ DeviceStepState::DeviceStepState(const Backend& backend, const CompiledModel& mo
                                                               .beta1 = config.optimizer.beta1,
                                                               .beta2 = config.optimizer.beta2,
                                                               .average_decay = config.ema.decay,
-                                                              .halt = config.train.not_finite == "stop",
+                                                              .halt = config.train.not_finite == NonFiniteRule::stop,
                                                               .scale_loss = compute_type(config) == DType::f16}});
   find_ = backend.compile(UpdateOp{DType::f32, FindNotFinite{model.layout().trained_elements}});
   for (int i = 0; i <= ahead; ++i) done_.push_back(backend.make_event());

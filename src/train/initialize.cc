@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 
 namespace lockstep {
 namespace {
 
 double deviation_of(const Parameter& p, InitRule rule) {
-  if (rule == InitRule::model) return p.init.deviation;
+  if (rule == InitRule::truncated_normal) return p.init.deviation;
   const Shape& s = p.shape;
   const bool conv = s.rank() == 4;
   const auto fan_in = static_cast<double>(s.elements() / s[0]);
@@ -18,12 +17,6 @@ double deviation_of(const Parameter& p, InitRule rule) {
 }
 
 }  // namespace
-
-InitRule parse_init_rule(std::string_view name) {
-  if (name == "truncated_normal") return InitRule::model;
-  if (name == "fan_in") return InitRule::fan_in;
-  fail(ExitCode::config, "model.init = \"{}\": expected truncated_normal or fan_in", name);
-}
 
 void initialize_parameter(const Parameter& parameter, InitRule rule, uint64_t seed, std::span<float> values) {
   if (parameter.init.kind == Initializer::Kind::constant) {

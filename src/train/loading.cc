@@ -6,7 +6,7 @@
 namespace lockstep {
 
 BadRecords bad_record_rule(const Config& config) {
-  return config.data.bad_records == "skip" ? BadRecords::skip : BadRecords::fail;
+  return config.data.bad_records == BadRecordRule::skip ? BadRecords::skip : BadRecords::fail;
 }
 
 LoaderOptions loader_options(const Config& config, const LoaderUse& use) {

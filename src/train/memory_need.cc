@@ -26,8 +26,8 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
   }
   if (config.model.name != "wide_mlp") add(fmt::format("model.image_size ({})", config.model.image_size));
   // CPUs compute in float32 alone.
-  const bool full = config.train.precision == "float32" || config.train.precision == "tf32";
-  if (gpu && full) add(fmt::format("train.precision ({}; bf16 halves activations)", config.train.precision));
+  const bool full = config.train.precision == Precision::float32 || config.train.precision == Precision::tf32;
+  if (gpu && full) add(fmt::format("train.precision ({}; bf16 halves activations)", word(config.train.precision)));
   return keys;
 }
 

@@ -18,8 +18,9 @@ constexpr int kMostRollbacks = 3;
 bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   where_ = describe(step, outcome);
   ++skipped_in_a_row_;
-  const bool back = options_.rule == "rollback" && skipped_in_a_row_ >= kSkipsBeforeRollback;
-  if (options_.rule == "stop" || (options_.rule == "skip" && skipped_in_a_row_ > kMostSkipsInARow) ||
+  const bool back = options_.rule == NonFiniteRule::rollback && skipped_in_a_row_ >= kSkipsBeforeRollback;
+  if (options_.rule == NonFiniteRule::stop ||
+      (options_.rule == NonFiniteRule::skip && skipped_in_a_row_ > kMostSkipsInARow) ||
       (back && rollbacks_ == kMostRollbacks)) {
     const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
     throw AgreedError(ExitCode::numerics,

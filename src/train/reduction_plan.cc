@@ -1,7 +1,5 @@
 #include "train/reduction_plan.h"
 
-#include <string>
-
 namespace lockstep {
 
 std::span<float> gradients_of(const CompiledModel& model) {
@@ -19,10 +17,10 @@ std::vector<Bucket> reduction_plan(const CompiledModel& model, const Config& con
 }
 
 std::optional<WireFormat> wire_format(const CompiledModel& model, const Config& config, int ranks) {
-  const std::string& type = config.comm.gradient_dtype;
-  if (type == "float32" || ranks == 1) return std::nullopt;
+  const WireType type = config.comm.gradient_dtype;
+  if (type == WireType::float32 || ranks == 1) return std::nullopt;
   return WireFormat{.backend = model.backend(),
-                    .type = type == "bf16" ? DType::bf16 : DType::f16,
+                    .type = type == WireType::bf16 ? DType::bf16 : DType::f16,
                     .elements = model.state().trained_elements};
 }
 

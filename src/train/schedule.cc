@@ -21,8 +21,8 @@ double progress(const LearningRateSchedule& s, int64_t step) {
 
 double constant(const LearningRateSchedule&, int64_t) { return 1; }
 
-double stairs(const LearningRateSchedule& s, int64_t step) {
-  constexpr double kRounding = 1e-9;  // stairs: a quotient that misses a whole number by its rounding is that number
+double staircase(const LearningRateSchedule& s, int64_t step) {
+  constexpr double kRounding = 1e-9;  // a quotient that misses a whole number by its rounding is that number
   return std::pow(s.decay_rate, std::floor(static_cast<double>(step) / s.decay_steps + kRounding));
 }
 
@@ -38,26 +38,27 @@ double cosine(const LearningRateSchedule& s, int64_t step) {
 
 double linear(const LearningRateSchedule& s, int64_t step) { return 1 - progress(s, step); }
 
-struct Row {
-  const char* name;
-  Factor factor;
-};
-constexpr Row kTable[] = {{"constant", constant}, {"exponential", stairs}, {"step", stairs},
-                          {"piecewise", pieces},  {"cosine", cosine},      {"linear", linear}};
-
-Factor factor_of(const std::string& name) {
-  for (const Row& row : kTable) {
-    if (name == row.name) return row.factor;
+Factor factor_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant:
+      return constant;
+    case ScheduleKind::exponential:
+    case ScheduleKind::step:
+      return staircase;
+    case ScheduleKind::piecewise:
+      return pieces;
+    case ScheduleKind::cosine:
+      return cosine;
+    case ScheduleKind::linear:
+      return linear;
   }
-  std::string known;
-  for (const Row& row : kTable) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
-  fail(ExitCode::config, "schedule.name = \"{}\" does not exist; there are {}", name, known);
+  return constant;
 }
 
 }  // namespace
 
 double LearningRateSchedule::rate(int64_t step) const {
-  const double rate = base_rate * factor_of(name)(*this, step);
+  const double rate = base_rate * factor_of(kind)(*this, step);
   return step < warmup_steps ? rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps) : rate;
 }
 
@@ -68,20 +69,19 @@ double base_learning_rate(const Config::Optimizer& config, int64_t global_batch)
 
 LearningRateSchedule make_learning_rate_schedule(const Config& config, const RunLength& length) {
   const Config::Schedule& schedule = config.schedule;
-  factor_of(schedule.name);
   require(length.samples_per_epoch > 0 && length.global_batch > 0, "{} samples an epoch in batches of {}",
           length.samples_per_epoch, length.global_batch);
   const auto steps = [&](double epochs) {
     return static_cast<double>(length.samples_per_epoch) * epochs / static_cast<double>(length.global_batch);
   };
-  LearningRateSchedule made{.name = schedule.name,
+  LearningRateSchedule made{.kind = schedule.name,
                             .base_rate = base_learning_rate(config.optimizer, length.global_batch),
                             .warmup_steps = std::llround(steps(schedule.warmup_epochs)),
                             .total_steps = length.total_steps,
                             .decay_rate = schedule.decay_rate,
                             .decay_steps = steps(schedule.decay_epochs),
                             .factors = schedule.factors};
-  if (schedule.name == "exponential") made.decay_steps = std::max(1.0, std::floor(made.decay_steps));
+  if (schedule.name == ScheduleKind::exponential) made.decay_steps = std::max(1.0, std::floor(made.decay_steps));
   for (const double boundary : schedule.boundaries) {
     made.boundaries.push_back(static_cast<int64_t>(std::ceil(steps(boundary) * (1 - 1e-12))));  // but for rounding
   }

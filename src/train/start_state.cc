@@ -42,7 +42,7 @@ void copy_weights_to_averages(const ModelState& state) {
 constexpr int kMostInitializers = 8;
 
 void initialize_fresh(const Config& config, const CompiledModel& model, const HostState& host) {
-  const InitRule rule = parse_init_rule(config.model.init);
+  const InitRule rule = config.model.init;
   const ParameterTable& table = model.parameters();
   std::atomic<ParameterId> next = 0;
   const auto work = [&] {  // each parameter has random numbers of its own: who draws them does not matter

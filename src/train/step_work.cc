@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kWarmUpSteps = 2;
 
 bool may_capture(const StepWorkParts& parts) {
-  return parts.config.device.graph != "off" && parts.communicator.stream_ordered();
+  return parts.config.device.graph != GraphCapture::off && parts.communicator.stream_ordered();
 }
 
 }  // namespace

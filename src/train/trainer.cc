@@ -369,7 +369,7 @@ void Trainer::report_weights_if_due() {
 }
 
 void Trainer::report_bad_records() {
-  if (config_.data.bad_records != "skip") return;
+  if (config_.data.bad_records != BadRecordRule::skip) return;
   parts_.reporter.bad_records(progress_.step, {"data.train", parts_.data.left_out()}, loader_->bad_records());
   if (!parts_.evaluator) return;
   parts_.reporter.bad_records(progress_.step, {"data.validation", parts_.evaluator->left_out()},

@@ -88,12 +88,12 @@ TEST_CASE("the same identifier on two hosts is two devices") {
 TEST_CASE("all ranks compute on GPUs or none does") {
   const RankDevice with = rank_with(0, "node1", 0, {"GPU-a"}), without = rank_with(1, "node2", 0, {});
   const RankDevice all[] = {with, with}, none[] = {without, without}, some[] = {with, without};
-  CHECK(agree_on_kind("auto", all) == DeviceKind::gpu);
-  CHECK(agree_on_kind("gpu", all) == DeviceKind::gpu);
-  CHECK(agree_on_kind("auto", none) == DeviceKind::cpu);
-  const Error insisted = config_error_of([&] { agree_on_kind("gpu", some); });
+  CHECK(agree_on_kind(false, all) == DeviceKind::gpu);
+  CHECK(agree_on_kind(true, all) == DeviceKind::gpu);
+  CHECK(agree_on_kind(false, none) == DeviceKind::cpu);
+  const Error insisted = config_error_of([&] { agree_on_kind(true, some); });
   CHECK_THAT(insisted.what(), ContainsSubstring("on rank 1@node2: no usable GPU: the driver sees no device"));
-  const Error mixed = config_error_of([&] { agree_on_kind("auto", some); });
+  const Error mixed = config_error_of([&] { agree_on_kind(false, some); });
   CHECK_THAT(mixed.what(), ContainsSubstring("rank 0@node1 has a GPU, but on rank 1@node2: no usable GPU"));
   CHECK_THAT(mixed.what(), ContainsSubstring("device.kind = \"cpu\""));
 }

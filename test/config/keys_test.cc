@@ -5,6 +5,7 @@
 
 #include "lockstep/config/value.h"
 #include "lockstep/data/source/formats.h"
+#include "lockstep/models/models.h"
 #include "test/catch.h"
 
 using namespace lockstep;
@@ -36,6 +37,12 @@ TEST_CASE("every data format there is can be chosen") {
   CHECK(find_config_key("data.format")->allowed == data_format_names());
 }
 
+TEST_CASE("every model there is can be chosen") {
+  std::vector<std::string_view> names;
+  for (const Model& model : models()) names.push_back(model.name);
+  CHECK(find_config_key("model.name")->allowed == names);
+}
+
 TEST_CASE("the variable of a key is its name in capitals") {
   CHECK(find_config_key("train.seed")->environment_variable() == "LOCKSTEP_TRAIN_SEED");
   CHECK(find_config_key("watchdog.save_abort_seconds")->environment_variable() ==
@@ -54,4 +61,17 @@ TEST_CASE("a range prints its ends") {
   CHECK(ConfigRange{.low = 0, .low_open = true}.text() == "above 0");
   CHECK(ConfigRange{.low = 0, .high = 1, .high_open = true}.text() == "in [0, 1)");
   CHECK_FALSE(ConfigRange{}.limited());
+}
+
+TEST_CASE("the words of a key are those of its enum, and stand for its values") {
+  const ConfigKey& key = *find_config_key("train.precision");
+  CHECK(key.allowed == std::vector<std::string_view>{"float32", "tf32", "bf16", "fp16"});
+  Config config;
+  for (const std::string_view text : key.allowed) {
+    key.member.set(config, std::string(text));
+    CHECK(word(config.train.precision) == text);
+    CHECK(std::get<std::string>(key.member.get(config)) == text);
+  }
+  CHECK(config.train.precision == Precision::fp16);
+  CHECK(find_word<Precision>("half") == std::nullopt);
 }

@@ -115,7 +115,7 @@ TEST_CASE("a log lies inside the run's directory, under a name of its own") {
 TEST_CASE("a piecewise schedule needs ascending boundaries and a factor for each") {
   const auto error = [](std::vector<double> boundaries, std::vector<double> factors) {
     return error_after([&](Config& c) {
-      c.schedule.name = "piecewise";
+      c.schedule.name = ScheduleKind::piecewise;
       c.schedule.boundaries = boundaries;
       c.schedule.factors = factors;
     });

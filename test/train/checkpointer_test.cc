@@ -104,7 +104,7 @@ TEST_CASE("a run in half precision saves its loss scale, others have none") {
   full.checkpointer->finish({.step = 1});
   CHECK(CheckpointReader::open(full.file(1)).training().count("loss_scale") == 0);
   Saving s;
-  s.run->config.train.precision = "fp16";
+  s.run->config.train.precision = Precision::fp16;
   s.checkpointer->finish({.step = 2, .loss_scale = {.value = 512, .steady_steps = 7}});
   const auto training = CheckpointReader::open(s.file(2)).training();
   CHECK(std::get<double>(training.at("loss_scale")) == 512);
@@ -164,7 +164,7 @@ TEST_CASE("a failed save is shown, and the run goes on when it may") {
 }
 
 TEST_CASE("a failed save ends the run when checkpoint.on_error says so") {
-  Saving s([](auto& c) { c.on_error = "fail"; });
+  Saving s([](auto& c) { c.on_error = SaveErrorRule::fail; });
   s.block(5);
   s.checkpointer->save({.step = 5});
   const auto error = error_of([&] { s.wait_and_poll(); });

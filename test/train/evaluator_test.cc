@@ -16,7 +16,7 @@ constexpr Weights kRaw[] = {Weights::raw};
 
 Config config_for_evaluation() {
   Config config = small_config();
-  config.data.bad_records = "skip";
+  config.data.bad_records = BadRecordRule::skip;
   return config;
 }
 

@@ -6,7 +6,6 @@
 
 #include "lockstep/base/error.h"
 #include "test/catch.h"
-#include "test/config/config_error.h"
 
 using namespace lockstep;
 
@@ -46,16 +45,16 @@ TEST_CASE("start values depend on the seed and the parameter's name alone") {
   const Parameter a = weight("a.weight", Shape{8, 4, 3, 3}, 0.1);
   Parameter longer = a;
   longer.shape = Shape{16, 4, 3, 3};
-  const auto values = start_values(a, InitRule::model, 7);
-  CHECK(values == start_values(a, InitRule::model, 7));
-  CHECK(values != start_values(a, InitRule::model, 8));
-  CHECK(values != start_values(weight("b.weight", a.shape, 0.1), InitRule::model, 7));
-  const auto more = start_values(longer, InitRule::model, 7);
+  const auto values = start_values(a, InitRule::truncated_normal, 7);
+  CHECK(values == start_values(a, InitRule::truncated_normal, 7));
+  CHECK(values != start_values(a, InitRule::truncated_normal, 8));
+  CHECK(values != start_values(weight("b.weight", a.shape, 0.1), InitRule::truncated_normal, 7));
+  const auto more = start_values(longer, InitRule::truncated_normal, 7);
   CHECK(std::equal(values.begin(), values.end(), more.begin()));
 }
 
 TEST_CASE("no value lies beyond two deviations, and the model's deviation is kept inside") {
-  const auto values = start_values(weight("conv.weight", Shape{64, 32, 5, 5}, 0.05), InitRule::model);
+  const auto values = start_values(weight("conv.weight", Shape{64, 32, 5, 5}, 0.05), InitRule::truncated_normal);
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   CHECK(*low >= -0.1F);
   CHECK(*high <= 0.1F);
@@ -77,12 +76,6 @@ TEST_CASE("constants are the same under both rules and every seed") {
                         .shape = Shape{5},
                         .kind = ParameterKind::norm_scale,
                         .init = {.kind = Initializer::Kind::constant, .value = 1}};
-  CHECK(start_values(scale, InitRule::model, 1) == std::vector<float>(5, 1.0F));
+  CHECK(start_values(scale, InitRule::truncated_normal, 1) == std::vector<float>(5, 1.0F));
   CHECK(start_values(scale, InitRule::fan_in, 2) == std::vector<float>(5, 1.0F));
-}
-
-TEST_CASE("the rules have the configuration's names") {
-  CHECK(parse_init_rule("truncated_normal") == InitRule::model);
-  CHECK(parse_init_rule("fan_in") == InitRule::fan_in);
-  CHECK_THAT(config_error([] { parse_init_rule("xavier"); }), ContainsSubstring("model.init = \"xavier\""));
 }

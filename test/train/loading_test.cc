@@ -14,7 +14,7 @@ TEST_CASE("a loader follows the keys of the data, and its use says batch, positi
   config.data.normalize = "none";
   config.data.shuffle = false;
   config.data.shuffle_block = 32;
-  config.data.bad_records = "skip";
+  config.data.bad_records = BadRecordRule::skip;
   config.data.max_pixels = 1000;
   config.data.exif_orientation = true;
   config.data.prefetch = 5;

@@ -31,7 +31,7 @@ StepOutcome infinite_loss() {
 }
 
 struct Rule {
-  explicit Rule(const char* rule) : steps(world(), run.model, {.rule = rule, .wait_seconds = 30}) {}
+  explicit Rule(NonFiniteRule rule) : steps(world(), run.model, {.rule = rule, .wait_seconds = 30}) {}
   SmallRun run{small_config()};
   NonFiniteSteps steps;
 };
@@ -51,7 +51,7 @@ void wait_for_file(const std::string& path) {
 }  // namespace
 
 TEST_CASE("the rule stop ends all ranks alike at the first such step and names the rank") {
-  Rule rule("stop");
+  Rule rule(NonFiniteRule::stop);
   const auto error = agreed_error_of([&] { rule.steps.skip(7, infinite_loss()); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::numerics);
@@ -60,7 +60,7 @@ TEST_CASE("the rule stop ends all ranks alike at the first such step and names t
 }
 
 TEST_CASE("the rule skip allows ten such steps in a row, counted anew after one that was applied") {
-  Rule rule("skip");
+  Rule rule(NonFiniteRule::skip);
   for (int round = 0; round < 2; ++round) {
     for (int step = 1; step <= 10; ++step) CHECK_FALSE(rule.steps.skip(step, infinite_loss()));
     if (round == 0) rule.steps.applied();
@@ -69,7 +69,7 @@ TEST_CASE("the rule skip allows ten such steps in a row, counted anew after one 
 }
 
 TEST_CASE("the rule rollback goes back at the third such step in a row, three times") {
-  Rule rule("rollback");
+  Rule rule(NonFiniteRule::rollback);
   for (int times = 1; times <= 3; ++times) {
     CHECK_FALSE(rule.steps.skip(1, infinite_loss()));
     CHECK_FALSE(rule.steps.skip(2, infinite_loss()));
@@ -85,7 +85,7 @@ TEST_CASE("the rule rollback goes back at the third such step in a row, three ti
 }
 
 TEST_CASE("where every loss is finite the parameter whose gradient is not is named") {
-  Rule rule("skip");
+  Rule rule(NonFiniteRule::skip);
   StepOutcome outcome;
   outcome.own_loss = 1;
   outcome.bad_gradient = 0;
@@ -114,7 +114,7 @@ TEST_CASE("steps that are not finite are skipped ten times in a row at most, and
   Config config = config_in(folder);
   config.train.epochs = 0;
   config.train.steps = 100;
-  config.train.not_finite = "skip";
+  config.train.not_finite = NonFiniteRule::skip;
   Job job(config, data);
   put_nan(job.run);
   const auto before = job.run.values();
@@ -139,7 +139,7 @@ Config config_with_rollback(const SharedFolder& folder) {
   Config config = config_in(folder);
   config.train.epochs = 0;
   config.train.steps = 12;
-  config.train.not_finite = "rollback";
+  config.train.not_finite = NonFiniteRule::rollback;
   config.checkpoint.every_steps = 4;
   config.optimizer.momentum = 0.9;
   return config;
@@ -246,7 +246,7 @@ TEST_CASE("with the host two steps ahead the gradient that is not finite is name
   const PlainSource data(64);
   Config config = config_in(folder);
   config.device.deferred = true;
-  config.device.graph = "off";  // where a step is captured the values are not there yet
+  config.device.graph = GraphCapture::off;  // where a step is captured the values are not there yet
   Job job(config, data);
   const ParameterId id = job.run.model.parameters().find("conv2.bias");
   const int64_t place = job.run.model.layout().offset[static_cast<size_t>(id)];
@@ -271,7 +271,7 @@ TEST_CASE("with the host two steps ahead steps that are not finite are skipped o
   config.device.deferred = true;
   config.train.epochs = 0;
   config.train.steps = 100;
-  config.train.not_finite = "skip";
+  config.train.not_finite = NonFiniteRule::skip;
   Job job(config, data);
   put_nan(job.run);
   const auto error = agreed_error_of([&] { job.trainer->run(); });

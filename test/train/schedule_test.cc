@@ -3,19 +3,19 @@
 #include <cmath>
 
 #include "test/catch.h"
-#include "test/config/config_error.h"
 
 using namespace lockstep;
 
 TEST_CASE("a constant schedule keeps the base rate for ever") {
-  const LearningRateSchedule schedule{.name = "constant", .base_rate = 0.1, .total_steps = 10};
+  const LearningRateSchedule schedule{.kind = ScheduleKind::constant, .base_rate = 0.1, .total_steps = 10};
   CHECK(schedule.rate(0) == 0.1);
   CHECK(schedule.rate(9) == 0.1);
   CHECK(schedule.rate(1000) == 0.1);
 }
 
 TEST_CASE("warm-up rises linearly and reaches the full rate at its last step") {
-  const LearningRateSchedule schedule{.name = "constant", .base_rate = 0.4, .warmup_steps = 4, .total_steps = 10};
+  const LearningRateSchedule schedule{
+      .kind = ScheduleKind::constant, .base_rate = 0.4, .warmup_steps = 4, .total_steps = 10};
   CHECK(schedule.rate(0) == Approx(0.1));
   CHECK(schedule.rate(1) == Approx(0.2));
   CHECK(schedule.rate(3) == Approx(0.4));
@@ -24,7 +24,7 @@ TEST_CASE("warm-up rises linearly and reaches the full rate at its last step") {
 
 TEST_CASE("the exponential schedule falls in stairs counted from step 0") {
   const LearningRateSchedule schedule{
-      .name = "exponential", .base_rate = 1, .total_steps = 100, .decay_rate = 0.5, .decay_steps = 10};
+      .kind = ScheduleKind::exponential, .base_rate = 1, .total_steps = 100, .decay_rate = 0.5, .decay_steps = 10};
   CHECK(schedule.rate(0) == 1);
   CHECK(schedule.rate(9) == 1);
   CHECK(schedule.rate(10) == 0.5);
@@ -35,14 +35,15 @@ TEST_CASE("the exponential schedule falls in stairs counted from step 0") {
 
 TEST_CASE("warm-up multiplies the exponential schedule without moving its stairs") {
   const LearningRateSchedule schedule{
-      .name = "exponential", .base_rate = 1, .warmup_steps = 20, .decay_rate = 0.5, .decay_steps = 10};
+      .kind = ScheduleKind::exponential, .base_rate = 1, .warmup_steps = 20, .decay_rate = 0.5, .decay_steps = 10};
   CHECK(schedule.rate(9) == Approx(0.5));
   CHECK(schedule.rate(10) == Approx(0.5 * 11 / 20));
   CHECK(schedule.rate(20) == 0.25);
 }
 
 TEST_CASE("the cosine schedule falls from the end of warm-up to 0 at the last step") {
-  const LearningRateSchedule schedule{.name = "cosine", .base_rate = 2, .warmup_steps = 10, .total_steps = 110};
+  const LearningRateSchedule schedule{
+      .kind = ScheduleKind::cosine, .base_rate = 2, .warmup_steps = 10, .total_steps = 110};
   CHECK(schedule.rate(9) == Approx(2));
   CHECK(schedule.rate(10) == Approx(2));
   CHECK(schedule.rate(60) == Approx(1));
@@ -54,7 +55,7 @@ TEST_CASE("the cosine schedule falls from the end of warm-up to 0 at the last st
 TEST_CASE("epochs become steps by the size of the data and the global batch") {
   Config config;
   config.optimizer.lr = 0.045;
-  config.schedule = {.name = "exponential", .warmup_epochs = 0.5, .decay_rate = 0.94, .decay_epochs = 2};
+  config.schedule = {.name = ScheduleKind::exponential, .warmup_epochs = 0.5, .decay_rate = 0.94, .decay_epochs = 2};
   const LearningRateSchedule schedule =
       make_learning_rate_schedule(config, {.samples_per_epoch = 1281167, .global_batch = 1600, .total_steps = 80073});
   CHECK(schedule.base_rate == 0.045);
@@ -69,7 +70,7 @@ TEST_CASE("the linear rule scales the rate by the global batch over 256") {
   Config config;
   config.optimizer.lr = 0.1;
   config.optimizer.scale_lr = true;
-  config.schedule.name = "constant";
+  config.schedule.name = ScheduleKind::constant;
   const LearningRateSchedule schedule =
       make_learning_rate_schedule(config, {.samples_per_epoch = 1000, .global_batch = 512, .total_steps = 2});
   CHECK(schedule.rate(0) == Approx(0.2));
@@ -77,7 +78,7 @@ TEST_CASE("the linear rule scales the rate by the global batch over 256") {
 
 TEST_CASE("a stair shorter than a step lasts one step") {
   Config config;
-  config.schedule = {.name = "exponential", .decay_rate = 0.5, .decay_epochs = 0.01};
+  config.schedule = {.name = ScheduleKind::exponential, .decay_rate = 0.5, .decay_epochs = 0.01};
   const LearningRateSchedule schedule =
       make_learning_rate_schedule(config, {.samples_per_epoch = 64, .global_batch = 64, .total_steps = 2});
   CHECK(schedule.decay_steps == 1);
@@ -86,7 +87,7 @@ TEST_CASE("a stair shorter than a step lasts one step") {
 TEST_CASE("the step schedule's stairs begin with the first step at or past their epoch and do not drift") {
   Config config;
   config.optimizer.lr = 1;
-  config.schedule = {.name = "step", .decay_rate = 0.1, .decay_epochs = 1};
+  config.schedule = {.name = ScheduleKind::step, .decay_rate = 0.1, .decay_epochs = 1};
   // 2.5 steps an epoch: epochs begin within steps 2, 5, 7 and 10.
   const LearningRateSchedule schedule =
       make_learning_rate_schedule(config, {.samples_per_epoch = 10, .global_batch = 4, .total_steps = 100});
@@ -102,7 +103,7 @@ TEST_CASE("the step schedule's stairs begin with the first step at or past their
 TEST_CASE("stairs whose length only rounding keeps from a whole number of steps do not come a step late") {
   Config config;
   config.optimizer.lr = 1;
-  config.schedule = {.name = "step", .decay_rate = 0.5, .decay_epochs = 0.1};
+  config.schedule = {.name = ScheduleKind::step, .decay_rate = 0.5, .decay_epochs = 0.1};
   const LearningRateSchedule schedule =
       make_learning_rate_schedule(config, {.samples_per_epoch = 30, .global_batch = 1, .total_steps = 100});
   for (int64_t stair = 1; stair < 9; ++stair) {
@@ -114,7 +115,7 @@ TEST_CASE("stairs whose length only rounding keeps from a whole number of steps 
 TEST_CASE("the piecewise schedule takes the factor of the last boundary reached") {
   Config config;
   config.optimizer.lr = 0.4;
-  config.schedule.name = "piecewise";
+  config.schedule.name = ScheduleKind::piecewise;
   config.schedule.boundaries = {2, 3.5, 5};
   config.schedule.factors = {0.5, 2, 0};
   const LearningRateSchedule schedule =
@@ -130,7 +131,8 @@ TEST_CASE("the piecewise schedule takes the factor of the last boundary reached"
 }
 
 TEST_CASE("the linear schedule falls in equal parts from the end of warm-up to 0 at the last step") {
-  const LearningRateSchedule schedule{.name = "linear", .base_rate = 2, .warmup_steps = 10, .total_steps = 110};
+  const LearningRateSchedule schedule{
+      .kind = ScheduleKind::linear, .base_rate = 2, .warmup_steps = 10, .total_steps = 110};
   CHECK(schedule.rate(0) == Approx(0.2));
   CHECK(schedule.rate(10) == 2);
   CHECK(schedule.rate(35) == Approx(1.5));
@@ -141,11 +143,12 @@ TEST_CASE("the linear schedule falls in equal parts from the end of warm-up to 0
 }
 
 TEST_CASE("every schedule can be warmed up") {
-  for (const char* name : {"constant", "exponential", "step", "piecewise", "cosine", "linear"}) {
+  for (const std::string_view name : kWords<ScheduleKind>) {
     INFO(name);
     Config config;
     config.optimizer.lr = 1;
-    config.schedule = {.name = name, .warmup_epochs = 2, .decay_rate = 0.5, .decay_epochs = 50};
+    config.schedule = {
+        .name = *find_word<ScheduleKind>(name), .warmup_epochs = 2, .decay_rate = 0.5, .decay_epochs = 50};
     config.schedule.boundaries = {50};
     config.schedule.factors = {0.5};
     const LearningRateSchedule schedule =
@@ -155,13 +158,4 @@ TEST_CASE("every schedule can be warmed up") {
     }
     CHECK(schedule.rate(4) == Approx(1).epsilon(0.01));
   }
-}
-
-TEST_CASE("a schedule that does not exist is a configuration error") {
-  Config config;
-  config.schedule.name = "triangular";
-  CHECK_THAT(
-      config_error(
-          [&] { make_learning_rate_schedule(config, {.samples_per_epoch = 1, .global_batch = 1, .total_steps = 1}); }),
-      ContainsSubstring("schedule.name = \"triangular\"") && ContainsSubstring("step, piecewise, cosine, linear"));
 }

@@ -23,7 +23,7 @@ inline Config small_config(const std::string& folder = {}) {
   config.train.batch_size = 4;
   config.train.epochs = 1;
   config.optimizer = {.name = "sgd", .lr = 0.01};
-  config.schedule.name = "constant";
+  config.schedule.name = ScheduleKind::constant;
   config.checkpoint.directory = folder;
   config.checkpoint.every_seconds = 0;
   return config;

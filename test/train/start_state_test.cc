@@ -84,7 +84,7 @@ TEST_CASE("a fresh start is the model's start values on every rank, the averages
     INFO(table[id].name);
     const std::span<float> values = s.run.model.parameter(id), average = s.run.model.parameter(id, Weights::average);
     std::vector<float> expected(values.size());
-    initialize_parameter(table[id], InitRule::model, 1, expected);
+    initialize_parameter(table[id], InitRule::truncated_normal, 1, expected);
     CHECK(std::ranges::equal(values, expected));
     CHECK(std::ranges::equal(average, expected));
   }
@@ -375,7 +375,7 @@ TEST_CASE("a head for other classes starts anew from init_from, and is said so, 
       INFO(table[id].name);
       std::vector<float> expected(static_cast<size_t>(table[id].shape.elements()));
       if (table[id].name.starts_with("fc5.")) {
-        initialize_parameter(table[id], InitRule::model, 1, expected);
+        initialize_parameter(table[id], InitRule::truncated_normal, 1, expected);
       } else {
         file.read("/model/" + table[id].name, expected);
       }

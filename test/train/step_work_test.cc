@@ -15,7 +15,7 @@ using testing::world;
 
 TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the same on all ranks") {
   const PlainSource data(12);
-  const auto losses_with = [&](const std::string& wire, bool deferred) {
+  const auto losses_with = [&](WireType wire, bool deferred) {
     const SharedFolder folder;
     Config config = config_in(folder);
     config.train.epochs = 0;
@@ -29,9 +29,9 @@ TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the
     job.trainer->run();
     return world().is_root() ? field<double>(folder, "train", "loss") : std::vector<double>();
   };
-  const auto plain = losses_with("float32", false);
-  for (const char* wire : {"bf16", "fp16"}) {
-    INFO(wire);
+  const auto plain = losses_with(WireType::float32, false);
+  for (const WireType wire : {WireType::bf16, WireType::fp16}) {
+    INFO(word(wire));
     const auto losses = losses_with(wire, false);
     CHECK(losses_with(wire, true) == losses);  // on a device, through host memory
     if (!world().is_root()) continue;
@@ -108,7 +108,7 @@ Traces traces_of(const Config& config, const SharedFolder& folder, const DataSou
 TEST_CASE("a host that is two steps ahead, with the step captured or not, gets the same bits") {
   const PlainSource data(37), validation(9);
   const int64_t accumulate = GENERATE(1, 2, 4);
-  const auto run = [&](bool deferred, const std::string& graph) {
+  const auto run = [&](bool deferred, GraphCapture graph) {
     const SharedFolder folder;
     Config config = config_in(folder);
     config.device.deferred = deferred;
@@ -119,15 +119,15 @@ TEST_CASE("a host that is two steps ahead, with the step captured or not, gets t
     config.train.accumulate = accumulate;
     config.train.clip_norm = 0.5;
     config.train.audit_every = 4;
-    config.schedule = {.name = "cosine", .warmup_epochs = 0.3};
+    config.schedule = {.name = ScheduleKind::cosine, .warmup_epochs = 0.3};
     config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
     config.eval.every_steps = 5;
     config.checkpoint.every_steps = 3;
     return traces_of(config, folder, data, validation);
   };
-  const Traces plain = run(false, "auto");
-  for (const char* graph : {"off", "auto"}) {
-    INFO("device.graph = " << graph);
+  const Traces plain = run(false, GraphCapture::automatic);
+  for (const GraphCapture graph : {GraphCapture::off, GraphCapture::automatic}) {
+    INFO("device.graph = " << word(graph));
     const Traces late = run(true, graph);
     CHECK(late.values == plain.values);
     CHECK(late.losses == plain.losses);

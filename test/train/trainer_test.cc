@@ -115,7 +115,7 @@ TEST_CASE("a run that is stopped and resumed ends with the same bits as one that
     c.train.batch_size = 4 / accumulate;
     c.train.accumulate = accumulate;
     c.model.dropout = 0.2;
-    c.schedule = {.name = "cosine", .warmup_epochs = 0.3};
+    c.schedule = {.name = ScheduleKind::cosine, .warmup_epochs = 0.3};
     return c;
   };
   Job uninterrupted(config(whole), data);
@@ -249,7 +249,7 @@ TEST_CASE("with another global batch the samples and the schedule's epochs go on
   const PlainSource data(2 * batch);
   Config config = config_in(folder);
   config.optimizer.lr = 0.001;
-  config.schedule = {.name = "exponential", .decay_rate = 0.5, .decay_epochs = 1};
+  config.schedule = {.name = ScheduleKind::exponential, .decay_rate = 0.5, .decay_epochs = 1};
   config.train.epochs = 1;
   Job(config, data).trainer->run();
   world().barrier({"the first run"});
@@ -269,7 +269,7 @@ TEST_CASE("records that were skipped are reported at the end, of training and of
   const SharedFolder folder;
   const PlainSource data(16, {3, 7}), validation(9, {8});
   Config config = config_in(folder);
-  config.data.bad_records = "skip";
+  config.data.bad_records = BadRecordRule::skip;
   config.train.epochs = 2;
   const LogCapture log;
   Job job(config, data, &validation);
@@ -318,7 +318,7 @@ TEST_CASE("a save that fails is in the metrics, and so is the one that ends the 
   config.train.steps = 5;
   config.checkpoint.every_steps = 2;
   const bool strict = GENERATE(false, true);
-  config.checkpoint.on_error = strict ? "fail" : "warn";
+  config.checkpoint.on_error = strict ? SaveErrorRule::fail : SaveErrorRule::warn;
   Job job(config, data);
   if (world().is_root()) std::filesystem::create_directories(folder / "run/" + checkpoint_name(2) + "/in the way");
   world().barrier({"the obstacle"});

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/config/words.h"
+
 namespace lockstep {
 
 // A plain value. load_config() and config_from_toml() (config_load.h) make one; paths in it are then absolute.
@@ -17,12 +19,12 @@ struct Config {
     int64_t image_size = 299;
     double aux_weight = 0.4;
     double dropout = 0.2;
-    std::string init = "truncated_normal";
+    InitRule init = InitRule::truncated_normal;
     double bn_momentum = 0.1;
     double bn_epsilon = 0.001;
     bool bn_scale = true;
     bool transform_input = false;
-    std::string mixed_7c_pool = "avg";
+    BranchPool mixed_7c_pool = BranchPool::avg;
     std::vector<int64_t> hidden = {10, 10, 10, 10};
     int64_t vocabulary = 124;
     int64_t max_ids = 64;
@@ -45,7 +47,7 @@ struct Config {
     int64_t workers = 0;
     int64_t prefetch = 2;
     int64_t max_pixels = int64_t{1} << 27;
-    std::string bad_records = "fail";
+    BadRecordRule bad_records = BadRecordRule::fail;
     bool exif_orientation = false;
     bool jpeg_scaling = true;
     bool operator==(const Data&) const = default;
@@ -57,14 +59,14 @@ struct Config {
     double epochs = 100;
     int64_t steps = 0;
     double label_smoothing = 0.1;
-    std::string precision = "float32";
+    Precision precision = Precision::float32;
     bool sync_batch_norm = false;
     int64_t accumulate = 1;
     double clip_norm = 0;
     int64_t seed = 1;
     bool deterministic = false;
     double max_seconds = 0;
-    std::string not_finite = "stop";
+    NonFiniteRule not_finite = NonFiniteRule::stop;
     int64_t audit_every = 0;
     bool operator==(const Train&) const = default;
   } train;
@@ -89,7 +91,7 @@ struct Config {
   } optimizer;
 
   struct Schedule {
-    std::string name = "exponential";
+    ScheduleKind name = ScheduleKind::exponential;
     double warmup_epochs = 0;
     double decay_rate = 0.94;
     double decay_epochs = 2;
@@ -109,7 +111,7 @@ struct Config {
     double every_seconds = 600;
     int64_t keep = 5;
     bool keep_best = false;
-    std::string on_error = "warn";
+    SaveErrorRule on_error = SaveErrorRule::warn;
     bool overwrite = false;
     std::string resume = "auto";
     std::string init_from;
@@ -126,10 +128,10 @@ struct Config {
   } eval;
 
   struct Device {
-    std::string kind = "auto";
+    DeviceChoice kind = DeviceChoice::automatic;
     int64_t threads = 0;
     bool share = false;
-    std::string graph = "auto";
+    GraphCapture graph = GraphCapture::automatic;
     bool winograd = true;
     bool deferred = false;
     bool operator==(const Device&) const = default;
@@ -141,10 +143,10 @@ struct Config {
   } graph;
 
   struct Comm {
-    std::string transport = "auto";
-    std::string algorithm = "ring";
+    TransportChoice transport = TransportChoice::automatic;
+    ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
     double bucket_mb = 0;
-    std::string gradient_dtype = "float32";
+    WireType gradient_dtype = WireType::float32;
     bool operator==(const Comm&) const = default;
   } comm;
 
@@ -169,7 +171,7 @@ struct Config {
     std::string jsonl = "metrics.jsonl";
     bool tensorboard = true;
     int64_t histogram_steps = 0;
-    std::string progress = "auto";
+    ProgressStyle progress = ProgressStyle::automatic;
     int64_t trace_steps = 0;
     bool operator==(const Log&) const = default;
   } log;

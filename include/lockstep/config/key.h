@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -36,7 +37,8 @@ enum class PathRole { none, input, input_pattern, output };
 struct ConfigMember {
   ConfigType type;
   ConfigValue (*get)(const Config&);
-  void (*set)(Config&, ConfigValue);
+  void (*set)(Config&, ConfigValue);  // of an enum: one of `words`
+  std::span<const std::string_view> words = {};
 };
 
 struct ConfigKey {

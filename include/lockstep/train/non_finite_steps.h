@@ -1,4 +1,4 @@
-// train.not_finite: what becomes of steps whose loss or gradients are not finite.
+// train.not_finite: what becomes of steps with a non-finite loss or gradient.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-struct NotFiniteOptions {
-  std::string rule;  // stop | skip | rollback
+struct NonFiniteOptions {
+  NonFiniteRule rule = NonFiniteRule::stop;
   double wait_seconds = 600;
 };
 
@@ -19,7 +19,7 @@ struct NotFiniteOptions {
 // meets the same outcomes in the same order, so all decide alike.
 class NonFiniteSteps {
  public:
-  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NotFiniteOptions options)
+  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NonFiniteOptions options)
       : group_(group), model_(model), options_(std::move(options)) {}
 
   // A step has changed the weights.
@@ -37,7 +37,7 @@ class NonFiniteSteps {
 
   ProcessGroup& group_;
   const CompiledModel& model_;
-  const NotFiniteOptions options_;
+  const NonFiniteOptions options_;
   int skipped_in_a_row_ = 0;
   int rollbacks_ = 0;
   std::string where_;

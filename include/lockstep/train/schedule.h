@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "lockstep/config/config.h"
@@ -10,12 +9,12 @@
 namespace lockstep {
 
 struct LearningRateSchedule {
-  std::string name = "constant";  // constant | exponential | step | piecewise | cosine | linear
+  ScheduleKind kind = ScheduleKind::constant;
   double base_rate = 0;
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;          // cosine, linear: where the rate reaches 0
-  double decay_rate = 1;            // exponential, step: factor of one stair
-  double decay_steps = 1;           // length of one stair; exponential: a whole number of steps
+  double decay_rate = 1;            // exponential, step: factor of one step of the staircase
+  double decay_steps = 1;           // length of one step of the staircase; exponential: a whole number of steps
   std::vector<int64_t> boundaries;  // piecewise: first steps of the pieces after the first, ascending
   std::vector<double> factors;      // piecewise: of those pieces
 
@@ -37,7 +36,7 @@ struct RunLength {
 };
 // Warm-up is rounded to the nearest step. Stairs of `exponential` are cut to whole steps, at least one, as TensorFlow's
 // exponential_decay with staircase has them; those of `step` begin with the first step at or past the epoch, as
-// PyTorch's StepLR and `piecewise` do. Throws Error(config) for a schedule that does not exist.
+// PyTorch's StepLR and `piecewise` do.
 LearningRateSchedule make_learning_rate_schedule(const Config& config, const RunLength& length);
 
 // The rate before schedule and warm-up: optimizer.lr, or by the linear rule (Goyal et al. 2017) lr x global batch /

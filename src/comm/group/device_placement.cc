@@ -14,10 +14,10 @@ int device_of(const LocalPlace& place) {
   return place.local_rank % place.visible_devices;
 }
 
-DeviceKind agree_on_kind(std::string_view wanted, std::span<const RankDevice> ranks) {
+DeviceKind agree_on_kind(bool gpu_required, std::span<const RankDevice> ranks) {
   const auto without = std::ranges::find_if(ranks, [](const RankDevice& r) { return !r.reason.empty(); });
   if (without == ranks.end()) return DeviceKind::gpu;
-  if (wanted == "gpu") {
+  if (gpu_required) {
     fail(ExitCode::config, "device.kind = \"gpu\", but on {}: {}", without->rank, without->reason);
   }
   const auto with = std::ranges::find_if(ranks, [](const RankDevice& r) { return r.reason.empty(); });

@@ -31,10 +31,10 @@ struct RankDevice {
 
 enum class DeviceKind : uint8_t { cpu, gpu };
 
-// Where all ranks compute, for device.kind = `wanted` ("auto" or "gpu"): on GPUs if all of them can, on CPUs if none
-// can and `wanted` is "auto". Throws Error(config) that names a rank and its reason otherwise: a job of which a part
+// Where all ranks compute: on GPUs if all of them can, on CPUs if none can and no GPU is required (device.kind = "auto"
+// rather than "gpu"). Throws Error(config) that names a rank and its reason otherwise: a job of which a part
 // computes on CPUs would run at their pace.
-DeviceKind agree_on_kind(std::string_view wanted, std::span<const RankDevice> ranks);
+DeviceKind agree_on_kind(bool gpu_required, std::span<const RankDevice> ranks);
 
 // Whether ranks share a device. Throws Error(config) when two do and `share` is false, with the ranks and the key.
 bool devices_are_shared(std::span<const RankDevice> ranks, bool share);
