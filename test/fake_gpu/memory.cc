@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -15,6 +16,7 @@ namespace lockstep::fake_gpu {
 namespace {
 
 constexpr size_t kPage = 4096, kAlignment = 256;
+constexpr size_t kHugePage = size_t{2} << 20;    // opened and closed at once, where an allocation fills it
 constexpr size_t kReserved = size_t{256} << 30;  // addresses, not memory
 constexpr unsigned char kFresh = 0xff;           // as a float: NaN
 constexpr unsigned char kMargin = 0xa5;          // between an allocation's last byte and its last page's end
@@ -25,25 +27,34 @@ struct Block {
   char* pages = nullptr;
   size_t page_bytes = 0;
   size_t bytes = 0;
+
+  // Bytes in front of the first that are looked at.
+  size_t front(const char* data) const { return std::min(static_cast<size_t>(data - pages), kAlignment); }
 };
 
 // One kind of memory: addresses are handed out once, each allocation ends where its last page ends.
 class Region {
  public:
   Region() {
-    void* const memory = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const memory =
+        ::mmap(nullptr, kReserved + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::runtime_error("fake GPU: no address space");
-    begin_ = next_ = static_cast<char*>(memory);
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    begin_ = next_ = static_cast<char*>(memory) + (round_up(address, kHugePage) - address);
   }
 
   char* allocate(size_t bytes) {
-    const size_t used = round_up(bytes, kAlignment), page_bytes = round_up(used, kPage);
-    if (page_bytes + 2 * kPage > static_cast<size_t>(begin_ + kReserved - next_)) return nullptr;
-    const Block block{next_ + kPage, page_bytes, bytes};
-    if (::mprotect(block.pages, page_bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
-    next_ = block.pages + page_bytes;  // the page behind is the next one's page before
-    char* const data = block.pages + page_bytes - used;
-    std::memset(block.pages, kFresh, page_bytes);
+    const size_t used = round_up(bytes, kAlignment), page = used < kHugePage ? kPage : kHugePage;
+    const size_t page_bytes = round_up(used, page);
+    char* const pages = begin_ + round_up(static_cast<size_t>(next_ - begin_) + kPage, page);
+    if (page_bytes + kPage > static_cast<size_t>(begin_ + kReserved - pages)) return nullptr;
+    const Block block{pages, page_bytes, bytes};
+    if (::mprotect(pages, page_bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    if (page == kHugePage) ::madvise(pages, page_bytes, MADV_HUGEPAGE);
+    next_ = pages + page_bytes;  // the page behind is the next one's page before
+    char* const data = pages + page_bytes - used;
+    std::memset(data - block.front(data), kMargin, block.front(data));
+    std::memset(data, kFresh, bytes);
     std::memset(data + bytes, kMargin, used - bytes);
     blocks_[data] = block;
     return data;
@@ -55,13 +66,14 @@ class Region {
     if (found == blocks_.end()) return fmt::format("{} is no allocation, or one that was freed", fmt::ptr(data));
     const Block block = found->second;
     const char* const end = block.pages + block.page_bytes;
+    const auto is_margin = [](char byte) { return static_cast<unsigned char>(byte) == kMargin; };
     std::string trouble;
-    for (const char* at = data + block.bytes; at < end; ++at) {
-      if (static_cast<unsigned char>(*at) != kMargin) {
-        trouble = fmt::format("something wrote {} bytes behind an allocation of {} bytes", at - data - block.bytes + 1,
-                              block.bytes);
-        break;
-      }
+    if (!std::all_of(data - block.front(data), data, is_margin)) {
+      trouble = fmt::format("something wrote in front of an allocation of {} bytes", block.bytes);
+    }
+    if (const char* const at = std::find_if_not(data + block.bytes, end, is_margin); at < end) {
+      trouble = fmt::format("something wrote {} bytes behind an allocation of {} bytes", at - data - block.bytes + 1,
+                            block.bytes);
     }
     ::mprotect(block.pages, block.page_bytes, PROT_NONE);
     ::madvise(block.pages, block.page_bytes, MADV_DONTNEED);

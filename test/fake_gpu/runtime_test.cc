@@ -239,6 +239,10 @@ TEST_CASE("copies and kernels beside an allocation are refused, and its margin i
   const Answer freed(cudaFree(odd));
   CHECK_THAT(freed.text, ContainsSubstring("wrote 1 bytes behind an allocation of 10 bytes"));
   CHECK(cudaFree(odd) == cudaErrorInvalidValue);  // twice
+  expect(cudaMalloc(&odd, 10));
+  launch_kernel(
+      {"before", dim3(1), dim3(1)}, b.compute, [](char* data) { data[-1] = 1; }, static_cast<char*>(odd));
+  CHECK_THAT(Answer(cudaFree(odd)).text, ContainsSubstring("wrote in front of an allocation of 10 bytes"));
 }
 
 TEST_CASE("what is captured runs when it is launched, as often as it is, in its own order") {

@@ -54,7 +54,8 @@ constexpr GpuPrecision kGpuPrecisions[] = {{"tf32", true, DType::f32, 0.01, 0.05
                                            {"bf16", false, DType::bf16, 0.05, 0.3},
                                            {"fp16", false, DType::f16, 0.01, 0.05}};
 
-void check_on_gpu(const std::string& file) {
+// `loss_factor`: how much more the loss may be off than in the table.
+void check_on_gpu(const std::string& file, double loss_factor = 1) {
   if (!gpu_obstacle().empty()) {
     WARN("skipped, no usable GPU: " << gpu_obstacle());
     return;
@@ -65,7 +66,7 @@ void check_on_gpu(const std::string& file) {
     INFO(precision.name);
     const auto backend = make_backend("cuda", {.tf32 = precision.tf32});
     const auto errors = golden_errors(golden, compute_golden(golden, *backend, DType::f32, precision.compute));
-    CHECK(errors.at("train/loss") < precision.loss);
+    CHECK(errors.at("train/loss") < loss_factor * precision.loss);
     CHECK(errors.at("train/grad_norm.median") < precision.gradient);
   }
 }
@@ -84,7 +85,8 @@ TEST_CASE("inception_v3 of 107 pixels on a GPU is as close as its precision allo
   check_on_gpu("inception_v3_107_b8.h5");
 }
 
-TEST_CASE("resnet50 on a GPU is as close as its precision allows", "[golden]") { check_on_gpu("resnet50_64_b8.h5"); }
+// Its last stage normalizes 32 values a channel, which magnifies rounding.
+TEST_CASE("resnet50 on a GPU is as close as its precision allows", "[golden]") { check_on_gpu("resnet50_64_b8.h5", 2); }
 
 TEST_CASE("cifar10_cnn computes the reference values", "[golden]") { check_exactly("cifar10_cnn_24_b16.h5"); }
 
