@@ -65,7 +65,7 @@ class Region {
     const auto found = blocks_.find(data);
     if (found == blocks_.end()) return fmt::format("{} is no allocation, or one that was freed", fmt::ptr(data));
     const Block block = found->second;
-    const char* const end = block.pages + block.page_bytes;
+    char* const end = block.pages + block.page_bytes;
     const auto is_margin = [](char byte) { return static_cast<unsigned char>(byte) == kMargin; };
     std::string trouble;
     if (!std::all_of(data - block.front(data), data, is_margin)) {

@@ -15,6 +15,8 @@
 namespace lockstep::fake_gpu {
 namespace {
 
+constexpr size_t kTotalBytes = size_t{64} << 30;
+
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaError_t explained = cudaSuccess;  // what `reason` is about
 thread_local std::string reason, text;
@@ -137,7 +139,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "fake device");
   properties->major = 9;
-  properties->totalGlobalMem = size_t{64} << 30;
+  properties->totalGlobalMem = kTotalBytes;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -159,6 +161,10 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 // ---- memory
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = *total = kTotalBytes;
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call([&](Lock&) {
     expect_no_capture(fmt::format("cudaMalloc of {} bytes", bytes));
