@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <vector>
 
 #include "data/source/record_index.h"
@@ -20,7 +21,6 @@ namespace {
 
 constexpr size_t kFileBytes = 1 << 20;  // from here on indexes are kept
 constexpr size_t kRecords = 16;
-constexpr int64_t kRecordsRead = 32;
 
 void append(std::string& text, const void* data, size_t bytes) { text.append(static_cast<const char*>(data), bytes); }
 
@@ -110,7 +110,8 @@ void read_through(std::string_view index, const Scene& scene) {
   options.cache_folder = scene.folder();
   const auto source = open_data_source(options);
   Sample sample;
-  for (int64_t i = 0; i < std::min(source->size(), kRecordsRead); ++i) {
+  const int64_t last = source->size() - 1;
+  for (const int64_t i : std::set<int64_t>{0, last / 2, last}) {  // all would take most of the time
     expect_answer([&] { source->read(i, sample); });
   }
 }
