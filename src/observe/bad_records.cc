@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Takes the number before the next space off the front of `text`.
+// Parses the number at the front of `text` and removes it together with the space that follows.
 int64_t take_number(std::string_view& text) {
   int64_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,4 +1,4 @@
-// The records that data.bad_records = "skip" has skipped, over all ranks.
+// Merges the lists of records that data.bad_records = "skip" has skipped on each rank.
 #pragma once
 
 #include <span>
@@ -9,10 +9,11 @@
 
 namespace lockstep {
 
-// One rank's notes as text that may travel, and back. Messages may hold any byte but NUL.
+// Encodes one rank's notes as text that can be sent to other ranks. Messages may contain any byte except NUL.
 std::string encode_bad_records(std::span<const BadRecordNote> notes);
 
-// The notes of all ranks together: each record once, in the order of the data set, met as often as all ranks met it.
+// Decodes and merges the notes of all ranks. The result contains each record once, in the order of the data set;
+// `times` is the sum over all ranks.
 std::vector<BadRecordNote> merge_bad_records(std::span<const std::string> encoded);
 
 }  // namespace lockstep

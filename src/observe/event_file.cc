@@ -47,56 +47,56 @@ uint32_t masked_checksum(std::string_view bytes) {
   return mask_crc32c(crc32c(std::as_bytes(std::span(bytes.data(), bytes.size()))));
 }
 
-// TensorBoard takes the files of a folder in the order of their names.
+// The name starts with the time, because TensorBoard reads the files of a directory in the order of their names.
 std::string new_file_name() {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
   return fmt::format("events.out.tfevents.{:017.6f}.{}.{}", wall_seconds(), host, ::getpid());
 }
 
-struct Spread {
-  double least = std::numeric_limits<double>::infinity();
-  double most = -std::numeric_limits<double>::infinity();
+struct Histogram {
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
   double count = 0, sum = 0, squares = 0;
-  std::vector<double> limits, buckets;  // upper edges, and how many values lie below each and not below the one before
+  std::vector<double> limits, buckets;  // the upper edge of each bucket, and the number of values in it
 };
 
-std::optional<Spread> spread_of(std::span<const float> values) {
+std::optional<Histogram> histogram_of(std::span<const float> values) {
   constexpr size_t kBuckets = 64;
-  Spread spread;
+  Histogram histogram;
   for (const float value : values) {
     if (!std::isfinite(value)) continue;
     const double v = value;
-    spread.least = std::min(spread.least, v);
-    spread.most = std::max(spread.most, v);
-    spread.count += 1;
-    spread.sum += v;
-    spread.squares += v * v;
+    histogram.min = std::min(histogram.min, v);
+    histogram.max = std::max(histogram.max, v);
+    histogram.count += 1;
+    histogram.sum += v;
+    histogram.squares += v * v;
   }
-  if (spread.count == 0) return std::nullopt;
-  const double width = (spread.most - spread.least) / kBuckets;
-  spread.buckets.resize(width > 0 ? kBuckets : 1);
+  if (histogram.count == 0) return std::nullopt;
+  const double width = (histogram.max - histogram.min) / kBuckets;
+  histogram.buckets.resize(width > 0 ? kBuckets : 1);
   for (const float value : values) {
     if (!std::isfinite(value)) continue;
-    const auto bucket = width > 0 ? static_cast<size_t>((value - spread.least) / width) : 0;
-    spread.buckets[std::min(bucket, spread.buckets.size() - 1)] += 1;
+    const auto bucket = width > 0 ? static_cast<size_t>((value - histogram.min) / width) : 0;
+    histogram.buckets[std::min(bucket, histogram.buckets.size() - 1)] += 1;
   }
-  for (size_t i = 1; i < spread.buckets.size(); ++i) {
-    spread.limits.push_back(spread.least + width * static_cast<double>(i));
+  for (size_t i = 1; i < histogram.buckets.size(); ++i) {
+    histogram.limits.push_back(histogram.min + width * static_cast<double>(i));
   }
-  spread.limits.push_back(spread.most);
-  return spread;
+  histogram.limits.push_back(histogram.max);
+  return histogram;
 }
 
-ProtobufWriter encode(const Spread& spread) {
+ProtobufWriter encode(const Histogram& histogram) {
   return ProtobufWriter()
-      .float64(field::kHistogramMin, spread.least)
-      .float64(field::kHistogramMax, spread.most)
-      .float64(field::kHistogramCount, spread.count)
-      .float64(field::kHistogramSum, spread.sum)
-      .float64(field::kHistogramSquares, spread.squares)
-      .packed(field::kHistogramLimits, spread.limits)
-      .packed(field::kHistogramBuckets, spread.buckets);
+      .float64(field::kHistogramMin, histogram.min)
+      .float64(field::kHistogramMax, histogram.max)
+      .float64(field::kHistogramCount, histogram.count)
+      .float64(field::kHistogramSum, histogram.sum)
+      .float64(field::kHistogramSquares, histogram.squares)
+      .packed(field::kHistogramLimits, histogram.limits)
+      .packed(field::kHistogramBuckets, histogram.buckets);
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ void EventFile::open() {
   append_record(event(0).text(field::kFileVersion, "brain.Event:2").data());
 }
 
-// A session that starts at a step makes TensorBoard drop what it has from there on.
+// A SessionLog START event makes TensorBoard discard the data from its step on.
 void EventFile::go_back(int64_t step) {
   write(event(step + 1)
             .message(field::kSessionLog, ProtobufWriter().integer(field::kSessionStatus, kSessionStart))
@@ -136,10 +136,10 @@ std::string encode_scalars(int64_t step, const EventScalars& values) {
 }
 
 std::string encode_histogram(int64_t step, const std::string& tag, std::span<const float> values) {
-  const std::optional<Spread> spread = spread_of(values);
-  if (!spread) return {};
+  const std::optional<Histogram> histogram = histogram_of(values);
+  if (!histogram) return {};
   const ProtobufWriter value =
-      ProtobufWriter().text(field::kValueTag, tag).message(field::kValueHistogram, encode(*spread));
+      ProtobufWriter().text(field::kValueTag, tag).message(field::kValueHistogram, encode(*histogram));
   return event(step).message(field::kSummary, ProtobufWriter().message(field::kSummaryValue, value)).data();
 }
 
@@ -161,7 +161,7 @@ void EventFile::append_record(std::string_view event) {
   append(record, masked_checksum(event));
   errno = 0;
   if (::write(file_.get(), record.data(), record.size()) == static_cast<ssize_t>(record.size())) return;
-  // Readers stop at a torn record for good, so nothing may follow it.
+  // Readers stop at a torn record, so nothing may be written after it.
   log_warning("{}: TensorBoard events end here ({})", path_, errno == 0 ? "disk full" : errno_text(errno));
   file_.reset();
 }

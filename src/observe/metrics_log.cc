@@ -16,10 +16,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Every row that a run writes begins with it. Whatever does not is somebody else's and stays.
+// Every row that a run writes starts with this text. Other lines are not ours and stay.
 constexpr std::string_view kRowStart = "{\"kind\":\"";
 
-// A row that a crash or a full disk cut off: the start of one, or bytes that were counted but never written.
+// Returns whether the line is a row that a crash or a full disk has cut off: the start of a row, or zeros where the
+// file has grown but the data was never written.
 bool is_torn_row(std::string_view line) {
   const bool start_of_row = line.starts_with(kRowStart) || (!line.empty() && kRowStart.starts_with(line));
   return start_of_row || (!line.empty() && line.find_first_not_of('\0') == std::string_view::npos);
@@ -31,7 +32,7 @@ struct Rewritten {
   bool ends_in_line = true;
 };
 
-// The file without torn rows and without the rows that are not kept.
+// Returns the text of the file without torn rows and without rows for which `keep` is false.
 template <class Keep>
 Rewritten rewrite(const std::string& path, const Keep& keep) {
   Rewritten result;
@@ -47,11 +48,12 @@ Rewritten rewrite(const std::string& path, const Keep& keep) {
     if (whole) result.text += '\n';
     result.ends_in_line = whole;
   }
-  if (in.bad()) fail(ExitCode::checkpoint, "{}: cannot be read to its end", path);  // what was read must not replace it
+  if (in.bad())
+    fail(ExitCode::checkpoint, "{}: cannot be read to its end", path);  // a partial text must not replace it
   return result;
 }
 
-// Whether `row` is of a step that the run does not repeat.
+// Returns whether `row` belongs to a step that the run does not repeat.
 bool is_up_to(const Json& row, int64_t last_step) {
   const auto step = row.find("step");
   return step == row.end() || !step->is_number() || step->get<double>() <= static_cast<double>(last_step);
@@ -63,20 +65,20 @@ MetricsLog::MetricsLog(std::string path, int64_t resumed_step) : path_(std::move
 
 void MetricsLog::go_back(int64_t step) {
   if (path_.empty()) return;
-  mend_and_open([&](const Json& row) { return is_up_to(row, step); });
+  clean_and_open([&](const Json& row) { return is_up_to(row, step); });
 }
 
 bool MetricsLog::drop(std::string_view kind, int64_t step) {
   if (path_.empty()) return false;
-  return mend_and_open([&](const Json& row) {
+  return clean_and_open([&](const Json& row) {
            return row.value("kind", Json()) != kind || row.value("step", Json()) != step;
          }) > 0;
 }
 
-// Returns how many lines went. The file is not rewritten when none has to, nor read where it is none (a pipe, which
-// might never end).
+// Returns the number of removed lines. The file is rewritten only if a line is removed, and not read if it could not be
+// opened as a regular file: a pipe, for instance, might never end.
 template <class Keep>
-int64_t MetricsLog::mend_and_open(const Keep& keep) {
+int64_t MetricsLog::clean_and_open(const Keep& keep) {
   open();
   if (!file_) return 0;
   try {
@@ -101,7 +103,7 @@ void MetricsLog::open() {
   }
 }
 
-// Somebody may have deleted or moved the run's directory, or have put another file there.
+// The run's directory may have been deleted or moved, or the file may have been replaced.
 void MetricsLog::reopen_if_gone() {
   if (file_ && is_at(file_, path_)) return;
   if (file_) log_warning("{}: was deleted or moved during the run; a new file is started", path_);

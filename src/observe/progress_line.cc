@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// "[data 0 compute 94 reduce 5 save 1 %]"; empty without times.
+// Returns " [data 0 compute 94 reduce 5 save 1 %]", or an empty string if no time was measured.
 std::string split(const ProgressRow& r) {
   const double sum = r.data_seconds + r.compute_seconds + r.reduce_seconds + r.save_seconds;
   if (sum <= 0) return {};
@@ -37,23 +37,23 @@ std::string training_line(const std::string& timestamp, const ProgressRow& r) {
   return line + "]";
 }
 
-std::string progress_bar(const ProgressRow& r, int width, bool coloured) {
+std::string progress_bar(const ProgressRow& r, int width, bool colored) {
   const double done = r.total_steps > 0 ? static_cast<double>(r.step) / static_cast<double>(r.total_steps) : 0;
   const std::string left = fmt::format("step {}/{} ", r.step, r.total_steps);
   std::string right = fmt::format(" {:.1f} examples/sec loss {} ETA {}", r.examples_per_second, loss_text(r.loss, 3),
                                   duration(static_cast<double>(r.total_steps - r.step) * r.seconds_per_step));
-  constexpr int kLeastBar = 8;
+  constexpr int kMinBarWidth = 8;
   const auto room_beside = [&](const std::string& text) {
     return width - static_cast<int>(left.size() + text.size()) - 3;
   };
-  if (const std::string more = right + split(r); room_beside(more) >= kLeastBar) right = more;
+  if (const std::string more = right + split(r); room_beside(more) >= kMinBarWidth) right = more;
   const int room = room_beside(right);
-  if (room < kLeastBar) return (left + right).substr(0, static_cast<size_t>(std::max(0, width - 1)));
+  if (room < kMinBarWidth) return (left + right).substr(0, static_cast<size_t>(std::max(0, width - 1)));
   const int filled = std::clamp(static_cast<int>(done * room), 0, room);
   std::string bar(static_cast<size_t>(filled), '=');
   if (filled < room) bar += '>';
   const std::string rest(static_cast<size_t>(room) - bar.size(), ' ');
-  if (coloured) bar = "\x1b[32m" + bar + "\x1b[0m";  // green
+  if (colored) bar = "\x1b[32m" + bar + "\x1b[0m";  // green
   return left + '[' + bar + rest + ']' + right;
 }
 

@@ -16,16 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestMessage = 1000;  // bytes of one
-constexpr size_t kListedRecords = 100;    // in the log; metrics.jsonl has all
+constexpr size_t kMaxMessageBytes = 1000;
+constexpr size_t kMaxLoggedRecords = 100;  // metrics.jsonl lists all of them
 
-// Paths in it may hold bytes that are no UTF-8.
+// Replaces invalid UTF-8, because paths in the row may contain any bytes.
 std::string json_line(const Json& row) { return row.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// A rank's own work is what it does while the others wait for it: reading and computing, not waiting.
+// A rank's own work is reading data and computing: the time during which the other ranks wait for it.
 struct OwnWork {
-  int slowest = 0;
-  double least = 0, median = 0, most = 0;  // seconds a step
+  int slowest = 0;                      // rank
+  double min = 0, median = 0, max = 0;  // seconds per step
 };
 
 OwnWork own_work(std::span<const RankTimes> ranks) {
@@ -55,7 +55,7 @@ std::string percent(int64_t part, int64_t whole) {
                      part, whole);
 }
 
-// Three decimals, or where those would be zeros three digits.
+// Formats with three decimals, or with three significant digits below 0.1 s.
 std::string seconds_text(double seconds) {
   return seconds >= 0.1 || seconds <= 0 ? fmt::format("{:.3f}", seconds) : fmt::format("{:.3g}", seconds);
 }
@@ -100,7 +100,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   const OwnWork own = own_work(ranks);
   if (group_.size() > 1) {
     row.slowest_rank = fmt::format("{}@{}", own.slowest, group_.host(own.slowest));
-    row.slowest_lag_seconds = own.most - own.median;
+    row.slowest_lag_seconds = own.max - own.median;
   }
   summary_.add(timer.step_seconds(), timer.samples(), ranks);
   last_step_ = row.step;
@@ -127,7 +127,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
                {"queue_depth", row.queue_depth}};
   if (!row.slowest_rank.empty()) {
     json["slowest_rank"] = row.slowest_rank;
-    json["own_seconds"] = {{"min", own.least}, {"median", own.median}, {"max", own.most}};
+    json["own_seconds"] = {{"min", own.min}, {"median", own.median}, {"max", own.max}};
   }
   write_row(json_line(json));
   EventScalars scalars = {{"train/learning_rate", row.learning_rate},
@@ -175,8 +175,8 @@ StragglerWait Reporter::longest_wait(std::span<const double> straggler_wait_seco
 }
 
 void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds) {
-  const int64_t looked_at = totals.steps - watched_.steps;
-  const auto steps = static_cast<double>(looked_at);
+  const int64_t new_steps = totals.steps - watched_.steps;
+  const auto steps = static_cast<double>(new_steps);
   RankTimes mine;
   for (size_t part = 0; part < kStepParts; ++part) {
     mine.parts[part] = (totals.seconds[part] - watched_.seconds[part]) / steps;
@@ -184,7 +184,7 @@ void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<con
   watched_ = totals;
   const std::vector<RankTimes> ranks = gather(mine, longest_wait(straggler_wait_seconds, steps));
   watch_at_ = totals.steps + steps_between_checks(ranks.front().total());
-  const auto found = slowdown_.add(ranks, looked_at);
+  const auto found = slowdown_.add(ranks, new_steps);
   if (!found || !group_.is_root()) return;
   const std::string where = found->rank < 0 || group_.size() == 1
                                 ? std::string()
@@ -229,7 +229,8 @@ void Reporter::write_evaluation(EvaluationRecords records) {
   for (const auto* texts : {&records.rows, &records.events}) {
     for (const std::string& text : *texts) bytes += text.size();
   }
-  // A run evaluates again at the step it goes on from: one that had ended, or stopped where it was to evaluate.
+  // A resumed run repeats an evaluation at the step from which it resumes if the earlier run had finished there, or had
+  // stopped before evaluating.
   const bool may_repeat = records.step == options_.resumed_step;
   files_.post({.run =
                    [logs = logs_, may_repeat, records = std::move(records)] {
@@ -275,8 +276,8 @@ void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<c
   Json list = Json::array();
   for (const BadRecordNote& r : records) {
     times += r.times;
-    if (list.size() < kListedRecords)
-      log_info("bad record, met {}: {}", counted_times(r.times), printable(r.message, kLongestMessage));
+    if (list.size() < kMaxLoggedRecords)
+      log_info("bad record, met {}: {}", counted_times(r.times), printable(r.message, kMaxMessageBytes));
     list.push_back({{"index", r.index}, {"times", r.times}, {"message", r.message}});
   }
   std::string text =

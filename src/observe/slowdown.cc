@@ -7,21 +7,22 @@
 namespace lockstep {
 namespace {
 
-constexpr double kFallen = 0.7, kRecovered = 0.85;
-constexpr int kWindowsToTell = 3;
+constexpr double kSlowRate = 0.7, kRecoveredRate = 0.85;  // relative to the best window
+constexpr int kSlowWindowsToReport = 3;
 constexpr int64_t kWindowSteps = 5;
 constexpr double kWindowSeconds = 0.2;
-constexpr double kStandsOut = 2;   // times what any other rank's has grown by
-constexpr double kLeastOwn = 0.5;  // of a fall
-// Of a fall, what the others must have waited longer for one rank alone: its messages go out one after the other, so
-// that for a part of the time several wait, or it for them.
-constexpr double kLeastAwaited = 1.0 / 3;
+constexpr double kDominance = 2;      // factor by which one rank's growth must exceed that of any other
+constexpr double kMinOwnShare = 0.5;  // share of a slowdown that a rank's own work must explain
+// The share of a slowdown that waits for a single rank must explain. It is smaller because a slow rank sends its
+// messages one after the other: part of the time several ranks' messages are missing, or the slow rank itself waits.
+constexpr double kMinWaitShare = 1.0 / 3;
 
+// The rank whose value has grown most.
 struct Growth {
   size_t rank = 0;
-  double most = 0, second = 0;  // of that rank, and of the next after it
+  double most = 0, second = 0;  // growth of that rank, and the largest growth of any other
 
-  bool stands_out() const { return most > kStandsOut * second; }
+  bool dominates() const { return most > kDominance * second; }
 };
 
 template <class Value>
@@ -60,56 +61,57 @@ void attribute_waits(std::span<RankTimes> ranks, std::span<const StragglerWait> 
 }
 
 int64_t steps_between_checks(double step_seconds) {
-  constexpr double kLeastSeconds = 0.05, kMostSteps = 1000;
-  const double steps = std::ceil(kLeastSeconds / std::max(step_seconds, 1e-9));
-  return static_cast<int64_t>(std::clamp(steps, static_cast<double>(kWindowSteps), kMostSteps));
+  constexpr double kMinSeconds = 0.05, kMaxSteps = 1000;
+  const double steps = std::ceil(kMinSeconds / std::max(step_seconds, 1e-9));
+  return static_cast<int64_t>(std::clamp(steps, static_cast<double>(kWindowSteps), kMaxSteps));
 }
 
 std::optional<Slowdown> SlowdownWatch::add(std::span<const RankTimes> ranks, int64_t steps) {
   sums_.resize(ranks.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) sums_[rank].add(ranks[rank], static_cast<double>(steps));
   steps_ += steps;
-  // All ranks make their steps together; the first one's sum is the time of all.
+  // All ranks run in lockstep, so rank 0's total is the elapsed time of all.
   if (steps_ < kWindowSteps || sums_.front().total() < kWindowSeconds) return std::nullopt;
   std::vector<RankTimes> window(ranks.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) window[rank].add(sums_[rank], 1.0 / static_cast<double>(steps_));
   sums_.clear();
   steps_ = 0;
-  return judge(window);
+  return evaluate(window);
 }
 
-std::optional<Slowdown> SlowdownWatch::judge(std::span<const RankTimes> window) {
+std::optional<Slowdown> SlowdownWatch::evaluate(std::span<const RankTimes> window) {
   const double now = window.front().total();
   if (best_.empty() || now < best_.front().total()) best_.assign(window.begin(), window.end());
-  const double rate = best_.front().total() / now;  // of the best
-  slow_in_a_row_ = rate < kFallen ? slow_in_a_row_ + 1 : 0;
-  if (rate > kRecovered) reported_ = false;
-  if (slow_in_a_row_ < kWindowsToTell || reported_) return std::nullopt;
+  const double rate = best_.front().total() / now;  // relative to the best window
+  slow_in_a_row_ = rate < kSlowRate ? slow_in_a_row_ + 1 : 0;
+  if (rate > kRecoveredRate) reported_ = false;
+  if (slow_in_a_row_ < kSlowWindowsToReport || reported_) return std::nullopt;
   reported_ = true;
   return explain(window);
 }
 
 Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
   Slowdown result{.best_seconds = best_.front().total(), .seconds = now.front().total()};
-  const double fall = result.seconds - result.best_seconds;
+  const double slowdown = result.seconds - result.best_seconds;
   const Growth own = growth(now, best_, own_work);
-  if (own.most >= fall * kLeastOwn) {
+  if (own.most >= slowdown * kMinOwnShare) {
     for (const StepPart part : {StepPart::data, StepPart::compute, StepPart::save}) {
       const double grown = now[own.rank].part(part) - best_[own.rank].part(part);
       if (grown <= result.added_seconds) continue;
       result.part = part;
       result.added_seconds = grown;
     }
-    if (own.stands_out()) result.rank = static_cast<int>(own.rank);
+    if (own.dominates()) result.rank = static_cast<int>(own.rank);
     return result;
   }
-  // A rank whose own work has grown by less waits longer: what it waits longer for has been explained.
+  // A rank whose own work has grown less than another's waits longer in the all-reduce. That wait has an explanation
+  // already, so it is subtracted.
   const auto reduce = [](const RankTimes& r) { return r.part(StepPart::reduce); };
   const double explained = growth(now, best_, reduce).most;
-  Growth late = growth(now, best_, [&](const RankTimes& r) { return r.waited_for + reduce(r); });
-  late.most -= explained;
-  late.second = std::max(0.0, late.second - explained);
-  if (late.most >= fall * kLeastAwaited && late.stands_out()) result.rank = static_cast<int>(late.rank);
+  Growth awaited = growth(now, best_, [&](const RankTimes& r) { return r.waited_for + reduce(r); });
+  awaited.most -= explained;
+  awaited.second = std::max(0.0, awaited.second - explained);
+  if (awaited.most >= slowdown * kMinWaitShare && awaited.dominates()) result.rank = static_cast<int>(awaited.rank);
   result.added_seconds = reduce(now.front()) - reduce(best_.front());
   return result;
 }

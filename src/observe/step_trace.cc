@@ -25,13 +25,14 @@ Json name_event(const char* what, int rank, int thread, const std::string& name)
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// One rank's events in the trace event format
+// Returns one rank's events in the trace event format
 // (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), separated by commas. Perfetto
-// drops a span that ends a nanosecond after the one it lies in, or begins one before the last has ended, and cuts
-// fractions off: so both ends of a span are rounded, to whole microseconds, and its length is their difference.
+// truncates fractions of microseconds, and it drops a span that ends even a nanosecond after its parent or starts
+// before its predecessor has ended. Therefore both ends of a span are rounded to whole microseconds, and its duration
+// is their difference.
 std::string encode(std::vector<TraceSpan> spans, double origin, const ProcessGroup& group) {
   const auto micros = [&](double seconds) { return std::llround((seconds - origin) * 1e6); };
-  // The outer one of two that begin in the same microsecond comes first.
+  // If two spans start at the same time, the outer one must come first.
   std::ranges::stable_sort(spans, [](const TraceSpan& a, const TraceSpan& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
   });
@@ -51,9 +52,9 @@ std::string encode(std::vector<TraceSpan> spans, double origin, const ProcessGro
 }  // namespace
 
 void StepTrace::start_if_due() {
-  if (options_.steps == 0 || ++seen_ <= kWarmUpSteps || begun_ > 0) return;
+  if (options_.steps == 0 || ++seen_ <= kWarmUpSteps || started_ > 0) return;
   group_.barrier({"the trace", options_.wait_seconds});
-  begun_ = monotonic_seconds();
+  started_ = monotonic_seconds();
   start_tracing();
 }
 
@@ -76,24 +77,24 @@ void StepTrace::enter(StepPart part) {
 void StepTrace::end_step() {
   part_span_.reset();
   step_span_.reset();
-  if (begun_ > 0) ++traced_;
+  if (started_ > 0) ++traced_;
 }
 
 void StepTrace::write() {
-  if (begun_ == 0) return;
+  if (started_ == 0) return;
   const std::vector<TraceSpan> spans = stop_tracing();
   const Timeout wait{"the trace", options_.wait_seconds};
-  // Ranks of one host have one clock; those of others began right after a barrier.
-  double first = begun_;
+  // Ranks on one host share a clock. On other hosts, the time right after the barrier serves as the common origin.
+  double first = started_;
   group_.broadcast(std::as_writable_bytes(std::span(&first, 1)), wait);
-  const double origin = group_.host() == group_.host(0) ? first : begun_;
-  // What was under way by then began earlier: the file's zero is the first beginning on any rank.
+  const double origin = group_.host() == group_.host(0) ? first : started_;
+  // Spans that were open at the origin started earlier, so the zero of the file is the earliest start on any rank.
   double lead = 0;
   for (const TraceSpan& span : spans) lead = std::max(lead, origin - span.begin);
   group_.all_reduce_max(std::span(&lead, 1), wait);
   const auto texts = group_.all_gather(encode(spans, origin - lead, group_), wait);
   options_.steps = 0;
-  begun_ = 0;
+  started_ = 0;
   if (!group_.is_root()) return;
   std::string file = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (size_t rank = 0; rank < texts.size(); ++rank) file += (rank > 0 ? ",\n" : "") + texts[rank];

@@ -19,7 +19,7 @@ void check_laws(const std::vector<ReadyMark>& marks, const BucketPlanOptions& op
     CHECK(bucket.ready >= ready);
     end += bucket.count;
     ready = bucket.ready;
-    if (bucket.ready == Bucket::kWhenTold) continue;
+    if (bucket.ready == Bucket::kMarkedByCaller) continue;
     CHECK(bucket.count < 3 * options.target_elements);
     int64_t final_end = 0;
     for (const ReadyMark& mark : marks) {
@@ -28,19 +28,19 @@ void check_laws(const std::vector<ReadyMark>& marks, const BucketPlanOptions& op
     CHECK(end <= final_end);
   }
   CHECK(end == options.total_elements);
-  CHECK(buckets.back().ready == Bucket::kWhenTold);
+  CHECK(buckets.back().ready == Bucket::kMarkedByCaller);
 }
 
 }  // namespace
 
 TEST_CASE("a bucket closes at the first mark that reaches the target, and the last takes the rest") {
   const std::vector<ReadyMark> marks = {{5, 60}, {7, 110}, {9, 150}, {12, 215}, {20, 300}};
-  const std::vector<Bucket> expected = {{0, 110, 7}, {110, 105, 12}, {215, 105, Bucket::kWhenTold}};
+  const std::vector<Bucket> expected = {{0, 110, 7}, {110, 105, 12}, {215, 105, Bucket::kMarkedByCaller}};
   CHECK(plan_buckets(marks, {.total_elements = 320, .target_elements = 100}) == expected);
 }
 
 TEST_CASE("without marks, or with a target above the total, there is one bucket") {
-  const std::vector<Bucket> whole = {{0, 320, Bucket::kWhenTold}};
+  const std::vector<Bucket> whole = {{0, 320, Bucket::kMarkedByCaller}};
   CHECK(plan_buckets({}, {.total_elements = 320, .target_elements = 100}) == whole);
   const std::vector<ReadyMark> marks = {{5, 100}, {7, 300}};
   CHECK(plan_buckets(marks, {.total_elements = 320, .target_elements = 1000}) == whole);
@@ -48,7 +48,7 @@ TEST_CASE("without marks, or with a target above the total, there is one bucket"
 
 TEST_CASE("the last bucket is never empty, even when the last mark ends the arena") {
   const std::vector<ReadyMark> marks = {{5, 100}, {7, 200}};
-  const std::vector<Bucket> expected = {{0, 100, 5}, {100, 100, Bucket::kWhenTold}};
+  const std::vector<Bucket> expected = {{0, 100, 5}, {100, 100, Bucket::kMarkedByCaller}};
   CHECK(plan_buckets(marks, {.total_elements = 200, .target_elements = 100}) == expected);
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("a large range is cut into pieces that are ready together") {
   const std::vector<Bucket> buckets = plan_buckets(marks, {.total_elements = 1700, .target_elements = 400});
   REQUIRE(buckets.size() == 5);
   for (size_t i = 0; i < 4; ++i) CHECK(buckets[i] == Bucket{static_cast<int64_t>(400 * i), 400, 3});
-  CHECK(buckets[4] == Bucket{1600, 100, Bucket::kWhenTold});
+  CHECK(buckets[4] == Bucket{1600, 100, Bucket::kMarkedByCaller});
 }
 
 TEST_CASE("random marks give adjacent buckets that are never early") {

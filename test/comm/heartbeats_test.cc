@@ -11,9 +11,9 @@ using namespace lockstep;
 using lockstep::testing::session;
 using lockstep::testing::world;
 
-TEST_CASE("every rank soon knows where every other one is, and all say farewell without a wait") {
+TEST_CASE("every rank soon knows the position of every other one, and the destructor does not wait long") {
   ProgressBoard board;
-  double farewell = 0;
+  double shutdown = 0;
   {
     const Heartbeats heartbeats(session(), board, {.interval_seconds = 0.02});
     board.progress(RunPhase::evaluate, 100 + world().rank());
@@ -27,8 +27,8 @@ TEST_CASE("every rank soon knows where every other one is, and all say farewell 
     };
     while (!all_known() && monotonic_seconds() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     CHECK(all_known());
-    world().barrier({"the farewell"});
-    farewell = monotonic_seconds();
+    world().barrier({"the shutdown"});
+    shutdown = monotonic_seconds();
   }
-  CHECK(monotonic_seconds() - farewell < 4);  // the limit is five seconds
+  CHECK(monotonic_seconds() - shutdown < 4);  // the limit is five seconds
 }

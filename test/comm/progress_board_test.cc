@@ -18,21 +18,21 @@ struct Board : ProgressBoard {
     set_hosts({"node6", "node6", "node7"});
     progress(RunPhase::train, 120);
   }
-  // Rank `rank` has begun so many reductions.
-  void hear_from(size_t rank, RankPosition position) {
-    std::vector<RankPosition> news(3);
-    position.beat = ++beats;
-    news[rank] = position;
-    merge(news);
+  // Merges a heartbeat of rank `rank` with this position.
+  void receive_from(size_t rank, RankPosition position) {
+    std::vector<RankPosition> positions(3);
+    position.heartbeat = ++heartbeats;
+    positions[rank] = position;
+    merge(positions);
   }
-  int64_t beats = 0;
+  int64_t heartbeats = 0;
 };
 
 RankPosition at(RunPhase phase, int64_t step, int64_t reductions) {
   RankPosition position;
   position.phase = phase;
   position.step = step;
-  position.begun = {reductions, 0};
+  position.started = {reductions, 0};
   return position;
 }
 
@@ -40,8 +40,8 @@ RankPosition at(RunPhase phase, int64_t step, int64_t reductions) {
 
 TEST_CASE("a rank that waits names those that have not come to the same reduction, and where they are") {
   Board board;
-  board.hear_from(1, at(RunPhase::train, 120, 1));
-  board.hear_from(2, at(RunPhase::train, 119, 0));
+  board.receive_from(1, at(RunPhase::train, 120, 1));
+  board.receive_from(2, at(RunPhase::train, 119, 0));
   CHECK(board.describe_wait().empty());
   const int64_t number = board.begin(CollectiveKind::reduction, "step 120 bucket 3 of 4");
   CHECK(number == 1);
@@ -64,72 +64,72 @@ TEST_CASE("a rank that uses files names them, unless it waits for other ranks") 
   const ScopedFileUse nowhere(nullptr, "runs/a");
 }
 
-TEST_CASE("a rank that was never heard of is late, and one that waits elsewhere says for what") {
+TEST_CASE("a rank without a heartbeat is missing, and one that waits elsewhere says for what") {
   Board board;
   RankPosition elsewhere = at(RunPhase::evaluate, 7, 0);
   elsewhere.waiting = true;
-  std::copy_n("sum for the evaluation", 22, elsewhere.at.begin());
-  board.hear_from(2, elsewhere);
+  std::copy_n("sum for the evaluation", 22, elsewhere.label.begin());
+  board.receive_from(2, elsewhere);
   const ScopedWait waiting(&board, {CollectiveKind::reduction, board.begin(CollectiveKind::reduction, "a"), "a"});
-  CHECK_THAT(board.describe_missing(), Catch::Matchers::StartsWith("rank 1@node6 has not arrived (not heard of for "));
+  CHECK_THAT(board.describe_missing(), Catch::Matchers::StartsWith("rank 1@node6 has not arrived (no heartbeat for "));
   CHECK_THAT(board.describe_missing(),
              Catch::Matchers::EndsWith("rank 2@node7 has not arrived (in phase evaluation, step 7, waits for "
                                        "'sum for the evaluation')"));
 }
 
-TEST_CASE("when all have arrived it is the network, or a rank that fell silent") {
+TEST_CASE("when all ranks have arrived, the message names the network or a silent rank") {
   Board board;
-  board.hear_from(1, at(RunPhase::train, 120, 1));
-  board.hear_from(2, at(RunPhase::train, 120, 1));
+  board.receive_from(1, at(RunPhase::train, 120, 1));
+  board.receive_from(2, at(RunPhase::train, 120, 1));
   const ScopedWait waiting(&board, {CollectiveKind::reduction, board.begin(CollectiveKind::reduction, "a"), "a"});
   CHECK_THAT(board.describe_missing(), Catch::Matchers::StartsWith("all have arrived, and yet it does not end"));
 }
 
-TEST_CASE("old news do not replace newer ones, nor anybody's word the own position") {
+TEST_CASE("an old position does not replace a newer one, and other ranks cannot change this rank's own") {
   Board board;
-  std::vector<RankPosition> news(3);
-  news[0] = at(RunPhase::save, 1, 99);
-  news[0].beat = 1000;
-  news[1] = at(RunPhase::train, 5, 5);
-  news[1].beat = 5;
-  board.merge(news);
-  news[1] = at(RunPhase::train, 4, 4);
-  news[1].beat = 4;
-  board.merge(news);
+  std::vector<RankPosition> positions(3);
+  positions[0] = at(RunPhase::save, 1, 99);
+  positions[0].heartbeat = 1000;
+  positions[1] = at(RunPhase::train, 5, 5);
+  positions[1].heartbeat = 5;
+  board.merge(positions);
+  positions[1] = at(RunPhase::train, 4, 4);
+  positions[1].heartbeat = 4;
+  board.merge(positions);
   const std::vector<RankPosition> known = board.snapshot(false);
   CHECK(known[0].step == 120);
-  CHECK(known[0].beat == 1);
+  CHECK(known[0].heartbeat == 1);
   CHECK(known[1].step == 5);
 }
 
-TEST_CASE("the lowest of the ranks that wait and live speaks for them") {
+TEST_CASE("the lowest rank that waits and is alive is the reporter") {
   ProgressBoard board;
   board.set_rank(1, 3);
   CHECK(board.is_reporter());
   const ScopedWait waiting(&board, {CollectiveKind::exchange, board.begin(CollectiveKind::exchange, "a"), "a"});
-  CHECK(board.is_reporter());  // rank 0 was never heard of
+  CHECK(board.is_reporter());  // no heartbeat of rank 0 has arrived
   CHECK(board.alive_below() == 0);
-  std::vector<RankPosition> news(3);
-  news[0].beat = 1;
-  board.merge(news);
+  std::vector<RankPosition> positions(3);
+  positions[0].heartbeat = 1;
+  board.merge(positions);
   CHECK(board.is_reporter());  // rank 0 is the one that is missing
   CHECK(board.alive_below() == 1);
-  news[0].beat = 2;
-  news[0].waiting = true;
-  news[0].begun = {0, 1};
-  board.merge(news);
+  positions[0].heartbeat = 2;
+  positions[0].waiting = true;
+  positions[0].started = {0, 1};
+  board.merge(positions);
   CHECK_FALSE(board.is_reporter());
 }
 
-TEST_CASE("the place of a rank is the same in messages and for a signal handler, cut to what fits") {
+TEST_CASE("a signal handler gets the same position as messages, cut to fit") {
   Board board;
   CHECK(board.position() == "training, step 120");
   std::array<char, 32> text{};
   board.write_position(text);
   CHECK(std::string(text.data()) == "training, step 120");
-  std::array<char, 8> little{};
-  board.write_position(little);
-  CHECK(std::string(little.data()).substr(0, 7) == "trainin");
+  std::array<char, 8> short_text{};
+  board.write_position(short_text);
+  CHECK(std::string(short_text.data()).substr(0, 7) == "trainin");
 }
 
 TEST_CASE("the report has a line a rank and the last events in order") {
@@ -138,7 +138,7 @@ TEST_CASE("the report has a line a rank and the last events in order") {
   board.progress(RunPhase::evaluate, 3);
   const std::string report = board.report();
   CHECK_THAT(report, Catch::Matchers::StartsWith("rank 0@node6, process "));
-  CHECK_THAT(report, ContainsSubstring("rank 2@node7") && ContainsSubstring("never heard of"));
+  CHECK_THAT(report, ContainsSubstring("rank 2@node7") && ContainsSubstring("no heartbeat yet"));
   const size_t first = report.find("training, step 120"), second = report.find("a warning"),
                third = report.rfind("evaluation, step 3");
   CHECK((first < second && second < third && third != std::string::npos));
@@ -152,7 +152,7 @@ TEST_CASE("the report says what the threads of this rank are busy with, as long 
   CHECK_THAT(board.report(), ContainsSubstring("busy with:\n  loader thread: a.tfrecord record 7, for "));
 }
 
-TEST_CASE("time in which the process stood still does not count") {
+TEST_CASE("time during which the process was suspended does not count") {
   Board board;
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   CHECK(board.own().quiet_seconds >= 0.25F);

@@ -19,18 +19,18 @@ TEST_CASE("what a rank writes into any rank's memory all ranks read") {
   CHECK(memory->bytes() == kBytes);
   CHECK(memory->ranks() == world().size());
   for (int r = 0; r < world().size(); ++r) {
-    CHECK(std::all_of(memory->of(r), memory->of(r) + kBytes, [](std::byte b) { return b == std::byte{0}; }));
+    CHECK(std::all_of(memory->block(r), memory->block(r) + kBytes, [](std::byte b) { return b == std::byte{0}; }));
   }
   world().barrier({"all have seen zeros"});
   const int mine = world().rank();
-  for (int r = 0; r < world().size(); ++r) memory->of(r)[mine] = static_cast<std::byte>(16 * r + mine + 1);
-  memory->of(mine)[kBytes - 1] = static_cast<std::byte>(200 + mine);
+  for (int r = 0; r < world().size(); ++r) memory->block(r)[mine] = static_cast<std::byte>(16 * r + mine + 1);
+  memory->block(mine)[kBytes - 1] = static_cast<std::byte>(200 + mine);
   world().barrier({"all have written"});
   for (int r = 0; r < world().size(); ++r) {
     for (int writer = 0; writer < world().size(); ++writer) {
-      CHECK(memory->of(r)[writer] == static_cast<std::byte>(16 * r + writer + 1));
+      CHECK(memory->block(r)[writer] == static_cast<std::byte>(16 * r + writer + 1));
     }
-    CHECK(memory->of(r)[kBytes - 1] == static_cast<std::byte>(200 + r));
+    CHECK(memory->block(r)[kBytes - 1] == static_cast<std::byte>(200 + r));
   }
   world().barrier({"all have read"});
 }
@@ -42,7 +42,7 @@ TEST_CASE("shared memory may be larger than a container's /dev/shm, and leaves n
   const auto descriptors = entries("/proc/self/fd");
   const auto [memory, reason] = SharedMemory::make(world(), size_t{80} << 20);
   REQUIRE(memory != nullptr);
-  memory->of(world().rank())[(size_t{80} << 20) - 1] = std::byte{1};
+  memory->block(world().rank())[(size_t{80} << 20) - 1] = std::byte{1};
   world().barrier({"the memory is there"});
   CHECK(entries("/proc/self/fd") == descriptors);
   world().barrier({"all have counted"});

@@ -27,7 +27,7 @@ template <class T>
 void sum(ShmAllReduce& sums, std::span<T> values, DType type) {
   const auto part = sums.find(std::as_bytes(values), type);
   REQUIRE(part.has_value());
-  finish(sums, sums.begin(), *part);
+  finish(sums, sums.start(), *part);
 }
 
 template <class T>
@@ -142,19 +142,19 @@ TEST_CASE("ranks may be many sums ahead of each other") {
   for (int slowest = 0; slowest < world().size(); ++slowest) {
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / kEach);
     world().barrier({"the next turn"});
-    struct Begun {
+    struct Started {
       int64_t number;
       ShmRange part;
     };
-    std::vector<Begun> begun;
+    std::vector<Started> started;
     for (size_t s = 0; s < kSums; ++s) {
       const auto part = sums->find(std::as_bytes(values.subspan(s * kEach, kEach)), DType::f32);
       REQUIRE(part.has_value());
-      begun.push_back({sums->begin(), *part});
-      if (world().rank() == slowest) finish(*sums, begun.back().number, begun.back().part);
-      for (const Begun& b : begun) sums->advance(b.number, b.part);
+      started.push_back({sums->start(), *part});
+      if (world().rank() == slowest) finish(*sums, started.back().number, started.back().part);
+      for (const Started& b : started) sums->advance(b.number, b.part);
     }
-    for (const Begun& b : begun) finish(*sums, b.number, b.part);
+    for (const Started& b : started) finish(*sums, b.number, b.part);
     for (size_t i = 0; i < values.size(); i += kEach / 4) {
       CHECK(values[i] == static_cast<float>(world().size()) * static_cast<float>(i / kEach));
     }
@@ -170,7 +170,7 @@ TEST_CASE("only values that lie in one allocation are found there") {
   REQUIRE(part.has_value());
   CHECK(part->offset == 400);
   CHECK(part->count == 400);
-  CHECK(part->memory->of(world().rank()) == reinterpret_cast<std::byte*>(second.data()));
+  CHECK(part->memory->block(world().rank()) == reinterpret_cast<std::byte*>(second.data()));
   CHECK(sums->find(std::as_bytes(first), DType::f32).has_value());
   CHECK_FALSE(sums->find(std::as_bytes(std::span(elsewhere)), DType::f32).has_value());
   CHECK_FALSE(sums->find(std::as_bytes(first.first(0)), DType::f32).has_value());

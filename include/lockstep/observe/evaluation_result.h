@@ -1,4 +1,4 @@
-// What one evaluation of the model found.
+// The metrics of one evaluation of the model.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace lockstep {
 
 struct EvaluationResult {
   Weights weights = Weights::raw;
-  int64_t examples = 0, top1 = 0, top5 = 0;  // top1, top5: correct ones
-  // Mean cross-entropy, without label smoothing, to four decimals: digits beyond depend on the batch size, by which
-  // libraries choose how they round.
+  int64_t examples = 0, top1 = 0, top5 = 0;  // numbers of examples: all, and those that are correct in the top 1 and 5
+  // Mean cross-entropy without label smoothing, rounded to four decimals. Further digits depend on the batch size,
+  // because libraries choose their kernels, and so the rounding, by it.
   double loss = 0;
-  std::optional<double> auc;  // with two classes: area_under_curve(), to five decimals for the same reason
+  std::optional<double> auc;  // area_under_curve() if there are two classes, rounded to five decimals
   double top1_fraction() const { return examples ? static_cast<double>(top1) / static_cast<double>(examples) : 0; }
   double top5_fraction() const { return examples ? static_cast<double>(top5) / static_cast<double>(examples) : 0; }
-  // By what one state is better than another: with two classes, of which one is often rare, the area.
+  // The value by which two states are compared; higher is better. With two classes it is the AUC, because one class is
+  // often rare.
   double score() const { return auc.value_or(top1_fraction()); }
 };
 

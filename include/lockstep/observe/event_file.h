@@ -12,25 +12,28 @@
 
 namespace lockstep {
 
-// Events, with the time at which they are encoded.
+// encode_scalars() and encode_histogram() return a serialized Event message with the current time as its wall time.
 using EventScalars = std::vector<std::pair<std::string, double>>;  // tag ("train/loss") and value
 std::string encode_scalars(int64_t step, const EventScalars& values);
-// How the values are distributed, non-finite ones left out; empty where none is finite.
+// The histogram contains the finite values only. Returns an empty string if no value is finite.
 std::string encode_histogram(int64_t step, const std::string& tag, std::span<const float> values);
 
-// Rank 0 only, on the thread for the run's files. One file a start of the run; its first events make TensorBoard forget
-// what earlier files say of steps that the run repeats. Each event is written whole with one write(2). Trouble with the
-// file is a warning: events never stop a run. A file that is deleted or moved meanwhile is followed by another.
+// Used by rank 0 only, on the file thread of the run (FileWorker). Every start of the run creates a new file. Its first
+// events make TensorBoard discard what earlier files contain about steps that the run repeats. Each event is written
+// with a single write(2). An I/O error only logs a warning, so events never stop a run. If the file is deleted or moved
+// during the run, a new one is started.
 class EventFile {
  public:
-  // A new file in `directory`, which is made; the run goes on after `resumed_step`. Empty: nothing is written.
+  // Starts a new file in `directory`, which is created if needed. The run continues after `resumed_step`. With an empty
+  // `directory`, nothing is written.
   EventFile(std::string directory, int64_t resumed_step);
   EventFile() = default;  // writes nothing
   EventFile(EventFile&&) = default;
   EventFile& operator=(EventFile&&) = default;
 
+  // Appends a serialized event.
   void write(std::string_view event);
-  // The run goes back to `step`: what was written of later steps does not count.
+  // Makes TensorBoard discard the events after `step`, because the run rolls back to it.
   void go_back(int64_t step);
 
  private:

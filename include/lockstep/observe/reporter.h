@@ -1,4 +1,4 @@
-// What a run tells the world: log lines, the progress bar, metrics.jsonl, TensorBoard.
+// The reports of a run: log lines, the progress bar, metrics.jsonl, and TensorBoard events.
 #pragma once
 
 #include <cstdint>
@@ -24,61 +24,65 @@ namespace lockstep {
 
 struct ReporterOptions {
   int64_t every_steps = 10;
-  std::string directory;     // of the run, for messages
-  std::string jsonl;         // path; empty: none
-  std::string events;        // folder of TensorBoard's event files; empty: none
-  int64_t resumed_step = 0;  // rows of later steps in an existing file are dropped
-  // Rank 0: told of each interval, in place of the log line.
+  std::string directory;     // directory of the run, for messages
+  std::string jsonl;         // path of metrics.jsonl; empty: not written
+  std::string events;        // directory of TensorBoard's event files; empty: not written
+  int64_t resumed_step = 0;  // rows of later steps in an existing file are removed
+  // Called on rank 0 for each interval instead of printing the log line.
   std::function<void(const ProgressRow&)> on_interval{};
-  int bar_columns = 0;  // of a progress bar instead of log lines; 0: lines
+  int bar_columns = 0;  // width of a progress bar that replaces the log lines; 0: print log lines
   bool bar_coloured = false;
-  double wait_seconds = 600;
+  double wait_seconds = 600;      // time limit of collective calls
   double slow_disk_seconds = 60;  // a file operation that takes longer is reported
 };
 
-// A data set of which bad records were skipped.
+// A data set with skipped bad records.
 struct SkippedData {
-  std::string data;  // "data.train"
-  DataSource::LeftOut left_out;
+  std::string data;              // "data.train"
+  DataSource::LeftOut left_out;  // files that could not be read to the end
 };
 
-// Every rank has one; only rank 0's writes. Calls marked collective are made by all ranks.
+// Every rank owns one, but only rank 0's writes anything. Used by the thread that runs the step; files are written by a
+// thread of its own. Calls marked as collective must be made by all ranks.
 class Reporter {
  public:
   Reporter(ProcessGroup& group, ReporterOptions options);
 
+  // Returns whether interval() is due after this step.
   bool due(int64_t step) const { return step % options_.every_steps == 0; }
 
-  // Collective. One log interval: completes the row from the timer, finds the slowest rank, prints.
+  // Collective. Reports one log interval: completes the row with times from `timer`, finds the slowest rank, and
+  // prints.
   void interval(ProgressRow row, const StepTimer& timer);
-  // Whether watch_speed() is due after so many steps of this process.
+  // Returns whether watch_speed() is due after `steps` steps of this process.
   bool watch_due(int64_t steps) const { return steps >= watch_at_; }
-  // Collective. Says, once, when the run has become slower for good, and whose work it is. `straggler_wait_seconds`: of
-  // the communicator, since it was made.
+  // Collective. Logs a warning when the run has become permanently slower, with the part of the step and the rank that
+  // cause it (SlowdownWatch). `straggler_wait_seconds` is that of CommStatistics.
   void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds);
+  // Reports the results of an evaluation, one per kind of weights.
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
-  // Whether this rank writes event files, which histogram() is for.
+  // Returns whether this rank writes event files; only then histogram() has an effect.
   bool writes_events() const { return group_.is_root() && !options_.events.empty(); }
-  // The values of one trained parameter, for TensorBoard.
+  // Writes a histogram of the values of one trained parameter for TensorBoard.
   void histogram(int64_t step, const std::string& parameter, std::span<const float> values);
-  // A save that has ended; one that failed is an event, \"save failed\".
+  // Reports a finished save. A failed one becomes the event "save failed".
   void checkpoint(const SaveResult& result);
-  // Something a reader of metrics.jsonl should know ("resumed", "skipped").
+  // Writes an event to metrics.jsonl; `what` is its name ("resumed", "skipped").
   void event(int64_t step, const std::string& what, const std::string& text);
-  // Collective. What data.bad_records = "skip" has skipped: each record by name, of all ranks together, with a total,
-  // and what could not be read of the files. Batches prepared ahead count, whether or not the run got to them.
+  // Collective. Reports what data.bad_records = "skip" has skipped on all ranks: each record by name, the total, and
+  // the files that could not be read to the end. Prefetched batches count even if the run ended before it used them.
   void bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes);
-  // The run goes back to `step`, for a reason.
+  // Reports that the run rolls back to `step`, and removes what was reported of later steps. `text` gives the reason.
   void back_to(int64_t step, const std::string& text);
-  // Removes the bar, says where the time of the whole run went, and waits until everything is written. Throws
-  // Error(checkpoint), on rank 0, when that takes longer than `seconds`.
+  // Removes the progress bar, reports the time split of the whole run, and waits until all files are written. Throws
+  // Error(checkpoint) on rank 0 if that takes longer than `seconds`.
   void close(double seconds);
 
-  // Where rank 0's small files are written, so that no step waits for a disk.
+  // The thread that writes rank 0's small files, so that no step waits for a disk.
   FileWorker& files() { return files_; }
 
  private:
-  // What the thread for files alone uses. Logs that could not be opened write nothing.
+  // Only the file thread uses these. A log that could not be opened writes nothing.
   struct Logs {
     MetricsLog metrics;
     EventFile events;
@@ -90,17 +94,17 @@ class Reporter {
   void write_row(std::string row);
   void write_event(std::string event);
   void write_evaluation(EvaluationRecords records);
-  // Every rank's.
+  // Collective. Returns the times of every rank, with the waits attributed.
   std::vector<RankTimes> gather(const RankTimes& mine, const StragglerWait& wait = {});
-  // Since the last call, over so many steps.
+  // Returns the longest wait for one rank since the last call, per step.
   StragglerWait longest_wait(std::span<const double> straggler_wait_seconds, double steps);
 
   ProcessGroup& group_;
   ReporterOptions options_;
   SlowdownWatch slowdown_;
-  StepTotals watched_;  // up to the last window
-  std::vector<double> watched_waits_;
-  int64_t watch_at_ = steps_between_checks(1);
+  StepTotals watched_;                          // totals at the last watch_speed()
+  std::vector<double> watched_waits_;           // straggler_wait_seconds at that time
+  int64_t watch_at_ = steps_between_checks(1);  // number of steps at which watch_speed() is due next
   RunSummary summary_;
   int64_t last_step_ = 0;
   FileWorker files_;

@@ -1,4 +1,4 @@
-// Where the time of a whole run went.
+// Summarizes the time split and the speed of a whole run.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace lockstep {
 
-// Fed with log intervals by the reporter of rank 0. The first steps of a run, in which libraries set themselves up, are
-// left out of rates and percentiles.
+// The reporter adds every log interval and uses the lines of rank 0. Rates and percentiles leave out the first steps of
+// a run, in which libraries initialize.
 class RunSummary {
  public:
-  // `step_seconds`: each step of the interval, on this rank; `ranks`: every rank's means over it.
+  // Adds an interval: the duration of each step on this rank, the samples of all ranks, and every rank's mean times.
   void add(std::span<const float> step_seconds, int64_t samples, std::span<const RankTimes> ranks);
 
-  // Lines for people; none when there were too few steps to say anything.
+  // Returns lines of text for the log; none if there were only warm-up steps.
   std::vector<std::string> lines() const;
 
  private:
-  std::vector<float> step_seconds_;  // without the first
-  int64_t skipped_ = 0;              // steps
-  int64_t steps_ = 0, samples_ = 0;
-  std::vector<RankTimes> sums_;  // of all steps, by rank
+  std::vector<float> step_seconds_;  // without warm-up steps
+  int64_t skipped_ = 0;              // number of warm-up steps
+  int64_t steps_ = 0, samples_ = 0;  // with warm-up steps
+  std::vector<RankTimes> sums_;      // over all steps, by rank
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Notices a run that has become slower for good, and whose work the time goes into.
+// Detects that a run has become permanently slower, and which part of the step on which rank causes it.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-// Means a step of one rank, in seconds.
+// The mean times of one rank, in seconds per step.
 struct RankTimes {
-  std::array<double, kStepParts> parts{};  // by StepPart
-  double waited_for = 0;                   // by the others, as attribute_waits() says
+  std::array<double, kStepParts> parts{};  // indexed by StepPart
+  double waited_for = 0;                   // how long other ranks waited for this one; see attribute_waits()
 
   double part(StepPart which) const { return parts[static_cast<size_t>(which)]; }
   double& part(StepPart which) { return parts[static_cast<size_t>(which)]; }
@@ -22,50 +22,52 @@ struct RankTimes {
   void add(const RankTimes& other, double weight);
 };
 
-// Of all ranks, the one for which a rank waited alone for longest, and for how many seconds a step.
+// The rank for which a rank waited longest while only that rank's messages were missing, and the seconds per step.
 struct StragglerWait {
-  int rank = -1;  // -1: none
+  int rank = -1;  // -1 if there was no such wait
   double seconds = 0;
 };
 
-// Notes in `ranks` for how long each rank kept the others waiting when they waited for nobody else, less what it waited
-// so itself, in the mean over the others: a rank with a slow link waits for an answer, too, but only from one at a
-// time. Of two ranks one waits for the other whoever is slow, so that none is blamed.
+// Sets RankTimes::waited_for: the time for which the other ranks waited only for this rank, minus the time for which
+// this rank waited only for one other, as a mean over the other ranks. The subtraction is needed because a rank with a
+// slow link also waits for replies, but only from one rank at a time. `waits` is indexed by the waiting rank. With two
+// ranks nothing is attributed, because either waits for the other whichever is slow.
 void attribute_waits(std::span<RankTimes> ranks, std::span<const StragglerWait> waits);
 
-// The part and the rank that explain a fall.
+// A slowdown with the part of the step and the rank that explain it.
 struct Slowdown {
-  double best_seconds = 0, seconds = 0;  // a step: in the best window, and now
+  double best_seconds = 0, seconds = 0;  // per step: in the best window and now
   StepPart part = StepPart::reduce;
-  int rank = -1;             // -1: no single one
-  double added_seconds = 0;  // a step, of this part (and rank)
+  int rank = -1;             // -1 if no single rank causes it
+  double added_seconds = 0;  // per step: by how much this part (of this rank) has become longer
 };
 
-// Fed with the times of all ranks every few steps, on one thread. It judges windows of five steps or more that take a
-// fifth of a second or more. When three windows in a row have less than 70 % of the best window's rate, that is a fall;
-// it is told once, and again only after the run has been back above 85 %.
+// Gets the times of all ranks every few steps; not thread-safe. It evaluates windows of at least five steps and at
+// least 0.2 s. Three consecutive windows below 70 % of the best window's rate are a slowdown. It is reported once, and
+// again only after the rate has been above 85 % in between.
 //
-// A fall is blamed on the rank whose own work has grown by at least half of it, and by more than twice what any other's
-// has: reading, computing, copying; never on one that waits. Where the work of several has grown, their part is told
-// but no rank. Where no rank's has, the reduction itself takes longer, by the rank for which the others wait alone.
+// A slowdown is attributed to the rank whose own work (reading, computing, copying) has grown by at least half of it
+// and by more than twice the growth of any other rank; it is never attributed to a rank that waits. If the work of
+// several ranks has grown, the part is reported without a rank. If no rank's work has grown enough, the all-reduce
+// itself takes longer, and the rank is the one for which the others wait.
 class SlowdownWatch {
  public:
-  // Every rank's means over the `steps` since the last call.
+  // Adds every rank's mean times over the `steps` since the last call. Returns a slowdown when it is to be reported.
   std::optional<Slowdown> add(std::span<const RankTimes> ranks, int64_t steps);
 
  private:
-  std::optional<Slowdown> judge(std::span<const RankTimes> window);
+  std::optional<Slowdown> evaluate(std::span<const RankTimes> window);
   Slowdown explain(std::span<const RankTimes> now) const;
 
-  std::vector<RankTimes> sums_;  // of the window that is not yet full
-  int64_t steps_ = 0;            // in it
-  std::vector<RankTimes> best_;
-  int slow_in_a_row_ = 0;
+  std::vector<RankTimes> sums_;  // over the steps of the current window, by rank
+  int64_t steps_ = 0;            // in the current window
+  std::vector<RankTimes> best_;  // the best window, by rank
+  int slow_in_a_row_ = 0;        // number of consecutive slow windows
   bool reported_ = false;
 };
 
-// Steps to the next call of add() where they take so long: as few as five, so that a fall is told within twenty, but
-// more where steps are so short that exchanging times would cost.
+// Returns the number of steps until the next call of add(). Usually it is five, so that a slowdown is reported within
+// twenty steps; it is larger if steps are so short that exchanging times would slow down the run.
 int64_t steps_between_checks(double step_seconds);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Where the time of the steps goes, over one log interval.
+// Measures the parts of the steps over one log interval.
 #pragma once
 
 #include <array>
@@ -13,14 +13,15 @@ namespace lockstep {
 enum class StepPart : uint8_t { data, compute, reduce, save };
 inline constexpr int kStepParts = 4;
 
-// Since the timer was made, in seconds by StepPart.
+// Totals since the timer was created.
 struct StepTotals {
-  std::array<double, kStepParts> seconds{};
+  std::array<double, kStepParts> seconds{};  // indexed by StepPart
   int64_t steps = 0;
 };
 
 // Each moment of a step belongs to exactly one part: enter() charges the time since the last call to the part that was
-// running. Evaluation and other work between steps is left out by pause(), up to the next enter(). One thread.
+// running. pause() stops the timer until the next enter(), so that evaluation and other work between steps does not
+// count. Not thread-safe.
 class StepTimer {
  public:
   void enter(StepPart part) {
@@ -32,6 +33,7 @@ class StepTimer {
     charge();
     running_ = false;
   }
+  // Ends a step of `samples` samples.
   void finish_step(int64_t samples) {
     charge();
     const double total = total_seconds();
@@ -41,6 +43,7 @@ class StepTimer {
     ++totals_.steps;
     samples_ += samples;
   }
+  // Starts a new log interval.
   void restart() {
     charge();
     for (double& s : seconds_) s = 0;
@@ -51,8 +54,8 @@ class StepTimer {
 
   int64_t steps() const { return steps_; }
   int64_t samples() const { return samples_; }
-  std::span<const float> step_seconds() const { return step_seconds_; }  // of each step
-  const StepTotals& totals() const { return totals_; }                   // whatever was restarted
+  std::span<const float> step_seconds() const { return step_seconds_; }  // the duration of each step
+  const StepTotals& totals() const { return totals_; }                   // restart() does not reset these
   double seconds(StepPart part) const { return seconds_[static_cast<int>(part)]; }
   double total_seconds() const {
     double sum = 0;

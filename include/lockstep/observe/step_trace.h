@@ -1,5 +1,5 @@
-// The steps and their parts as spans; and log.trace_steps: what every thread of every rank did in a few steps, as a
-// file for Perfetto or chrome://tracing.
+// Records steps and their parts as trace spans. With log.trace_steps, writes the spans of all threads of all ranks
+// during a few steps to a file for Perfetto or chrome://tracing.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,28 @@
 namespace lockstep {
 
 struct StepTraceOptions {
-  std::string path;   // of rank 0's file
+  std::string path;   // the file that rank 0 writes
   int64_t steps = 0;  // 0: no trace
   double wait_seconds = 600;
 };
 
-// One a rank, used by the thread that runs the step. The first two steps of a run, in which libraries set themselves
-// up, are left out of the file. On a backend that only enqueues, the spans of kernels are those of the host.
+// Every rank owns one; only the thread that runs the step uses it. The file leaves out the first two steps of a run, in
+// which libraries initialize. On a backend that only enqueues kernels, kernel spans show the host's time for enqueuing.
 class StepTrace {
  public:
-  // Rank 0's file is written by `files`.
+  // `files` writes rank 0's file.
   StepTrace(ProcessGroup& group, FileWorker& files, StepTraceOptions options)
       : group_(group), files_(files), options_(std::move(options)) {}
 
-  // A step begins with reading its data. Spans that begin in a part end in it.
+  // begin_step() also enters StepPart::data, because a step starts with reading its data. Other spans must end in the
+  // part in which they started.
   void begin_step(int64_t step);
   void enter(StepPart part);
   void end_step();
 
-  // Whether all steps are traced and write() is due.
-  bool complete() const { return begun_ > 0 && traced_ == options_.steps; }
-  // Collective. Writes what there is, once; nothing when no step was traced.
+  // Returns whether all requested steps have been traced, so that write() is due.
+  bool complete() const { return started_ > 0 && traced_ == options_.steps; }
+  // Collective. Ends tracing and writes the file; does nothing if no step was traced or the file was written before.
   void write();
 
  private:
@@ -43,11 +44,11 @@ class StepTrace {
   ProcessGroup& group_;
   FileWorker& files_;
   StepTraceOptions options_;
-  int64_t seen_ = 0, traced_ = 0;  // steps
-  double begun_ = 0;               // when tracing began; 0: not now
+  int64_t seen_ = 0, traced_ = 0;  // numbers of steps
+  double started_ = 0;             // when tracing started; 0 if it is off
   std::string step_name_;
   StepPart part_ = StepPart::data;
-  std::optional<TraceScope> step_span_, part_span_;  // of the step under way, where somebody looks
+  std::optional<TraceScope> step_span_, part_span_;  // of the current step, if tracing is on or a span observer is set
 };
 
 }  // namespace lockstep

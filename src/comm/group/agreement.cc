@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// What `work` throws. The place of an internal error goes into its text, since only code and text travel.
+// Returns what `work` throws. The source location of an internal error becomes part of its text, because only the code
+// and the text are sent to other ranks.
 std::optional<Error> outcome(const std::function<void()>& work) {
   try {
     work();

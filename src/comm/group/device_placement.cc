@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-int device_of(const LocalPlace& place) {
-  require(place.local_rank >= 0 && place.visible_devices > 0, "local rank {} with {} devices", place.local_rank,
-          place.visible_devices);
-  return place.local_rank % place.visible_devices;
+int device_of(const LocalRankInfo& rank) {
+  require(rank.local_rank >= 0 && rank.visible_devices > 0, "local rank {} with {} devices", rank.local_rank,
+          rank.visible_devices);
+  return rank.local_rank % rank.visible_devices;
 }
 
 DeviceKind agree_on_kind(bool gpu_required, std::span<const RankDevice> ranks) {
@@ -28,7 +28,7 @@ DeviceKind agree_on_kind(bool gpu_required, std::span<const RankDevice> ranks) {
 }
 
 bool devices_are_shared(std::span<const RankDevice> ranks, bool share) {
-  std::map<std::pair<std::string, std::string>, const RankDevice*> users;  // by host and device
+  std::map<std::pair<std::string, std::string>, const RankDevice*> users;  // the first rank per host and device
   for (const RankDevice& rank : ranks) {
     const auto [user, is_first] = users.try_emplace({rank.host, rank.id}, &rank);
     if (is_first) continue;
@@ -42,12 +42,12 @@ bool devices_are_shared(std::span<const RankDevice> ranks, bool share) {
 }
 
 std::vector<RankDevice> gather_devices(ProcessGroup& group, const RankDevice& mine, const Timeout& wait) {
-  const std::vector<std::string> obstacles = group.all_gather(mine.reason, wait);
+  const std::vector<std::string> reasons = group.all_gather(mine.reason, wait);
   const std::vector<std::string> ids = group.all_gather(mine.id, wait);
   std::vector<RankDevice> all;
   for (int r = 0; r < group.size(); ++r) {
     const auto i = static_cast<size_t>(r);
-    all.push_back({.rank = group.describe(r), .host = group.host(r), .reason = obstacles[i], .id = ids[i]});
+    all.push_back({.rank = group.describe(r), .host = group.host(r), .reason = reasons[i], .id = ids[i]});
   }
   return all;
 }

@@ -52,7 +52,8 @@ void abort_job(int exit_code) noexcept {
   const int code = exit_code == 0 ? static_cast<int>(ExitCode::internal) : exit_code;
   static std::atomic_flag aborting = ATOMIC_FLAG_INIT;
   const bool first = !aborting.test_and_set();
-  // MPI_Abort may wait for a lock that a thread stuck in MPI holds. SIGALRM ends the process even without a thread.
+  // MPI_Abort may wait for a lock held by a thread that is stuck in MPI. SIGALRM ends the process even if no thread can
+  // be started below.
   alarm(2 * kAbortSeconds);
   if (first && !mpi_is_running()) watch_launcher_end();
   if (first && mpi_is_running()) {
@@ -61,11 +62,11 @@ void abort_job(int exit_code) noexcept {
         std::this_thread::sleep_for(std::chrono::seconds(kAbortSeconds));
         _exit(code);
       }).detach();
-    } catch (...) {  // no more threads: the alarm has to do
+    } catch (...) {  // no thread could be started; the alarm ends the process instead
     }
     MPI_Abort(MPI_COMM_WORLD, code);
   } else if (!first) {
-    std::this_thread::sleep_for(std::chrono::seconds(kAbortSeconds));  // another thread is at it
+    std::this_thread::sleep_for(std::chrono::seconds(kAbortSeconds));  // another thread is aborting already
   }
   _exit(code);
 }

@@ -23,14 +23,14 @@ void CommTraits::destroy(MPI_Comm comm) noexcept {
   if (!finalized) MPI_Comm_free(&comm);
 }
 
-Deadline::Deadline(double seconds) : left_(seconds), last_poll_(monotonic_seconds()) {}
+Deadline::Deadline(double seconds) : remaining_(seconds), last_poll_(monotonic_seconds()) {}
 
 bool Deadline::passed() {
   constexpr double kLongestPoll = 2;
   const double now = monotonic_seconds();
-  left_ -= std::min(now - last_poll_, kLongestPoll);
+  remaining_ -= std::min(now - last_poll_, kLongestPoll);
   last_poll_ = now;
-  return left_ <= 0;
+  return remaining_ <= 0;
 }
 
 void Backoff::pause() {
@@ -55,7 +55,7 @@ bool wait_all(std::span<MPI_Request> requests, Deadline& deadline, std::string_v
 }
 
 CommHandle duplicate(MPI_Comm comm, double seconds, std::string_view what) {
-  // On the heap, because MPI may still write to it after we have given up.
+  // On the heap, because MPI may still write to it after a timeout.
   auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Comm_idup(comm, copy.get(), &request), what);

@@ -1,4 +1,4 @@
-// What the users of MPI in this layer share: checked calls, the communicator handle, waiting without blocking.
+// MPI helpers of this layer: checked calls, an owning communicator handle, and waits that poll instead of blocking.
 #pragma once
 
 #include <mpi.h>
@@ -14,10 +14,11 @@
 
 namespace lockstep {
 
-// Throws Error(internal) with MPI's own text. Communicators of this layer return errors instead of aborting.
+// Throws Error(internal) with MPI's error text unless `status` is MPI_SUCCESS. This works because the communicators of
+// this layer return errors instead of aborting (MPI_ERRORS_RETURN).
 void check_mpi(int status, std::string_view what);
 
-// Freeing is local in MPI implementations, so a rank that leaves early does not wait here for the others.
+// MPI implementations free communicators locally, so a rank that exits early does not wait here for the others.
 struct CommTraits {
   using type = MPI_Comm;
   static MPI_Comm invalid() { return MPI_COMM_NULL; }
@@ -25,18 +26,20 @@ struct CommTraits {
 };
 using CommHandle = UniqueHandle<CommTraits>;
 
-// A limit for a wait that polls. Time in which the process stood still (suspended, then continued) does not count.
+// The deadline of a polling wait. Time during which the process was suspended does not count: passed() counts at most two
+// seconds per call.
 class Deadline {
  public:
   explicit Deadline(double seconds);
   bool passed();
 
  private:
-  double left_;
+  double remaining_;
   double last_poll_;
 };
 
-// Sleeps between polls, longer and longer: answers come at once or take a while.
+// Pauses between polls. It yields at first and then sleeps for increasing times, because answers either arrive
+// immediately or take a while.
 class Backoff {
  public:
   void pause();
@@ -49,10 +52,12 @@ class Backoff {
   std::chrono::microseconds sleep_ = kShortest;
 };
 
-// Polls until all requests are complete; false when the deadline passed first (they are then still in progress).
+// Polls until all requests are complete. Returns false if the deadline passes first; the requests are then still in
+// progress, and their buffers must stay alive.
 bool wait_all(std::span<MPI_Request> requests, Deadline& deadline, std::string_view what);
 
-// A copy of `comm` that returns errors; collective. Throws Error(stalled) when the other ranks do not take part.
+// Collective. Duplicates `comm`; the duplicate returns errors instead of aborting. `what` names the operation in
+// messages. Throws Error(stalled) if the other ranks do not take part within `seconds`.
 CommHandle duplicate(MPI_Comm comm, double seconds, std::string_view what);
 
 }  // namespace lockstep

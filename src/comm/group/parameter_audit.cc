@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kLanes = 4;  // independent chains, so that multiplications overlap
+constexpr size_t kLanes = 4;  // independent dependency chains, so that multiplications overlap
 
 uint64_t mix(uint64_t state, uint64_t word) {
   constexpr uint64_t kOddA = 0x9e3779b97f4a7c15ULL, kOddB = 0xd1342543de82ef95ULL;
@@ -31,17 +31,17 @@ uint64_t hash_bytes(std::span<const std::byte> bytes) {
   std::array<uint64_t, kLanes> lanes = {1, 2, 3, 4};
   constexpr size_t kBlock = kLanes * sizeof(uint64_t);
   const std::byte* data = bytes.data();
-  size_t left = bytes.size();
-  for (; left >= kBlock; data += kBlock, left -= kBlock) {
+  size_t remaining = bytes.size();
+  for (; remaining >= kBlock; data += kBlock, remaining -= kBlock) {
     for (size_t i = 0; i < kLanes; ++i) lanes[i] = mix(lanes[i], word_at(data + i * sizeof(uint64_t)));
   }
   uint64_t hash = splitmix64(bytes.size());
   for (const uint64_t lane : lanes) hash = mix(hash, lane);
-  while (left > 0) {
-    const size_t count = std::min(left, sizeof(uint64_t));
+  while (remaining > 0) {
+    const size_t count = std::min(remaining, sizeof(uint64_t));
     hash = mix(hash, word_at(data, count));
     data += count;
-    left -= count;
+    remaining -= count;
   }
   return splitmix64(hash);
 }
@@ -52,14 +52,14 @@ std::optional<AuditDifference> first_difference(std::span<const int64_t> hashes,
     std::map<int64_t, int> votes;
     for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) ++votes[hashes[r * ranges + range]];
     if (votes.size() == 1) continue;
-    int64_t right = hashes[range];
+    int64_t majority = hashes[range];
     for (size_t r = 1; r < static_cast<size_t>(ranks); ++r) {
       const int64_t other = hashes[r * ranges + range];
-      if (votes[other] > votes[right]) right = other;
+      if (votes[other] > votes[majority]) majority = other;
     }
     AuditDifference difference{.range = range};
     for (int r = 0; r < ranks; ++r) {
-      if (hashes[static_cast<size_t>(r) * ranges + range] != right) difference.ranks.push_back(r);
+      if (hashes[static_cast<size_t>(r) * ranges + range] != majority) difference.ranks.push_back(r);
     }
     return difference;
   }
@@ -69,7 +69,7 @@ std::optional<AuditDifference> first_difference(std::span<const int64_t> hashes,
 void audit_ranges(ProcessGroup& group, const Timeout& wait, std::span<const AuditedRange> ranges) {
   std::vector<int64_t> hashes;
   for (const AuditedRange& range : ranges) hashes.push_back(static_cast<int64_t>(hash_bytes(range.bytes)));
-  // One number first: as a rule all is well.
+  // Compare one combined hash first, because normally nothing differs.
   const int64_t all = static_cast<int64_t>(hash_bytes(std::as_bytes(std::span(hashes))));
   if (!first_difference(group.all_gather(std::span(&all, 1), wait), group.size())) return;
 

@@ -19,8 +19,8 @@ double limit(const ProcessGroupState& group, const Timeout& wait) {
   return wait.seconds > 0 ? wait.seconds : group.wait_seconds;
 }
 
-// One exchange: roll call, start(buffer, request) on a copy of `bytes`, wait, copy back. Works on a copy because MPI
-// may still write to it after the exchange was given up; the copy is then left to the end of the process.
+// Performs one exchange: a roll call, start(buffer, request) on a copy of `bytes`, the wait, and the copy back. It
+// works on a copy because MPI may still write to the buffer after a timeout; the copy is then leaked on purpose.
 template <class Start>
 void exchange(ProcessGroupState& group, std::string_view operation, const Timeout& wait, std::span<std::byte> bytes,
               Start start) {
@@ -89,7 +89,7 @@ ProcessGroup ProcessGroup::self(const ProcessGroup& job) {
 }
 
 ProcessGroup::~ProcessGroup() {
-  if (state_->broken) (void)state_->comm.release();  // operations are pending on it
+  if (state_->broken) (void)state_->comm.release();  // operations are still pending on it
 }
 
 int ProcessGroup::rank() const { return state_->rank; }

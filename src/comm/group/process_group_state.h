@@ -1,4 +1,5 @@
-// The MPI side of a ProcessGroup, for the sources of this layer.
+// The MPI objects of a ProcessGroup. Only sources of this layer include it, so that <mpi.h> stays out of public
+// headers.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ struct ProcessGroupState {
   double wait_seconds = 0;
   bool broken = false;
   ProgressBoard* board = nullptr;
-  std::vector<std::string> hosts;  // by rank; empty until all have told theirs
+  std::vector<std::string> hosts;  // by rank; empty until they have been gathered
 };
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostNames = 4;  // a job may have hundreds of ranks
+constexpr size_t kMaxNames = 4;  // the rest is counted, because a job may have hundreds of ranks
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -48,7 +48,7 @@ std::string group_by_value(std::span<const std::string> values, std::span<const 
   for (const auto& [value, ranks] : groups) {
     if (!text.empty()) text += "; ";
     text += value + ": ";
-    const size_t shown = ranks.size() <= kMostNames ? ranks.size() : kMostNames - 1;
+    const size_t shown = ranks.size() <= kMaxNames ? ranks.size() : kMaxNames - 1;
     for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + ranks[i];
     if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
   }

@@ -14,12 +14,12 @@ namespace {
 constexpr int kArrivalTag = 1;
 constexpr int kVerdictTag = 2;
 constexpr size_t kRanksNamed = 8;
-constexpr std::chrono::milliseconds kNewsArrive{600};  // a few heartbeats
+constexpr std::chrono::milliseconds kHeartbeatDelay{600};  // a few heartbeats
 
-using Arrival = std::array<char, 128>;  // the operation's name
+using Arrival = std::array<char, 128>;  // the name of the operation
 
 struct Verdict {
-  int code = 0;  // ExitCode; 0: all are here
+  int code = 0;  // an ExitCode; 0: all ranks have arrived
   std::array<char, 1024> text{};
 };
 
@@ -29,7 +29,7 @@ void copy_text(std::array<char, N>& to, std::string_view text) {
   std::copy_n(text.data(), std::min(text.size(), N - 1), to.data());
 }
 
-// Everything that MPI may still touch after a roll call was given up; it is then left to the end of the process.
+// The memory that MPI may still access after a roll call has failed; it is then leaked on purpose.
 struct Messages {
   explicit Messages(int others)
       : arrivals(others), requests(others, MPI_REQUEST_NULL), sends(others, MPI_REQUEST_NULL) {}
@@ -49,7 +49,7 @@ std::string list_ranks(const ProcessGroupState& group, const std::vector<int>& r
   return text;
 }
 
-// Rank 0: waits for all arrivals; which ranks came is left in `arrived` (by rank - 1).
+// Rank 0 waits for all arrivals and sets `arrived` (indexed by rank - 1) for the ranks that came.
 void collect(Messages& messages, Deadline deadline, std::vector<bool>& arrived) {
   const int others = static_cast<int>(messages.arrivals.size());
   std::vector<int> indices(messages.arrivals.size());
@@ -78,7 +78,7 @@ Verdict judge(const ProcessGroupState& group, const Messages& messages, const st
   const auto named = [&](const std::vector<int>& ranks) { return list_ranks(group, ranks); };
   const char* other = elsewhere.empty() ? "" : messages.arrivals[static_cast<size_t>(elsewhere.front() - 1)].data();
   Verdict verdict;
-  if (!missing.empty()) {  // those elsewhere may just have got ahead
+  if (!missing.empty()) {  // ranks in another operation may only be ahead, so the missing ones are reported first
     const std::string ahead = elsewhere.empty() ? "" : fmt::format(" ({} waits in '{}')", named(elsewhere), other);
     verdict.code = static_cast<int>(ExitCode::stalled);
     copy_text(verdict.text, fmt::format("{}: {} did not arrive within {:g} s{}; look at the log and the host of each",
@@ -91,7 +91,7 @@ Verdict judge(const ProcessGroupState& group, const Messages& messages, const st
   return verdict;
 }
 
-// The ranks whose messages are not complete (by rank - 1).
+// Returns the ranks whose messages are not complete; `requests` is indexed by rank - 1.
 std::vector<int> unfinished(std::span<MPI_Request> requests) {
   std::vector<int> ranks;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -102,7 +102,7 @@ std::vector<int> unfinished(std::span<MPI_Request> requests) {
   return ranks;
 }
 
-void as_root(const ProcessGroupState& group, Messages& messages, const Arrival& mine, double seconds) {
+void roll_call_on_root(const ProcessGroupState& group, Messages& messages, const Arrival& mine, double seconds) {
   const MPI_Comm comm = group.comm.get();
   for (int r = 1; r < group.size; ++r) {
     const size_t i = static_cast<size_t>(r - 1);
@@ -128,7 +128,7 @@ void as_root(const ProcessGroupState& group, Messages& messages, const Arrival& 
   }
 }
 
-void as_other(const ProcessGroupState& group, Messages& messages, const Arrival& mine, double seconds) {
+void roll_call_on_other(const ProcessGroupState& group, Messages& messages, const Arrival& mine, double seconds) {
   constexpr double kLongestGrace = 2;
   messages.arrivals[0] = mine;
   const MPI_Comm comm = group.comm.get();
@@ -136,7 +136,7 @@ void as_other(const ProcessGroupState& group, Messages& messages, const Arrival&
             "roll call");
   check_mpi(MPI_Isend(messages.arrivals[0].data(), sizeof(Arrival), MPI_BYTE, 0, kArrivalTag, comm, &messages.sends[0]),
             "roll call");
-  // A little longer than rank 0, whose verdict names the missing ranks.
+  // Wait slightly longer than rank 0 does, because its verdict names the missing ranks.
   Deadline deadline(seconds + std::min(seconds, kLongestGrace));
   if (wait_all({messages.requests.data(), 1}, deadline, "roll call") &&
       wait_all({messages.sends.data(), 1}, deadline, "roll call")) {
@@ -157,20 +157,20 @@ std::string describe_rank(const ProcessGroupState& group, int rank) {
 int64_t roll_call(ProcessGroupState& group, std::string_view operation, double seconds) {
   if (group.size == 1) return 0;
   require(!group.broken, "{}: an earlier exchange between the ranks failed", operation);
-  group.broken = true;  // until proven otherwise: whatever throws below leaves it so
+  group.broken = true;  // cleared on success below, so that any exception leaves the group broken
   Arrival mine;
   copy_text(mine, operation);
   const int64_t number = group.board ? group.board->begin(CollectiveKind::exchange, operation) : 0;
   const ScopedWait waiting(group.board, {CollectiveKind::exchange, number, operation});
   auto messages = std::make_unique<Messages>(group.rank == 0 ? group.size - 1 : 1);
   if (group.rank == 0) {
-    as_root(group, *messages, mine, seconds);
+    roll_call_on_root(group, *messages, mine, seconds);
   } else {
-    as_other(group, *messages, mine, seconds);
+    roll_call_on_other(group, *messages, mine, seconds);
   }
   const Verdict verdict = messages->verdict;
   if (verdict.code != 0) {
-    (void)messages.release();  // receives and sends may be pending
+    (void)messages.release();  // leaked, because receives and sends may still be pending
     const auto code = static_cast<ExitCode>(verdict.code);
     throw Error(code, verdict.text.data() + (code == ExitCode::stalled ? who_is_behind(group) : std::string()));
   }
@@ -180,7 +180,7 @@ int64_t roll_call(ProcessGroupState& group, std::string_view operation, double s
 
 std::string who_is_behind(const ProcessGroupState& group) {
   if (!group.board) return {};
-  std::this_thread::sleep_for(kNewsArrive);
+  std::this_thread::sleep_for(kHeartbeatDelay);
   return "; " + group.board->describe_missing();
 }
 

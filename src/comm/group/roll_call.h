@@ -8,21 +8,20 @@
 
 namespace lockstep {
 
-// Returns when all ranks of the group are here in the same `operation`; its number on the board, if there is one.
-// Otherwise marks the group as broken and throws
-// on every rank that is here: Error(stalled) naming the missing ranks, or Error(internal) naming ranks that are in
-// another operation.
+// Collective. Returns when all ranks of the group have entered the same `operation`; the result is the operation's
+// number on the progress board, or 0 without a board. Otherwise marks the group as broken and throws on every rank that
+// arrived: Error(stalled) naming the missing ranks, or Error(internal) naming the ranks that are in another operation.
 //
-// Each rank sends its operation's name to rank 0, which compares and answers; 2 (size - 1) small messages. Exchanges
-// of host code are rare, so this costs nothing that counts, and a collective that hangs can never be asked who is
-// missing.
+// Each rank sends the name of its operation to rank 0, which compares the names and replies: 2 (size - 1) small
+// messages. Host-side exchanges are rare, so the cost is negligible. A hanging MPI collective, in contrast, cannot tell
+// which rank is missing.
 int64_t roll_call(ProcessGroupState& group, std::string_view operation, double seconds);
 
-// "; 'sum for a count': rank 2@node7 has not arrived (...)" of a rank that waits: what the board knows. Takes a moment,
-// so that the latest heartbeats are in it.
+// Returns what the progress board knows about the ranks for which this rank waits: "; rank 2@node7 has not arrived
+// (...)". Empty without a board. First sleeps for 0.6 s, so that the latest heartbeats are included.
 std::string who_is_behind(const ProcessGroupState& group);
 
-// "rank 3@node7"; without the host while that is not known yet.
+// Returns "rank 3@node7", or "rank 3" while the hosts are not known yet.
 std::string describe_rank(const ProcessGroupState& group, int rank);
 
 }  // namespace lockstep

@@ -16,42 +16,44 @@ namespace lockstep {
 namespace {
 
 constexpr int kTag = 1;
-constexpr std::chrono::milliseconds kFarewellPause{2};
+constexpr std::chrono::milliseconds kShutdownPollInterval{2};
 
-// Messages to or from one rank.
-struct Line {
+// The messages to or from one peer.
+struct Channel {
   int rank = 0;
   std::vector<RankPosition> message;
   MPI_Request request = MPI_REQUEST_NULL;
-  bool over = false;  // receiving: the last message has come
+  bool closed = false;  // the last message has been sent or received
 };
 
-std::vector<Line> lines(int rank, int size, int direction) {
-  std::vector<Line> found;
+// The channels to (direction 1) or from (direction -1) the peers at distance 1, 2, 4, ...
+std::vector<Channel> make_channels(int rank, int size, int direction) {
+  std::vector<Channel> channels;
   for (int distance = 1; distance < size; distance *= 2) {
-    found.push_back({.rank = (rank + direction * distance + size) % size,
-                     .message = std::vector<RankPosition>(static_cast<size_t>(size))});
+    channels.push_back({.rank = (rank + direction * distance + size) % size,
+                        .message = std::vector<RankPosition>(static_cast<size_t>(size))});
   }
-  return found;
+  return channels;
 }
 
 }  // namespace
 
-// What the thread works with.
-class Heartbeats::Pulse {
+// The heartbeat thread and its state.
+class Heartbeats::Worker {
  public:
-  Pulse(CommHandle comm, ProgressBoard& board, const HeartbeatOptions& options)
+  Worker(CommHandle comm, ProgressBoard& board, const HeartbeatOptions& options)
       : comm_(std::move(comm)), board_(board), options_(options) {
     int rank = 0, size = 1;
     check_mpi(MPI_Comm_rank(comm_.get(), &rank), "rank");
     check_mpi(MPI_Comm_size(comm_.get(), &size), "number of ranks");
-    to_ = lines(rank, size, 1);
-    from_ = lines(rank, size, -1);
-    for (Line& line : from_) receive(line);
+    to_ = make_channels(rank, size, 1);
+    from_ = make_channels(rank, size, -1);
+    for (Channel& channel : from_) receive(channel);
     thread_ = std::thread([this] { run(); });
   }
 
-  // False: messages are still on their way, and MPI may touch this object until the process ends.
+  // Stops the thread. Returns false if messages are still in flight: MPI may then access this object until the process
+  // ends, so it must be leaked.
   bool stop() {
     {
       std::lock_guard lock(mutex_);
@@ -59,89 +61,92 @@ class Heartbeats::Pulse {
     }
     changed_.notify_all();
     thread_.join();
-    if (!farewell_complete_) (void)comm_.release();
-    return farewell_complete_;
+    if (!all_closed_) (void)comm_.release();
+    return all_closed_;
   }
 
  private:
   int bytes() const { return static_cast<int>(from_[0].message.size() * sizeof(RankPosition)); }
 
-  void receive(Line& line) {
-    check_mpi(MPI_Irecv(line.message.data(), bytes(), MPI_BYTE, line.rank, kTag, comm_.get(), &line.request),
+  void receive(Channel& channel) {
+    check_mpi(MPI_Irecv(channel.message.data(), bytes(), MPI_BYTE, channel.rank, kTag, comm_.get(), &channel.request),
               "heartbeat");
   }
 
-  // Sends to every rank whose message before has gone; with `leaving`, true when all have been sent to.
-  bool send(bool leaving) {
-    const std::vector<RankPosition> news = board_.snapshot(leaving);
+  // Sends a heartbeat to every peer whose previous one has been delivered. `last` marks it as this rank's last one; the
+  // call then returns true once every peer has been sent to.
+  bool send(bool last) {
+    const std::vector<RankPosition> positions = board_.snapshot(last);
     bool all = true;
-    for (Line& line : to_) {
-      if (line.over) continue;
+    for (Channel& channel : to_) {
+      if (channel.closed) continue;
       int done = 0;
-      check_mpi(MPI_Test(&line.request, &done, MPI_STATUS_IGNORE), "heartbeat");
+      check_mpi(MPI_Test(&channel.request, &done, MPI_STATUS_IGNORE), "heartbeat");
       all = all && done;
       if (!done) continue;
-      line.message = news;
-      line.over = leaving;
-      check_mpi(MPI_Isend(line.message.data(), bytes(), MPI_BYTE, line.rank, kTag, comm_.get(), &line.request),
+      channel.message = positions;
+      channel.closed = last;
+      check_mpi(MPI_Isend(channel.message.data(), bytes(), MPI_BYTE, channel.rank, kTag, comm_.get(), &channel.request),
                 "heartbeat");
     }
     return all;
   }
 
-  void listen() {
-    for (Line& line : from_) {
-      while (!line.over) {
+  // Merges all heartbeats that have arrived into the board.
+  void receive_arrived() {
+    for (Channel& channel : from_) {
+      while (!channel.closed) {
         int done = 0;
-        check_mpi(MPI_Test(&line.request, &done, MPI_STATUS_IGNORE), "heartbeat");
+        check_mpi(MPI_Test(&channel.request, &done, MPI_STATUS_IGNORE), "heartbeat");
         if (!done) break;
-        board_.merge(line.message);
-        line.over = line.message[static_cast<size_t>(line.rank)].left;
-        if (!line.over) receive(line);
+        board_.merge(channel.message);
+        channel.closed = channel.message[static_cast<size_t>(channel.rank)].finished;
+        if (!channel.closed) receive(channel);
       }
     }
   }
 
-  // The last message of each rank says so; after it nothing is on its way.
-  bool say_farewell() {
-    Deadline deadline(options_.farewell_seconds);
+  // Exchanges the last heartbeats, which are marked as such, so that no message is in flight afterwards. Returns false
+  // on timeout.
+  bool close_all() {
+    Deadline deadline(options_.shutdown_seconds);
     bool sent = false;
     while (true) {
       sent = sent || send(true);
-      listen();
-      const bool heard = std::ranges::all_of(from_, [](const Line& line) { return line.over; });
-      if (sent && heard && all_gone()) return true;
+      receive_arrived();
+      const bool received = std::ranges::all_of(from_, [](const Channel& channel) { return channel.closed; });
+      if (sent && received && all_delivered()) return true;
       if (deadline.passed()) return false;
-      std::this_thread::sleep_for(kFarewellPause);
+      std::this_thread::sleep_for(kShutdownPollInterval);
     }
   }
 
-  bool all_gone() {
-    return std::ranges::all_of(to_, [](Line& line) {
+  bool all_delivered() {
+    return std::ranges::all_of(to_, [](Channel& channel) {
       int done = 0;
-      check_mpi(MPI_Test(&line.request, &done, MPI_STATUS_IGNORE), "heartbeat");
+      check_mpi(MPI_Test(&channel.request, &done, MPI_STATUS_IGNORE), "heartbeat");
       return done != 0;
     });
   }
 
-  // Trouble with heartbeats ends no run: what depends on them is the wording of messages.
+  // A failure of heartbeats does not end the run, because only the wording of messages depends on them.
   void run() noexcept {
     try {
       name_thread("heartbeats");
-      beat_until_stopped();
-      farewell_complete_ = say_farewell();
+      exchange_until_stopped();
+      all_closed_ = close_all();
     } catch (const std::exception& error) {
       log_warning("no more heartbeats from this rank: {}", error.what());
     }
   }
 
-  void beat_until_stopped() {
+  void exchange_until_stopped() {
     const auto interval = std::chrono::duration<double>(options_.interval_seconds);
     std::unique_lock lock(mutex_);
     while (!stop_) {
       lock.unlock();
       send(false);
-      listen();
+      receive_arrived();
       lock.lock();
       changed_.wait_for(lock, interval, [&] { return stop_; });
     }
@@ -150,8 +155,8 @@ class Heartbeats::Pulse {
   CommHandle comm_;
   ProgressBoard& board_;
   const HeartbeatOptions options_;
-  std::vector<Line> to_, from_;  // used by the thread alone once it runs
-  bool farewell_complete_ = false;
+  std::vector<Channel> to_, from_;  // only the thread uses them once it runs
+  bool all_closed_ = false;         // set by the thread; read after it has ended
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -165,12 +170,12 @@ Heartbeats::Heartbeats(const MpiSession&, ProgressBoard& board, HeartbeatOptions
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "number of ranks");
   board.set_rank(rank, size);
   if (size == 1) return;
-  pulse_ = std::make_unique<Pulse>(duplicate(MPI_COMM_WORLD, options.contact_seconds, "first contact of the ranks"),
-                                   board, options);
+  worker_ = std::make_unique<Worker>(duplicate(MPI_COMM_WORLD, options.contact_seconds, "first contact of the ranks"),
+                                     board, options);
 }
 
 Heartbeats::~Heartbeats() {
-  if (pulse_ && !pulse_->stop()) (void)pulse_.release();
+  if (worker_ && !worker_->stop()) (void)worker_.release();
 }
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Slurm numbers the steps that are not srun's (batch shell, salloc's shell, extern) from here on.
+// Slurm reserves the step numbers from here on for steps that srun did not start (batch shell, salloc's shell, extern).
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 
 std::optional<int64_t> number(const EnvironmentLookup& environment, const char* name) {
@@ -67,7 +67,7 @@ std::optional<std::string> launcher_mismatch(int mpi_size, const EnvironmentLook
 
 bool alone_in_slurm_step(const EnvironmentLookup& environment) {
   if (!environment("SLURM_STEP_ID")) return false;
-  // Of mpirun, srun --mpi=pmix and srun --mpi=pmi2.
+  // These are set by mpirun, srun --mpi=pmix and srun --mpi=pmi2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_RANK"}) {
     if (environment(name)) return false;
   }

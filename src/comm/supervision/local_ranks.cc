@@ -21,7 +21,7 @@ std::string contents(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The value of a variable in the text of an environ file: "A=1\0B=2\0".
+// Returns the value of a variable in the contents of an environ file: "A=1\0B=2\0".
 std::optional<std::string> variable(const std::string& text, std::string_view name) {
   const std::string wanted = fmt::format("{}=", name);
   for (size_t begin = 0; begin < text.size();) {
@@ -39,14 +39,15 @@ struct LocalRank {
   char state = '?';  // as in /proc/PID/stat
 };
 
-// After the program's name, which may hold anything, in parentheses.
+// The state follows the program's name in parentheses. The name may contain any character, so the last parenthesis
+// counts.
 char state_of(const fs::path& process) {
   const std::string stat = contents(process / "stat");
   const size_t end = stat.rfind(") ");
   return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
 }
 
-// The processes that run this program in this job, by rank.
+// Returns the processes that run this program in this job, by rank.
 std::map<int, LocalRank> local_ranks(const std::string& job, const std::string& proc) {
   std::error_code error;
   const fs::path program = fs::read_symlink(fs::path(proc) / "self/exe", error);

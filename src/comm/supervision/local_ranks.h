@@ -1,4 +1,5 @@
-// The ranks of this job on this host, as /proc shows them: all that can be known of others before MPI has started.
+// Finds the ranks of this job on this host in /proc, which is the only source of information about other ranks before
+// MPI has started.
 #pragma once
 
 #include <string>
@@ -7,8 +8,9 @@
 
 namespace lockstep {
 
-// "rank 1 of this host is suspended (process 4711)", or that all of them are alive. Ranks belong together that have the
-// same PMIX_NAMESPACE, which Open MPI and Slurm set; without it, says that nothing can be known. `proc`: /proc.
+// Returns a text for messages: "rank 1 is suspended (process 4711)", or that all local ranks are alive. Ranks of one
+// job have the same PMIX_NAMESPACE, which Open MPI and Slurm set; without it, the text says that nothing can be known.
+// `proc` is the directory that is read; tests pass their own.
 std::string describe_local_ranks(const EnvironmentLookup& environment, const std::string& proc = "/proc");
 
 }  // namespace lockstep

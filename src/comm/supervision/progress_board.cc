@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kEventsKept = 64, kStepsKept = 16;
 constexpr size_t kRanksNamed = 8;
-constexpr double kSilentSeconds = 3;  // several heartbeats: whoever was not heard for so long does not count as alive
+constexpr double kSilentSeconds = 3;  // several heartbeats; a rank that is silent for longer does not count as alive
 
 template <size_t N>
 void set_text(std::array<char, N>& to, std::string_view text) {
@@ -22,7 +22,7 @@ void set_text(std::array<char, N>& to, std::string_view text) {
   std::copy_n(text.data(), std::min(text.size(), N - 1), to.data());
 }
 
-size_t place_of(CollectiveKind what) { return static_cast<size_t>(what); }
+size_t index_of(CollectiveKind kind) { return static_cast<size_t>(kind); }
 
 }  // namespace
 
@@ -50,13 +50,13 @@ const char* run_phase_name(RunPhase phase) {
   return "?";
 }
 
-ProgressBoard::ProgressBoard() : ranks_(1), heard_(1, monotonic_seconds()), since_(monotonic_seconds()) {}
+ProgressBoard::ProgressBoard() : ranks_(1), last_seen_(1, monotonic_seconds()), last_progress_(monotonic_seconds()) {}
 
 void ProgressBoard::set_rank(int rank, int size) {
   std::lock_guard lock(mutex_);
   const RankPosition mine = ranks_[static_cast<size_t>(rank_)];
   ranks_.assign(static_cast<size_t>(size), {});
-  heard_.assign(static_cast<size_t>(size), monotonic_seconds());
+  last_seen_.assign(static_cast<size_t>(size), monotonic_seconds());
   ranks_[static_cast<size_t>(rank)] = mine;
   rank_ = rank;
 }
@@ -77,9 +77,9 @@ void ProgressBoard::progress(RunPhase phase, int64_t step) {
   mine.step = step;
   phase_now_ = phase;
   step_now_ = step;
-  since_ = monotonic_seconds();
+  last_progress_ = monotonic_seconds();
   if (steps_.size() == kStepsKept) steps_.pop_front();
-  steps_.push_back({since_, step});
+  steps_.push_back({last_progress_, step});
 }
 
 void ProgressBoard::note(std::string_view event) {
@@ -92,19 +92,19 @@ void ProgressBoard::note_locked(std::string_view event) {
   events_.push_back({monotonic_seconds(), std::string(event)});
 }
 
-int64_t ProgressBoard::begin(CollectiveKind what, std::string_view label) {
+int64_t ProgressBoard::begin(CollectiveKind kind, std::string_view label) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
-  set_text(mine.at, label);
-  return ++mine.begun[place_of(what)];
+  set_text(mine.label, label);
+  return ++mine.started[index_of(kind)];
 }
 
-void ProgressBoard::wait_begins(CollectiveKind what, int64_t number, std::string_view label) {
+void ProgressBoard::wait_begins(CollectiveKind kind, int64_t number, std::string_view label) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
   mine.waiting = true;
-  set_text(mine.at, label);
-  waiting_for_ = what;
+  set_text(mine.label, label);
+  waiting_for_ = kind;
   waiting_number_ = number;
   waiting_label_ = label;
 }
@@ -122,35 +122,35 @@ void ProgressBoard::set_files_in_use(std::string_view path) {
 void ProgressBoard::discount(double seconds) {
   std::lock_guard lock(mutex_);
   const double now = monotonic_seconds();
-  since_ = std::min(now, since_ + seconds);
-  for (double& heard : heard_) heard = std::min(now, heard + seconds);
-  note_locked(fmt::format("this process stood still for {:.0f} s", seconds));
+  last_progress_ = std::min(now, last_progress_ + seconds);
+  for (double& seen : last_seen_) seen = std::min(now, seen + seconds);
+  note_locked(fmt::format("this process was suspended for {:.0f} s", seconds));
 }
 
 RankPosition ProgressBoard::own() const {
   std::lock_guard lock(mutex_);
   RankPosition mine = ranks_[static_cast<size_t>(rank_)];
-  mine.quiet_seconds = static_cast<float>(monotonic_seconds() - since_);
+  mine.quiet_seconds = static_cast<float>(monotonic_seconds() - last_progress_);
   return mine;
 }
 
-std::vector<RankPosition> ProgressBoard::snapshot(bool leaving) {
+std::vector<RankPosition> ProgressBoard::snapshot(bool last) {
   std::lock_guard lock(mutex_);
   RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
-  ++mine.beat;
-  mine.left = leaving;
-  mine.quiet_seconds = static_cast<float>(monotonic_seconds() - since_);
-  heard_[static_cast<size_t>(rank_)] = monotonic_seconds();
+  ++mine.heartbeat;
+  mine.finished = last;
+  mine.quiet_seconds = static_cast<float>(monotonic_seconds() - last_progress_);
+  last_seen_[static_cast<size_t>(rank_)] = monotonic_seconds();
   return ranks_;
 }
 
-void ProgressBoard::merge(const std::vector<RankPosition>& news) {
+void ProgressBoard::merge(const std::vector<RankPosition>& positions) {
   std::lock_guard lock(mutex_);
   const double now = monotonic_seconds();
-  for (size_t r = 0; r < std::min(news.size(), ranks_.size()); ++r) {
-    if (news[r].beat <= ranks_[r].beat || r == static_cast<size_t>(rank_)) continue;
-    ranks_[r] = news[r];
-    heard_[r] = now;
+  for (size_t r = 0; r < std::min(positions.size(), ranks_.size()); ++r) {
+    if (positions[r].heartbeat <= ranks_[r].heartbeat || r == static_cast<size_t>(rank_)) continue;
+    ranks_[r] = positions[r];
+    last_seen_[r] = now;
   }
 }
 
@@ -159,21 +159,21 @@ std::string ProgressBoard::name(int rank) const {
   return fmt::format("rank {}@{}", rank, hosts_[static_cast<size_t>(rank)]);
 }
 
-// "in phase training, step 119", and for how long.
+// Returns "in phase training, step 119", with what the rank does there and for how long.
 std::string ProgressBoard::describe(int rank, double now) const {
   const RankPosition& p = ranks_[static_cast<size_t>(rank)];
-  const double silent = now - heard_[static_cast<size_t>(rank)];
-  if (p.beat == 0) return fmt::format("not heard of for {:.0f} s", silent);
+  const double silent = now - last_seen_[static_cast<size_t>(rank)];
+  if (p.heartbeat == 0) return fmt::format("no heartbeat for {:.0f} s", silent);
   const std::string where = fmt::format("in phase {}, step {}", run_phase_name(p.phase), p.step);
-  if (p.left) return "at the end of the job";
+  if (p.finished) return "at the end of the job";
   if (silent > kSilentSeconds) return fmt::format("last heard {:.0f} s ago {}", silent, where);
   const double quiet = static_cast<double>(p.quiet_seconds) + silent;
-  if (p.waiting) return fmt::format("{}, waits for '{}'", where, p.at.data());
+  if (p.waiting) return fmt::format("{}, waits for '{}'", where, p.label.data());
   return fmt::format("{}, alive, no progress for {:.0f} s", where, quiet);
 }
 
 bool ProgressBoard::is_missing(int rank) const {
-  return rank != rank_ && ranks_[static_cast<size_t>(rank)].begun[place_of(waiting_for_)] < waiting_number_;
+  return rank != rank_ && ranks_[static_cast<size_t>(rank)].started[index_of(waiting_for_)] < waiting_number_;
 }
 
 std::string ProgressBoard::position() const {
@@ -205,15 +205,15 @@ std::string ProgressBoard::describe_missing() const {
 std::string ProgressBoard::missing_ranks_locked() const {
   const double now = monotonic_seconds();
   std::string text;
-  size_t late = 0;
+  size_t missing = 0;
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-    if (!is_missing(r) || ++late > kRanksNamed) continue;
-    text += fmt::format("{}{} has not arrived ({})", late == 1 ? "" : ", ", name(r), describe(r, now));
+    if (!is_missing(r) || ++missing > kRanksNamed) continue;
+    text += fmt::format("{}{} has not arrived ({})", missing == 1 ? "" : ", ", name(r), describe(r, now));
   }
-  if (late > kRanksNamed) text += fmt::format(" and {} more", late - kRanksNamed);
-  if (late > 0) return text;
+  if (missing > kRanksNamed) text += fmt::format(" and {} more", missing - kRanksNamed);
+  if (missing > 0) return text;
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-    if (r == rank_ || now - heard_[static_cast<size_t>(r)] <= kSilentSeconds) continue;
+    if (r == rank_ || now - last_seen_[static_cast<size_t>(r)] <= kSilentSeconds) continue;
     return fmt::format("all have arrived, but {} is silent ({})", name(r), describe(r, now));
   }
   return "all have arrived, and yet it does not end: look at the network";
@@ -221,7 +221,7 @@ std::string ProgressBoard::missing_ranks_locked() const {
 
 bool ProgressBoard::alive_locked(int rank, double now) const {
   const auto r = static_cast<size_t>(rank);
-  return ranks_[r].beat > 0 && now - heard_[r] <= kSilentSeconds;
+  return ranks_[r].heartbeat > 0 && now - last_seen_[r] <= kSilentSeconds;
 }
 
 bool ProgressBoard::is_reporter() const {
@@ -248,19 +248,19 @@ std::string ProgressBoard::report() const {
   const double now = monotonic_seconds();
   std::string text = fmt::format("{}, process {}, at {}\n", name(rank_), ::getpid(), iso8601_utc_now());
   const RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
-  text +=
-      fmt::format("phase {}, step {}, no progress for {:.1f} s\n", run_phase_name(mine.phase), mine.step, now - since_);
+  text += fmt::format("phase {}, step {}, no progress for {:.1f} s\n", run_phase_name(mine.phase), mine.step,
+                      now - last_progress_);
   if (!wait.empty()) text += fmt::format("waits for {}\n", wait);
   text += fmt::format("\n{:<28} {:>8} {:>10} {:>10} {:>8} {:>8}  {}\n", "rank", "heard", "reductions", "exchanges",
-                      "step", "quiet", "phase and place");
+                      "step", "quiet", "phase and operation");
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const RankPosition& p = ranks_[r];
     const bool own = r == static_cast<size_t>(rank_);
     text += fmt::format("{:<28} {:>6.1f} s {:>10} {:>10} {:>8} {:>6.1f} s  {}: {}{}\n", name(static_cast<int>(r)),
-                        own ? 0 : now - heard_[r], p.begun[0], p.begun[1], p.step,
-                        own ? now - since_ : static_cast<double>(p.quiet_seconds),
-                        p.beat == 0 && !own ? "never heard of" : run_phase_name(p.phase), p.waiting ? "waits for " : "",
-                        p.at.data());
+                        own ? 0 : now - last_seen_[r], p.started[0], p.started[1], p.step,
+                        own ? now - last_progress_ : static_cast<double>(p.quiet_seconds),
+                        p.heartbeat == 0 && !own ? "no heartbeat yet" : run_phase_name(p.phase),
+                        p.waiting ? "waits for " : "", p.label.data());
   }
   text += "\nphases and events of this rank, seconds ago:\n";
   for (const Event& event : events_) text += fmt::format("{:>10.3f}  {}\n", now - event.at, event.text);

@@ -12,8 +12,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{100};
-constexpr double kStoodStillSeconds = 3;  // between two looks: not a busy machine but a suspended process
+constexpr std::chrono::milliseconds kCheckInterval{100};
+// A longer time between two checks means that the process was suspended and not that the machine is busy.
+constexpr double kSuspendedSeconds = 3;
 
 }  // namespace
 
@@ -40,25 +41,25 @@ void Watchdog::set_limits(const WatchdogLimits& limits) {
 }
 
 void Watchdog::watch() {
-  double last_look = monotonic_seconds();
+  double last_check = monotonic_seconds();
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLookEvery, [&] { return stop_; })) {
+  while (!changed_.wait_for(lock, kCheckInterval, [&] { return stop_; })) {
     lock.unlock();  // the callbacks may log, which takes time on a slow terminal
     const double now = monotonic_seconds();
-    if (now - last_look > kStoodStillSeconds) board_.discount(now - last_look);
-    look();
-    last_look = monotonic_seconds();
+    if (now - last_check > kSuspendedSeconds) board_.discount(now - last_check);
+    check();
+    last_check = monotonic_seconds();
     lock.lock();
   }
 }
 
-void Watchdog::look() {
-  const RankPosition here = board_.own();
-  const double quiet = here.quiet_seconds;
+void Watchdog::check() {
+  const RankPosition own = board_.own();
+  const double quiet = own.quiet_seconds;
   PhaseLimits limits;
   {
     std::lock_guard lock(mutex_);
-    limits = limits_[static_cast<size_t>(here.phase)];
+    limits = limits_[static_cast<size_t>(own.phase)];
   }
   const bool abort = limits.abort_seconds > 0 && quiet >= limits.abort_seconds;
   const bool quiet_enough = limits.warn_seconds > 0 && quiet >= limits.warn_seconds;
@@ -66,12 +67,13 @@ void Watchdog::look() {
   warned_ = quiet_enough;
   if (!abort && !warn) return;
   const std::string wait = board_.describe_wait();
-  std::string text = fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(here.phase),
-                                 here.step, wait.empty() ? "" : "; waits for " + wait);
-  // A read or a decode that does not end holds up everybody, and the one who waits for it has no name for it.
+  std::string text = fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(own.phase),
+                                 own.step, wait.empty() ? "" : "; waits for " + wait);
+  // A read or a decode that hangs blocks the whole rank, and the waiting code cannot name it. The activities of the
+  // threads can.
   const auto busy = describe_activities(quiet / 2);
   if (!busy.empty()) text += "; " + busy.front();
-  if (here.phase == RunPhase::mpi) text += "; " + describe_local_ranks(process_environment());
+  if (own.phase == RunPhase::mpi) text += "; " + describe_local_ranks(process_environment());
   if (abort) {
     options_.abort(text);
   } else if (board_.is_reporter()) {

@@ -7,9 +7,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // elements: pieces begin on a cache line
+constexpr int64_t kAlignment = 16;  // in elements, so that every piece starts on a cache line
 
-// Appends `count` elements from `offset` as pieces of at least `target`.
+// Appends `range` as pieces of at least `target` elements, if it holds that many.
 void append_pieces(std::vector<Bucket>& buckets, Bucket range, int64_t target) {
   const int64_t pieces = std::max<int64_t>(1, range.count / target);
   const int64_t piece = (range.count / pieces + kAlignment - 1) / kAlignment * kAlignment;

@@ -15,9 +15,9 @@
 namespace lockstep {
 namespace {
 
-// A ring reaches a sleeping thread in less than kEagerForRing. MPI makes its way in small steps, each of which needs a
-// look, so that one may sleep only where computing needs the core.
-constexpr double kEagerForRing = 0.0002, kEagerForMpi = 0.005;
+// How long to spin. A ring wakes a sleeping thread in less than kSpinForRing, so spinning longer gains nothing. MPI
+// progresses in small steps that each need a poll, so the thread spins longer for MPI.
+constexpr double kSpinForRing = 0.0002, kSpinForMpi = 0.005;
 constexpr std::chrono::microseconds kShortestPoll{20}, kLongestPoll{200};
 constexpr std::chrono::seconds kLongestSleep{1};
 
@@ -35,11 +35,12 @@ void Doorbell::ring() const {
   syscall(SYS_futex, word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// std::atomic::wait has no limit, and sleeps where only threads of one process wake each other.
+// std::atomic::wait has no timeout and works only between threads of one process.
 void Doorbell::wait(uint32_t seen, std::chrono::microseconds longest) const {
   const timespec limit{.tv_sec = longest.count() / kMicrosecondsPerSecond,
                        .tv_nsec = longest.count() % kMicrosecondsPerSecond * kNanosecondsPerMicrosecond};
-  // Whether it slept, was woken by a signal or came too late: the caller looks again.
+  // The result does not matter: whether the thread was woken, timed out or did not sleep, the caller looks for work
+  // again.
   syscall(SYS_futex, word_, FUTEX_WAIT, seen, &limit, nullptr, 0);
 }
 
@@ -49,7 +50,7 @@ void PollPause::wait(const Doorbell& bell, uint32_t seen, const Reason& reason) 
     idle_since_ = now;
     sleep_ = kShortestPoll;
   }
-  if (reason.joining && now - idle_since_ < (reason.polling ? kEagerForMpi : kEagerForRing)) {
+  if (reason.waiting && now - idle_since_ < (reason.polling ? kSpinForMpi : kSpinForRing)) {
     std::this_thread::yield();
     return;
   }

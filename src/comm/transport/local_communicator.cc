@@ -20,13 +20,13 @@ struct BroadcastBytes {
   int root = 0;
 };
 
-// What one rank brings to an operation.
+// One rank's part of an operation.
 using Contribution = std::variant<std::span<float>, std::span<double>, HalfSpan, BroadcastBytes>;
 
 struct Operation {
   std::string label;
-  std::vector<Contribution> contributions;  // those that have come
-  std::vector<int> ranks;                   // whose they are
+  std::vector<Contribution> contributions;  // in order of arrival
+  std::vector<int> ranks;                   // the rank of each contribution
 };
 
 template <class T>
@@ -50,7 +50,7 @@ void add_up(std::vector<HalfSpan>& by_rank) {
   for (const HalfSpan& half : by_rank) to_half(half.type, total, half.values);
 }
 
-void spread(std::vector<BroadcastBytes>& by_rank) {
+void broadcast(std::vector<BroadcastBytes>& by_rank) {
   const BroadcastBytes from = by_rank[static_cast<size_t>(by_rank[0].root)];
   for (const BroadcastBytes& to : by_rank) {
     require(to.bytes.size() == from.bytes.size() && to.root == from.root, "ranks disagree about a broadcast");
@@ -77,7 +77,7 @@ void perform(const Operation& operation) {
         using T = std::decay_t<decltype(first)>;
         auto by_rank = sorted_by_rank<T>(operation);
         if constexpr (std::is_same_v<T, BroadcastBytes>) {
-          spread(by_rank);
+          broadcast(by_rank);
         } else {
           add_up(by_rank);
         }
@@ -90,7 +90,7 @@ void perform(const Operation& operation) {
 struct LocalHub::State {
   explicit State(int ranks) : size(ranks), posted(static_cast<size_t>(ranks), 0) {}
 
-  // Takes part in this rank's next operation; the last rank to come performs it.
+  // Adds this rank's contribution to its next operation. The last rank to arrive performs the operation.
   void post(int rank, Contribution contribution, std::string_view label) {
     std::lock_guard lock(mutex);
     if (error) std::rethrow_exception(error);
@@ -99,7 +99,7 @@ struct LocalHub::State {
     pending[index].contributions.push_back(contribution);
     pending[index].ranks.push_back(rank);
     if (pending[index].ranks.size() < static_cast<size_t>(size)) return;
-    // All ranks post in one order, so the operation that becomes complete is the oldest.
+    // All ranks post in the same order, so the operation that becomes complete is the oldest one.
     try {
       perform(pending.front());
     } catch (...) {
@@ -126,9 +126,9 @@ struct LocalHub::State {
   const int size;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<size_t> posted;     // operations begun, by rank
-  size_t completed = 0;           // operations done
-  std::deque<Operation> pending;  // begun by some ranks, oldest first
+  std::vector<size_t> posted;     // number of operations started, by rank
+  size_t completed = 0;           // number of operations done
+  std::deque<Operation> pending;  // started by some ranks but not by all, oldest first
   std::exception_ptr error;
 };
 

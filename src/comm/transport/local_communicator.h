@@ -1,4 +1,4 @@
-// Communicator between threads of one process: several ranks without MPI, for tests.
+// A Communicator between threads of one process, so that tests can run several ranks without MPI.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Where the ranks meet; owned by the test, outlives its communicators. Thread-safe.
+// Connects the ranks. Owned by the test; it must outlive its communicators. Thread-safe.
 class LocalHub {
  public:
   explicit LocalHub(int size);
@@ -19,13 +19,13 @@ class LocalHub {
   std::unique_ptr<State> state_;
 };
 
-// One rank, used by one thread. Sums are added in the order of ranks, by whichever rank comes last, so they do not
-// depend on timing. Ranks whose calls differ in kind or length all get Error(internal).
+// One rank, used by one thread. The last rank to arrive performs the operation and adds the terms in rank order, so the
+// results do not depend on timing. If the ranks' calls differ in kind or length, all ranks throw Error(internal).
 class LocalCommunicator final : public Communicator {
  public:
   struct Options {
     int rank = 0;
-    double abort_seconds = 60;  // longest wait in wait()
+    double abort_seconds = 60;  // time limit of wait()
   };
   LocalCommunicator(LocalHub& hub, Options options);
 

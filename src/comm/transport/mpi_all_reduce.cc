@@ -9,65 +9,65 @@
 namespace lockstep {
 namespace {
 
-constexpr int kTermsTag = 1, kSumsTag = 2;
-constexpr size_t kBlock = 2048;  // elements that are added up at a time: they stay in the nearest cache
+constexpr int kScatterTag = 1, kGatherTag = 2;
+constexpr size_t kBlock = 2048;  // elements that are added at a time, few enough to stay in the L1 cache
 
 MPI_Datatype mpi_type(DType type) { return type == DType::f32 ? MPI_FLOAT : MPI_UINT16_T; }
 
 }  // namespace
 
-MpiAllReduce::MpiAllReduce(const Values& values, const Place& place, const std::string& what)
+MpiAllReduce::MpiAllReduce(const Values& values, const Group& group, const std::string& what)
     : values_(values),
-      place_(place),
-      terms_({place.comm, kTermsTag, mpi_type(values.type)}, what),
-      sums_({place.comm, kSumsTag, mpi_type(values.type)}, what) {
-  const int share = (values.count + place.size - 1) / place.size;
-  for (int r = 0, begin = 0; r < place.size; ++r) {
+      group_(group),
+      scatter_messages_({group.comm, kScatterTag, mpi_type(values.type)}, what),
+      gather_messages_({group.comm, kGatherTag, mpi_type(values.type)}, what) {
+  const int share = (values.count + group.size - 1) / group.size;
+  for (int r = 0, begin = 0; r < group.size; ++r) {
     offsets_.push_back(begin);
     lengths_.push_back(std::min(share, values.count - begin));
     begin += lengths_.back();
   }
-  exchange();
+  start_scatter();
 }
 
 void MpiAllReduce::advance(bool may_gather) {
-  if (state_ == State::exchanging && terms_.complete()) {
+  if (state_ == State::scattering && scatter_messages_.complete()) {
     add_up();
-    state_ = State::added;
+    state_ = State::reduced;
   }
-  if (state_ == State::added && may_gather) {
-    gather();
+  if (state_ == State::reduced && may_gather) {
+    start_gather();
     state_ = State::gathering;
   }
-  if (state_ == State::gathering && sums_.complete()) state_ = State::done;
+  if (state_ == State::gathering && gather_messages_.complete()) state_ = State::done;
 }
 
-// Each rank turns first to those next to it, so that not all send to one at a time.
-void MpiAllReduce::exchange() {
-  const int mine = length(place_.rank);
-  const auto others = static_cast<size_t>(place_.size - 1);
+// Each rank starts with its nearest neighbours, so that the ranks do not all send to the same rank at the same time.
+void MpiAllReduce::start_scatter() {
+  const int mine = length(group_.rank);
+  const auto others = static_cast<size_t>(group_.size - 1);
   received_ =
       std::make_unique_for_overwrite<std::byte[]>(others * static_cast<size_t>(mine) * dtype_bytes(values_.type));
-  for (int d = 1; d < place_.size; ++d) {
-    const int from = after(place_.size - d);
-    terms_.receive(from, term(from), mine);
+  for (int d = 1; d < group_.size; ++d) {
+    const int from = rank_at(group_.size - d);
+    scatter_messages_.receive(from, term(from), mine);
   }
-  for (int d = 1; d < place_.size; ++d) terms_.send(after(d), share(after(d)), length(after(d)));
+  for (int d = 1; d < group_.size; ++d) scatter_messages_.send(rank_at(d), share(rank_at(d)), length(rank_at(d)));
 }
 
-void MpiAllReduce::gather() {
-  for (int d = 1; d < place_.size; ++d) {
-    const int from = after(place_.size - d);
-    sums_.receive(from, share(from), length(from));
+void MpiAllReduce::start_gather() {
+  for (int d = 1; d < group_.size; ++d) {
+    const int from = rank_at(group_.size - d);
+    gather_messages_.receive(from, share(from), length(from));
   }
-  for (int d = 1; d < place_.size; ++d) sums_.send(after(d), share(place_.rank), length(place_.rank));
+  for (int d = 1; d < group_.size; ++d) gather_messages_.send(rank_at(d), share(group_.rank), length(group_.rank));
 }
 
-// Where rank r's values of this rank's share are.
+// Returns the values of `rank` for this rank's share.
 std::byte* MpiAllReduce::term(int rank) const {
-  if (rank == place_.rank) return share(rank);
-  const auto slot = static_cast<size_t>(rank < place_.rank ? rank : rank - 1);
-  return received_.get() + slot * static_cast<size_t>(length(place_.rank)) * dtype_bytes(values_.type);
+  if (rank == group_.rank) return share(rank);
+  const auto slot = static_cast<size_t>(rank < group_.rank ? rank : rank - 1);
+  return received_.get() + slot * static_cast<size_t>(length(group_.rank)) * dtype_bytes(values_.type);
 }
 
 std::byte* MpiAllReduce::share(int rank) const {
@@ -75,7 +75,7 @@ std::byte* MpiAllReduce::share(int rank) const {
 }
 
 void MpiAllReduce::add_up() {
-  const auto mine = static_cast<size_t>(length(place_.rank));
+  const auto mine = static_cast<size_t>(length(group_.rank));
   for (size_t begin = 0; begin < mine; begin += kBlock) {
     const size_t count = std::min(kBlock, mine - begin);
     values_.type == DType::f32 ? add_floats(begin, count) : add_halves(begin, count);
@@ -87,19 +87,19 @@ void MpiAllReduce::add_floats(size_t begin, size_t count) const {
   std::array<float, kBlock> total;
   const auto block = [&](int rank) { return reinterpret_cast<float*>(term(rank)) + begin; };
   std::copy_n(block(0), count, total.data());
-  for (int r = 1; r < place_.size; ++r) {
+  for (int r = 1; r < group_.size; ++r) {
     const float* theirs = block(r);
     for (size_t i = 0; i < count; ++i) total[i] += theirs[i];
   }
-  std::copy_n(total.data(), count, block(place_.rank));
+  std::copy_n(total.data(), count, block(group_.rank));
 }
 
 void MpiAllReduce::add_halves(size_t begin, size_t count) const {
   std::array<float, kBlock> total{};
   const std::span sums = std::span(total).first(count);
   const auto block = [&](int rank) { return std::span(reinterpret_cast<uint16_t*>(term(rank)) + begin, count); };
-  for (int r = 0; r < place_.size; ++r) add_half(values_.type, block(r), sums);
-  to_half(values_.type, sums, block(place_.rank));
+  for (int r = 0; r < group_.size; ++r) add_half(values_.type, block(r), sums);
+  to_half(values_.type, sums, block(group_.rank));
 }
 
 }  // namespace lockstep

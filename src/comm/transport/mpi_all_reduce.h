@@ -1,4 +1,4 @@
-// A sum over MPI in which every rank adds up one share of the values.
+// An all-reduce (sum) over MPI as a reduce-scatter and an all-gather: every rank adds up one share of the values.
 #pragma once
 
 #include <mpi.h>
@@ -12,12 +12,13 @@
 
 namespace lockstep {
 
-// Each rank gets everybody's values of its share, adds them in the order of ranks, and gives the sums to all. As many
-// bytes travel as in a ring allreduce, and every rank has the same bits. MPI's own MPI_Iallreduce is not good enough:
-// Open MPI's, in place, sends all values along a tree, 2 log2(N) times, and any would round 16-bit numbers after every
-// term; here these are added in float32 and rounded once. Nor is MPI_Ialltoallv, which does not say who is late.
+// Each rank receives all other ranks' values of its share, adds them in rank order, and sends the sums to all. The
+// number of bytes is that of a ring all-reduce, and every rank gets the same bits. Two MPI functions were rejected:
+// Open MPI's in-place MPI_Iallreduce sends all values 2 log2(N) times along a tree, and every implementation rounds
+// 16-bit floats after each term, while this class adds them in float32 and rounds once. MPI_Ialltoallv does not tell
+// which rank is late.
 //
-// Owned and driven by the communication thread. The memory must be left alone until it is done.
+// Owned and driven by the communication thread. The memory must not be accessed until done() is true.
 class MpiAllReduce {
  public:
   struct Values {
@@ -25,40 +26,41 @@ class MpiAllReduce {
     int count = 0;            // elements
     DType type = DType::f32;  // or bf16, f16
   };
-  struct Place {
+  struct Group {
     MPI_Comm comm;
     int rank, size;
   };
-  // Begins to exchange the values. Every rank must begin its sums in one order.
-  MpiAllReduce(const Values& values, const Place& place, const std::string& what);
+  // Starts the reduce-scatter. Every rank must start its all-reduces in the same order. `what` names it in messages.
+  MpiAllReduce(const Values& values, const Group& group, const std::string& what);
 
-  // Lets it go on. The sums are given back in one order too: `may_gather` says whether all earlier ones are.
+  // Makes progress without blocking. All-gathers must also start in the same order on every rank, so `may_gather` must
+  // be false until those of all earlier operations have started.
   void advance(bool may_gather);
-  bool gathers() const { return state_ == State::gathering || state_ == State::done; }
+  bool gather_started() const { return state_ == State::gathering || state_ == State::done; }
   bool done() const { return state_ == State::done; }
-  // The rank that alone keeps it from going on; -1: none, several.
-  int straggler() { return (gathers() ? sums_ : terms_).only_missing_rank(); }
+  // Returns the only rank whose messages are missing, or -1 if none or several are.
+  int straggler() { return (gather_started() ? gather_messages_ : scatter_messages_).only_missing_rank(); }
 
  private:
-  enum class State { exchanging, added, gathering, done };
-  void exchange();
+  enum class State { scattering, reduced, gathering, done };
+  void start_scatter();
+  void start_gather();
   void add_up();
-  // A block of this rank's share.
+  // These add up a block of this rank's share.
   void add_floats(size_t begin, size_t count) const;
   void add_halves(size_t begin, size_t count) const;
-  void gather();
 
   std::byte* share(int rank) const;
   std::byte* term(int rank) const;
   int length(int rank) const { return lengths_[static_cast<size_t>(rank)]; }
-  int after(int distance) const { return (place_.rank + distance) % place_.size; }
+  int rank_at(int distance) const { return (group_.rank + distance) % group_.size; }
 
   Values values_;
-  Place place_;
-  State state_ = State::exchanging;
-  std::vector<int> lengths_, offsets_;     // of all shares
+  Group group_;
+  State state_ = State::scattering;
+  std::vector<int> lengths_, offsets_;     // of each rank's share, in elements
   std::unique_ptr<std::byte[]> received_;  // the other ranks' values of this rank's share
-  PeerMessages terms_, sums_;
+  PeerMessages scatter_messages_, gather_messages_;
 };
 
 }  // namespace lockstep

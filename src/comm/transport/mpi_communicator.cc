@@ -27,7 +27,7 @@
 namespace lockstep {
 namespace {
 
-// Shorter sums of floats take as long as their messages' way, which is shortest along MPI's tree.
+// Shorter sums are bound by message latency, which is lowest in MPI's tree algorithm.
 constexpr int64_t kReduceScatterElements = 16384;
 
 template <class T>
@@ -42,7 +42,7 @@ Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::strin
 
 }  // namespace
 
-// The communication thread and what it shares with the thread of the step.
+// The communication thread, and the state that it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
   Driver(PendingOperations::Comms comms, const ProcessGroup& ranks, ShmAllReduce* shared,
@@ -80,10 +80,10 @@ class MpiCommunicator::Driver {
     bell_.ring();
   }
 
-  // Waits for this operation alone.
-  double run_at_once(Operation operation) {
+  // Waits only for this operation.
+  double run_immediately(Operation operation) {
     const double begin = monotonic_seconds();
-    operation.at_once = true;
+    operation.immediate = true;
     const int64_t number = group_.board ? group_.board->begin(CollectiveKind::reduction, operation.record.label) : 0;
     std::unique_lock lock(mutex_);
     const size_t index = outstanding_.size();
@@ -115,7 +115,7 @@ class MpiCommunicator::Driver {
  private:
   struct Outstanding {
     std::string label;
-    int64_t number = 0;  // on the board
+    int64_t number = 0;  // its number on the progress board
     bool finished = false;
   };
 
@@ -126,30 +126,30 @@ class MpiCommunicator::Driver {
     operation.record.bytes = operation.count * operation.element_bytes;
     operation.record.queued = monotonic_seconds();
     outstanding_.push_back({.label = operation.record.label, .number = number});
-    if (operation.at_once) {
+    if (operation.immediate) {
       queue_.push_front(std::move(operation));
     } else {
       queue_.push_back(std::move(operation));
     }
   }
 
-  // Called with the lock held, until `settled`.
+  // Called with the lock held. Returns once `settled` is true; throws on errors and after the time limit.
   template <class Condition>
   void wait(std::unique_lock<std::mutex>& lock, const Condition& settled) {
-    joining_ = true;
+    waiting_ = true;
     bell_.ring();
     Deadline deadline(options_.abort_seconds);
     while (!settled()) {
       const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
       const ScopedWait waiting(group_.board, {CollectiveKind::reduction, oldest->number, oldest->label});
-      done_.wait_for(lock, kLookEvery, [&] { return settled(); });
-      if (!settled() && deadline.passed()) give_up(lock);
+      done_.wait_for(lock, kCheckInterval, [&] { return settled(); });
+      if (!settled() && deadline.passed()) fail_stalled(lock);
     }
-    joining_ = false;
+    waiting_ = false;
     if (error_) std::rethrow_exception(error_);
   }
 
-  [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock) {
+  [[noreturn]] void fail_stalled(std::unique_lock<std::mutex>& lock) {
     const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
     const std::string text = fmt::format("'{}' did not finish within {:g} s ({} of {} reductions are done)",
                                          oldest->label, options_.abort_seconds, finished_, outstanding_.size());
@@ -174,21 +174,22 @@ class MpiCommunicator::Driver {
 
   void drive() {
     PollPause pause;
-    std::deque<Operation> fresh;
+    std::deque<Operation> queued;
     while (true) {
       const uint32_t rings = bell_.rings();
       PollPause::Reason reason;
-      const int missing = pending_.straggler();  // before messages are looked at: what is complete is taken right away
+      // This comes before take_finished(), which removes operations as soon as they are complete.
+      const int straggler = pending_.straggler();
       {
         std::lock_guard lock(mutex_);
-        straggler_waits_.look(missing, monotonic_seconds());
+        straggler_waits_.update(straggler, monotonic_seconds());
         if (stop_) return;
-        fresh.swap(queue_);
-        reason.joining = joining_;
+        queued.swap(queue_);
+        reason.waiting = waiting_;
       }
       if (pending_.empty()) active_since_ = monotonic_seconds();
-      for (Operation& operation : fresh) pending_.begin(std::move(operation));
-      fresh.clear();
+      for (Operation& operation : queued) pending_.start(std::move(operation));
+      queued.clear();
       const std::vector<Operation> finished = pending_.take_finished();
       if (!finished.empty()) {
         report(finished);
@@ -223,24 +224,24 @@ class MpiCommunicator::Driver {
     if (pending_.empty()) statistics_.active_seconds += monotonic_seconds() - active_since_;
   }
 
-  static constexpr std::chrono::seconds kLookEvery{1};
+  static constexpr std::chrono::seconds kCheckInterval{1};
 
-  ShmAllReduce* const shared_;  // null: all goes through MPI
-  uint32_t own_bell_ = 0;       // where there is none in shared memory
-  const Doorbell bell_;         // for the communication thread
+  ShmAllReduce* const shared_;  // null if all operations use MPI
+  uint32_t own_bell_ = 0;       // used if there is no bell in shared memory
+  const Doorbell bell_;         // wakes the communication thread
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
-  // Used by the communication thread alone, and by the destructor after it has ended.
+  // Only the communication thread uses these, and the destructor after the thread has ended.
   PendingOperations pending_;
   double active_since_ = 0;
 
   mutable std::mutex mutex_;
-  std::condition_variable done_;  // for wait()
+  std::condition_variable done_;  // wakes wait()
   std::deque<Operation> queue_;
-  std::vector<Outstanding> outstanding_;  // operations since the last join
-  size_t finished_ = 0;                   // of those
-  bool joining_ = false;
+  std::vector<Outstanding> outstanding_;  // operations since the last wait()
+  size_t finished_ = 0;                   // number of these that are finished
+  bool waiting_ = false;                  // a thread is in wait()
   bool stop_ = false;
   std::exception_ptr error_;
   CommStatistics statistics_;
@@ -255,27 +256,29 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   if (group.size() == 1) return;
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
-  const auto another = [&] { return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator"); };
-  PendingOperations::Comms comms{.in_order = another(), .at_once = another()};
+  const auto make_comm = [&] {
+    return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator");
+  };
+  PendingOperations::Comms comms{.in_order = make_comm(), .immediate = make_comm()};
   if (options.shared_memory && group.local_size() == group.size()) {
-    auto [sums, reason] = ShmAllReduce::make(group);
-    shared_ = std::move(sums);
-    report(reason);
+    auto [all_reduce, reason] = ShmAllReduce::make(group);
+    shared_ = std::move(all_reduce);
+    warn_not_shared(reason);
   }
   driver_ = std::make_unique<Driver>(std::move(comms), group, shared_.get(), std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
 
-void MpiCommunicator::report(const std::string& reason) const {
+void MpiCommunicator::warn_not_shared(const std::string& reason) const {
   if (reason.empty() || !group_.is_root()) return;
-  log_warning("the ranks of this host can share no memory, so gradients go through MPI, which is slower: {}", reason);
+  log_warning("the ranks of this host cannot share memory, so gradients go through MPI, which is slower: {}", reason);
 }
 
 Buffer MpiCommunicator::shared_buffer(size_t bytes) {
   if (!shared_ || bytes == 0) return {};
   const auto [memory, reason] = shared_->allocate(group_, bytes);
-  report(reason);
+  warn_not_shared(reason);
   return memory.empty() ? Buffer() : Buffer(memory.data(), memory.size(), [](void*, size_t) noexcept {});
 }
 
@@ -317,7 +320,7 @@ void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int 
 double MpiCommunicator::all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) {
   if (!driver_) return 0;
   stream.wait();
-  return driver_->run_at_once(sum_of(values, MPI_FLOAT, DType::f32, label));
+  return driver_->run_immediately(sum_of(values, MPI_FLOAT, DType::f32, label));
 }
 
 double MpiCommunicator::wait(Stream&) { return driver_ ? driver_->wait() : 0; }

@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kAskEvery{50};
+constexpr std::chrono::milliseconds kPollInterval{50};
 
-// Asks until a call that may go on in the background is through; throws when it fails or takes too long.
+// Polls until a call that NCCL may continue in the background is complete. Throws if it fails or takes too long.
 void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
   Deadline deadline(seconds);
   Backoff backoff;
@@ -36,14 +36,14 @@ void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
   }
 }
 
-std::vector<std::byte> spread_id(ProcessGroup& group, NcclLibrary& library) {
+std::vector<std::byte> broadcast_id(ProcessGroup& group, NcclLibrary& library) {
   return group.broadcast(group.is_root() ? library.make_id() : std::vector<std::byte>{}, {"NCCL's address"});
 }
 
 }  // namespace
 
-// The link, and its abort, which takes a thread of its own: NCCL ends what is under way at once, but then waits until
-// no captured work refers to the connection, and such work goes only after the failure has been reported.
+// The link and its abort. The abort runs on its own thread: NCCL stops all operations immediately but then waits until
+// no captured work refers to the connection, and such work is destroyed only after the failure has been reported.
 class NcclCommunicator::Connection {
  public:
   Connection(std::unique_ptr<NcclLink> link, double abort_seconds)
@@ -59,7 +59,7 @@ class NcclCommunicator::Connection {
   }
 
   NcclLink& link() const { return *state_->link; }
-  // Begins it and returns at once; the link must not be used any more.
+  // Starts the abort and returns immediately. The link must not be used afterwards.
   void abort() {
     if (std::exchange(aborting_, true)) return;
     std::thread([state = state_] {
@@ -79,12 +79,12 @@ class NcclCommunicator::Connection {
     std::condition_variable changed;
     bool aborted = false;
   };
-  std::shared_ptr<State> state_;  // also of the thread that aborts, which may stay longer
+  std::shared_ptr<State> state_;  // shared with the abort thread, which may outlive this object
   const double abort_seconds_;
   bool aborting_ = false;
 };
 
-// The thread that asks for errors.
+// The thread that polls for errors, and the lock that serializes it with calls of the link.
 class NcclCommunicator::Monitor {
  public:
   Monitor(Connection& connection, double seconds)
@@ -101,8 +101,8 @@ class NcclCommunicator::Monitor {
     thread_.join();
   }
 
-  // Runs `work`, which uses the link, and waits until it is enqueued: the library may do that in the background. Throws
-  // when the link has failed, then or before.
+  // Runs `work`, which uses the link, and waits until its operations are enqueued, which NCCL may do in the background.
+  // Throws if the link fails or has failed before.
   template <class Work>
   void with_link(std::string_view what, const Work& work) {
     std::lock_guard lock(mutex_);
@@ -111,7 +111,7 @@ class NcclCommunicator::Monitor {
       work();
       wait_until_ready(connection_.link(), what, seconds_);
     } catch (...) {
-      give_up();
+      record_failure();
       throw;
     }
   }
@@ -119,20 +119,20 @@ class NcclCommunicator::Monitor {
  private:
   void watch() {
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kAskEvery, [&] { return stop_ || failure_; })) {
+    while (!changed_.wait_for(lock, kPollInterval, [&] { return stop_ || failure_; })) {
       try {
         if (connection_.link().report().state == NcclLink::State::failed) {
           wait_until_ready(connection_.link(), "work under way", seconds_);
         }
       } catch (...) {
-        give_up();
+        record_failure();
       }
     }
   }
 
-  // While an exception is handled, with the lock held: the failure stands before the abort begins, so nobody uses the
-  // link beside it.
-  void give_up() {
+  // Called while an exception is handled, with the lock held. failure_ is set before the abort starts, so no thread
+  // uses the link during the abort.
+  void record_failure() {
     failure_ = std::current_exception();
     connection_.abort();
   }
@@ -141,7 +141,7 @@ class NcclCommunicator::Monitor {
   const double seconds_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::exception_ptr failure_;  // set: the link is being aborted
+  std::exception_ptr failure_;  // if set, the link is being or has been aborted
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above
 };
@@ -154,7 +154,7 @@ NcclCommunicator::NcclCommunicator(ProcessGroup& group, const Backend& backend, 
       ready_(backend.make_event()),
       done_(backend.make_event()) {
   const NcclAddress address{
-      .id = spread_id(group, library), .rank = rank_, .size = size_, .algorithm = options.algorithm};
+      .id = broadcast_id(group, library), .rank = rank_, .size = size_, .algorithm = options.algorithm};
   connection_ = std::make_unique<Connection>(library.connect(address), options.abort_seconds);
   try {
     wait_until_ready(connection_->link(), fmt::format("connecting {} ranks", size_), options.wait_seconds);
@@ -203,7 +203,7 @@ void NcclCommunicator::check() {
   monitor_->with_link("work under way", [] {});
 }
 
-// An abort, which ends what captured operations use, cannot begin in between.
+// The lock keeps an abort from starting during the launch, because an abort destroys what the captured operations use.
 void NcclCommunicator::enqueue_captured(const std::function<void()>& launch) {
   monitor_->with_link("a captured step", launch);
 }

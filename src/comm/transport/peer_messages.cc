@@ -7,17 +7,17 @@ namespace lockstep {
 void PeerMessages::receive(int from, std::byte* to, int count) {
   if (count == 0) return;
   Pending& message = pending_.emplace_back(Pending{from, MPI_REQUEST_NULL});
-  check_mpi(MPI_Irecv(to, count, line_.type, from, line_.tag, line_.comm, &message.request), what_);
+  check_mpi(MPI_Irecv(to, count, channel_.type, from, channel_.tag, channel_.comm, &message.request), what_);
 }
 
 void PeerMessages::send(int to, const std::byte* from, int count) {
   if (count == 0) return;
   Pending& message = pending_.emplace_back(Pending{to, MPI_REQUEST_NULL});
-  check_mpi(MPI_Isend(from, count, line_.type, to, line_.tag, line_.comm, &message.request), what_);
+  check_mpi(MPI_Isend(from, count, channel_.type, to, channel_.tag, channel_.comm, &message.request), what_);
 }
 
-// Asks until so many are found to be incomplete, and forgets those that are complete: however many ranks there are, one
-// look in vain costs a few calls.
+// Tests messages until `enough` are found to be incomplete, and removes the complete ones. So a call without progress
+// costs only a few MPI calls, however many ranks there are. Returns the number of incomplete messages found.
 size_t PeerMessages::incomplete(size_t enough) {
   size_t found = 0;
   for (size_t i = pending_.size(); i-- > 0 && found < enough;) {
@@ -33,9 +33,9 @@ size_t PeerMessages::incomplete(size_t enough) {
 }
 
 int PeerMessages::only_missing_rank() {
-  constexpr size_t kOfOne = 2;  // one each way
-  const size_t missing = incomplete(kOfOne + 1);
-  if (missing == 0 || missing > kOfOne || pending_.front().peer != pending_.back().peer) return -1;
+  constexpr size_t kMessagesPerPeer = 2;  // one in each direction
+  const size_t missing = incomplete(kMessagesPerPeer + 1);
+  if (missing == 0 || missing > kMessagesPerPeer || pending_.front().peer != pending_.back().peer) return -1;
   return pending_.front().peer;
 }
 

@@ -1,4 +1,4 @@
-// The messages of one exchange between a rank and the others.
+// The point-to-point messages of one exchange between this rank and the others.
 #pragma once
 
 #include <mpi.h>
@@ -10,27 +10,29 @@
 
 namespace lockstep {
 
-// At most one to and one from each other rank. It knows whose are missing, so that a slow one can be told.
+// At most one message to and one from each other rank. It tracks which ranks' messages are missing, so that a straggler
+// can be identified.
 //
-// Owned and driven by the communication thread. The memory must be left alone until all are complete, even when this
-// object goes away before.
+// Owned and driven by the communication thread. The memory of the messages must not be accessed until all are complete,
+// even if this object is destroyed before.
 class PeerMessages {
  public:
-  // Every rank must begin its messages of one tag in one order.
-  struct Line {
+  // Every rank must start its messages with the same tag in the same order.
+  struct Channel {
     MPI_Comm comm;
     int tag;
     MPI_Datatype type;
   };
-  PeerMessages(const Line& line, std::string what) : line_(line), what_(std::move(what)) {}
+  PeerMessages(const Channel& channel, std::string what) : channel_(channel), what_(std::move(what)) {}
 
-  // Of so many elements; none is sent for nothing.
+  // Start a message of `count` elements; no message is sent if `count` is 0.
   void receive(int from, std::byte* to, int count);
   void send(int to, const std::byte* from, int count);
 
-  // Lets them go on.
+  // Makes progress without blocking. Returns whether all messages are complete.
   bool complete() { return incomplete(1) == 0; }
-  // The one rank whose messages are all that is missing, or that has not taken what was sent to it; -1: none, several.
+  // Returns the only rank with incomplete messages (it has not sent, or not received what was sent to it), or -1 if
+  // there is none or more than one.
   int only_missing_rank();
 
  private:
@@ -40,7 +42,7 @@ class PeerMessages {
   };
   size_t incomplete(size_t enough);
 
-  Line line_;
+  Channel channel_;
   std::string what_;
   std::vector<Pending> pending_;
 };

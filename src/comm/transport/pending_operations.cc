@@ -7,29 +7,29 @@
 
 namespace lockstep {
 
-void PendingOperations::begin(Operation operation) {
-  Operation& begun = operations_.emplace_back(std::move(operation));
-  begun.record.started = monotonic_seconds();
-  if (begun.shared) {
-    begun.shared_number = shared_->begin();
+void PendingOperations::start(Operation operation) {
+  Operation& started = operations_.emplace_back(std::move(operation));
+  started.record.started = monotonic_seconds();
+  if (started.shared) {
+    started.shared_number = shared_->start();
   } else {
-    begin_pieces(begun);
+    start_pieces(started);
   }
 }
 
-void PendingOperations::begin_pieces(Operation& operation) {
+void PendingOperations::start_pieces(Operation& operation) {
   for (int64_t first = 0; first < operation.count; first += elements_per_call_) {
     const int count = static_cast<int>(std::min(elements_per_call_, operation.count - first));
     std::byte* data = operation.data + first * operation.element_bytes;
     if (operation.kind == Operation::Kind::reduce_scatter) {
-      operation.shares.emplace_back(MpiAllReduce::Values{data, count, operation.dtype},
-                                    MpiAllReduce::Place{comms_.in_order.get(), place_.rank, place_.size},
-                                    operation.record.label);
+      operation.all_reduces.emplace_back(MpiAllReduce::Values{data, count, operation.dtype},
+                                         MpiAllReduce::Group{comms_.in_order.get(), info_.rank, info_.size},
+                                         operation.record.label);
       continue;
     }
-    MPI_Request& request = operation.pieces.emplace_back(MPI_REQUEST_NULL);
-    const MPI_Comm comm = (operation.at_once ? comms_.at_once : comms_.in_order).get();
-    const int status = operation.kind == Operation::Kind::sum
+    MPI_Request& request = operation.requests.emplace_back(MPI_REQUEST_NULL);
+    const MPI_Comm comm = (operation.immediate ? comms_.immediate : comms_.in_order).get();
+    const int status = operation.kind == Operation::Kind::all_reduce
                            ? MPI_Iallreduce(MPI_IN_PLACE, data, count, operation.type, MPI_SUM, comm, &request)
                            : MPI_Ibcast(data, count, operation.type, operation.root, comm, &request);
     check_mpi(status, operation.record.label);
@@ -55,34 +55,35 @@ std::vector<Operation> PendingOperations::take_finished() {
 
 bool PendingOperations::advance(Operation& operation, bool& may_gather) {
   int done = 0;
-  check_mpi(MPI_Testall(static_cast<int>(operation.pieces.size()), operation.pieces.data(), &done, MPI_STATUSES_IGNORE),
-            operation.record.label);
-  for (MpiAllReduce& sum : operation.shares) {
-    sum.advance(may_gather);
-    may_gather = may_gather && sum.gathers();
+  check_mpi(
+      MPI_Testall(static_cast<int>(operation.requests.size()), operation.requests.data(), &done, MPI_STATUSES_IGNORE),
+      operation.record.label);
+  for (MpiAllReduce& all_reduce : operation.all_reduces) {
+    all_reduce.advance(may_gather);
+    may_gather = may_gather && all_reduce.gather_started();
   }
-  return done && std::ranges::all_of(operation.shares, &MpiAllReduce::done);
+  return done && std::ranges::all_of(operation.all_reduces, &MpiAllReduce::done);
 }
 
 bool PendingOperations::needs_polling() const {
   return std::ranges::any_of(operations_, [](const Operation& operation) { return !operation.shared; });
 }
 
-// Later sums are late by the same messages' delay: it counts once.
+// Only the oldest operation counts, because the same delay also makes later ones late.
 int PendingOperations::straggler() {
   for (Operation& operation : operations_) {
-    for (MpiAllReduce& sum : operation.shares) {
-      if (!sum.done()) return sum.straggler();
+    for (MpiAllReduce& all_reduce : operation.all_reduces) {
+      if (!all_reduce.done()) return all_reduce.straggler();
     }
   }
   return -1;
 }
 
-// MPI may still write what it receives, so the memory stays, too.
+// MPI may still write to receive buffers, so the operations and the communicators are leaked.
 void PendingOperations::abandon() {
   (void)new std::deque<Operation>(std::move(operations_));
   (void)comms_.in_order.release();
-  (void)comms_.at_once.release();
+  (void)comms_.immediate.release();
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Operations of a communicator over MPI that have been begun.
+// The operations of an MpiCommunicator that are in flight.
 #pragma once
 
 #include <mpi.h>
@@ -17,61 +17,64 @@
 
 namespace lockstep {
 
-// One call of the user, as it waits to be begun or is in progress.
+// One call of the user that is queued or in flight.
 struct Operation {
-  enum class Kind { sum, reduce_scatter, broadcast };
-  Kind kind = Kind::sum;
+  // all_reduce uses MPI_Iallreduce, reduce_scatter uses MpiAllReduce (reduce-scatter and all-gather).
+  enum class Kind { all_reduce, reduce_scatter, broadcast };
+  Kind kind = Kind::all_reduce;
   std::byte* data = nullptr;
   int64_t count = 0;  // elements
   int64_t element_bytes = 1;
   MPI_Datatype type = MPI_BYTE;
-  DType dtype = DType::f32;  // of a sum
-  int root = 0;
-  bool at_once = false;
-  size_t index = 0;  // since the last join
+  DType dtype = DType::f32;  // of an all-reduce
+  int root = 0;              // of a broadcast
+  bool immediate = false;    // it was called as all_reduce_now()
+  size_t index = 0;          // among the operations since the last wait()
   CommRecord record;
-  std::vector<MPI_Request> pieces;
-  std::vector<MpiAllReduce> shares;  // the pieces of a sum by shares
-  std::optional<ShmRange> shared;    // of a sum in memory that the ranks share
-  int64_t shared_number = 0;
+  std::vector<MPI_Request> requests;      // one per piece
+  std::vector<MpiAllReduce> all_reduces;  // one per piece, for Kind::reduce_scatter
+  std::optional<ShmRange> shared;         // set if the memory is shared by the ranks
+  int64_t shared_number = 0;              // the operation's number in ShmAllReduce
 };
 
-// Begins operations, in one order on every rank, lets them go on and gives back those that are done.
+// Starts operations in the same order on every rank, advances them, and returns those that are done.
 //
-// Owned by the communicator and used by its communication thread alone; by others when that has ended.
+// Owned by the communicator. Only its communication thread uses it, and other threads after that thread has ended.
 class PendingOperations {
  public:
-  // The MPI communicators: in each, operations are begun in one order on every rank.
+  // The MPI communicators. On each of them, every rank starts its operations in the same order; those of
+  // all_reduce_now() have their own because they overtake others.
   struct Comms {
-    CommHandle in_order, at_once;
+    CommHandle in_order, immediate;
   };
-  struct Place {
+  struct RankInfo {
     int rank, size;
   };
-  PendingOperations(Comms comms, Place place, ShmAllReduce* shared, int64_t elements_per_call)
-      : comms_(std::move(comms)), place_(place), shared_(shared), elements_per_call_(elements_per_call) {}
+  PendingOperations(Comms comms, RankInfo info, ShmAllReduce* shared, int64_t elements_per_call)
+      : comms_(std::move(comms)), info_(info), shared_(shared), elements_per_call_(elements_per_call) {}
 
-  void begin(Operation operation);
-  // Lets all operations go on; those that are complete leave.
+  void start(Operation operation);
+  // Advances all operations without blocking; removes and returns those that are complete.
   std::vector<Operation> take_finished();
 
   size_t size() const { return operations_.size(); }
   bool empty() const { return operations_.empty(); }
-  // Whether MPI is in it, which must be asked again and again.
+  // Returns whether an operation uses MPI, which progresses only while it is polled.
   bool needs_polling() const;
-  // The rank for which alone the oldest sum by shares waits; -1: none, several.
+  // Returns the only rank whose messages the oldest reduce-scatter operation is missing; -1 if none or several are
+  // missing.
   int straggler();
 
-  // What is pending never ends: the job is being aborted. Its memory is left to MPI.
+  // Gives up all operations because the job is being aborted. Their state is leaked, since MPI may still access it.
   void abandon();
 
  private:
-  void begin_pieces(Operation& operation);
+  void start_pieces(Operation& operation);
   bool advance(Operation& operation, bool& may_gather);
 
   Comms comms_;
-  const Place place_;
-  ShmAllReduce* const shared_;  // null: all goes through MPI
+  const RankInfo info_;
+  ShmAllReduce* const shared_;  // null if all operations use MPI
   const int64_t elements_per_call_;
   std::deque<Operation> operations_;
 };

@@ -1,10 +1,10 @@
-// The allreduce of gradients within a host, beside MPI's: a table of seconds, in Markdown.
+// Measures the all-reduce of gradients within a host against MPI's and prints a Markdown table in milliseconds.
 //
 //   mpirun -np 2 --bind-to none lockstep_reduction_benchmark [ROUNDS]
 //
-// Three ways take turns in every round: MPI_Allreduce as it is, on a thread that does nothing else; the communicator
-// over MPI, and in shared memory, in buckets as a step has them. Each sum starts when all ranks are there and counts
-// until the last has its result; before it every rank has just written its numbers.
+// Every round measures three methods in turn: blocking MPI_Allreduce, MpiCommunicator over MPI, and MpiCommunicator in
+// shared memory, the latter two in buckets as in a training step. The time of an all-reduce runs from a barrier until
+// the last rank has its result. Every rank writes its values right before, so that they are in its caches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,17 +27,17 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kBucket = kHostBucketBytes / sizeof(float);
-constexpr std::array<size_t, 6> kBuckets = {1, 2, 4, 8, 16, 26};  // the last: about Inception-v3's gradients
+constexpr std::array<size_t, 6> kBuckets = {1, 2, 4, 8, 16, 26};  // the last is about the size of Inception-v3
 constexpr double kMilliseconds = 1e3;
 
 struct Cost {
-  double seconds = 0;  // until the last rank had the sum
-  double cpu = 0;      // of this rank
+  double seconds = 0;  // until the last rank has the sum
+  double cpu = 0;      // CPU seconds of this rank
 };
 
-struct Way {
+struct Method {
   const char* name;
-  MpiCommunicator* communicator;  // none: MPI_Allreduce
+  MpiCommunicator* communicator;  // null for MPI_Allreduce
   float* memory;
   std::vector<Cost> costs = {};
 };
@@ -48,27 +48,27 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-void sum(const Way& way, Stream& stream, size_t count) {
-  if (!way.communicator) {
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, way.memory, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
+void all_reduce(const Method& method, Stream& stream, size_t count) {
+  if (!method.communicator) {
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, method.memory, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
               "MPI_Allreduce");
     return;
   }
   for (size_t begin = 0; begin < count; begin += kBucket) {
-    way.communicator->all_reduce(stream, {way.memory + begin, std::min(kBucket, count - begin)}, "a bucket");
+    method.communicator->all_reduce(stream, {method.memory + begin, std::min(kBucket, count - begin)}, "a bucket");
   }
-  way.communicator->wait(stream);
+  method.communicator->wait(stream);
 }
 
-Cost measure(const Way& way, Stream& stream, size_t count, ProcessGroup& group) {
-  std::fill_n(way.memory, count, static_cast<float>(group.rank() + 1));
-  group.barrier({"a sum"});
-  check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");  // the other takes its time to let go
+Cost measure(const Method& method, Stream& stream, size_t count, ProcessGroup& group) {
+  std::fill_n(method.memory, count, static_cast<float>(group.rank() + 1));
+  group.barrier({"an all-reduce"});
+  check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");  // aligns the ranks better than the group's barrier does
   const double begin = monotonic_seconds(), cpu_begin = cpu_seconds();
-  sum(way, stream, count);
+  all_reduce(method, stream, count);
   Cost cost{monotonic_seconds() - begin, cpu_seconds() - cpu_begin};
   const auto ranks = static_cast<float>(group.size());
-  require(way.memory[count - 1] == ranks * (ranks + 1) / 2, "{}: a sum is wrong", way.name);
+  require(method.memory[count - 1] == ranks * (ranks + 1) / 2, "{}: a sum is wrong", method.name);
   group.all_reduce_max(std::span(&cost.seconds, 1), {"the slowest rank"});
   return cost;
 }
@@ -87,24 +87,24 @@ void run(ProcessGroup& group, int rounds) {
   const size_t bytes = kBuckets.back() * kBucket * sizeof(float);
   const Buffer own = backend->allocate(bytes), shared = in_place.shared_buffer(bytes);
   if (!shared.data()) fail(ExitCode::config, "the ranks share no memory: start two or more on one host");
-  std::array<Way, 3> ways = {Way{"MPI_Allreduce", nullptr, own.as<float>()},
-                             Way{"over MPI", &over_mpi, own.as<float>()},
-                             Way{"in shared memory", &in_place, shared.as<float>()}};
+  std::array<Method, 3> methods = {Method{"MPI_Allreduce", nullptr, own.as<float>()},
+                                   Method{"over MPI", &over_mpi, own.as<float>()},
+                                   Method{"in shared memory", &in_place, shared.as<float>()}};
   if (group.is_root()) {
     fmt::print("{}, {} ranks, {} rounds; milliseconds until the last rank has the sum (CPU milliseconds of rank 0)\n\n",
                MpiSession::library_version(), group.size(), rounds);
-    fmt::print("| MiB | {} | {} | {} |\n|---|---|---|---|\n", ways[0].name, ways[1].name, ways[2].name);
+    fmt::print("| MiB | {} | {} | {} |\n|---|---|---|---|\n", methods[0].name, methods[1].name, methods[2].name);
   }
   for (const size_t buckets : kBuckets) {
-    for (Way& way : ways) way.costs.clear();
+    for (Method& method : methods) method.costs.clear();
     for (int round = 0; round < rounds; ++round) {
-      for (Way& way : ways) way.costs.push_back(measure(way, *stream, buckets * kBucket, group));
+      for (Method& method : methods) method.costs.push_back(measure(method, *stream, buckets * kBucket, group));
     }
     if (!group.is_root()) continue;
     fmt::print("| {} ", buckets * kBucket * sizeof(float) >> 20);
-    for (const Way& way : ways) {
-      fmt::print("| {:.2f} ({:.2f}) ", kMilliseconds * median(way.costs, &Cost::seconds),
-                 kMilliseconds * median(way.costs, &Cost::cpu));
+    for (const Method& method : methods) {
+      fmt::print("| {:.2f} ({:.2f}) ", kMilliseconds * median(method.costs, &Cost::seconds),
+                 kMilliseconds * median(method.costs, &Cost::cpu));
     }
     fmt::print("|\n");
   }

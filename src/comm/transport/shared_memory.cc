@@ -18,35 +18,35 @@ namespace {
 
 constexpr std::string_view kWhat = "memory shared by the ranks";
 
-// Where the others find a rank's memory, and how they know that they have found it.
+// Where the other ranks find a rank's memory, and how they verify that they have found the right one.
 struct Address {
   int64_t process = 0, descriptor = -1, device = 0, file = 0, rank = -1;
 };
 constexpr size_t kAddressNumbers = sizeof(Address) / sizeof(int64_t);
 
-[[noreturn]] void give_up(std::string_view call, int error) {
+[[noreturn]] void fail_call(std::string_view call, int error) {
   fail(ExitCode::internal, "{}: {}", call, errno_text(error));
 }
 
-// After its bytes stands the rank's number.
+// Creates the memory of a rank. The rank's number is stored after the `bytes`, for open_of() to verify.
 FileDescriptor create(size_t bytes, int64_t rank) {
   FileDescriptor memory(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory) give_up("memfd_create", errno);
+  if (!memory) fail_call("memfd_create", errno);
   const auto length = static_cast<off_t>(bytes + sizeof rank);
-  if (ftruncate(memory.get(), length) != 0) give_up("ftruncate", errno);
+  if (ftruncate(memory.get(), length) != 0) fail_call("ftruncate", errno);
   int error = 0;
   do {
     error = posix_fallocate(memory.get(), 0, length);
   } while (error == EINTR);
-  if (error != 0) give_up("posix_fallocate", error);
-  if (pwrite(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) != sizeof rank) give_up("pwrite", errno);
-  if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) give_up("F_ADD_SEALS", errno);
+  if (error != 0) fail_call("posix_fallocate", error);
+  if (pwrite(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) != sizeof rank) fail_call("pwrite", errno);
+  if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) fail_call("F_ADD_SEALS", errno);
   return memory;
 }
 
 Address address_of(const FileDescriptor& memory, int64_t rank) {
   struct stat status {};
-  if (fstat(memory.get(), &status) != 0) give_up("fstat", errno);
+  if (fstat(memory.get(), &status) != 0) fail_call("fstat", errno);
   return {.process = getpid(),
           .descriptor = memory.get(),
           .device = static_cast<int64_t>(status.st_dev),
@@ -54,19 +54,20 @@ Address address_of(const FileDescriptor& memory, int64_t rank) {
           .rank = rank};
 }
 
-// Processes that see each other's descriptors under /proc. Where they do not, in containers of their own for instance,
-// the path does not exist or is something else, which must not be opened: it may be a terminal or a device. In virtual
-// machines of their own it may be this rank's own memory, with the very same numbers.
+// Opens the memory of another rank through /proc/PID/fd. If the processes cannot see each other, for instance in
+// separate containers, the path does not exist or refers to another file. Such a file must not be opened, because it
+// may be a terminal or a device. In separate virtual machines the path may refer to this rank's own memory with
+// identical numbers, so the rank number that is stored in the memory is checked too.
 FileDescriptor open_of(const Address& address, size_t bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.descriptor);
   struct stat found {};
-  if (stat(path.c_str(), &found) != 0) give_up(path, errno);
+  if (stat(path.c_str(), &found) != 0) fail_call(path, errno);
   bool same =
       static_cast<int64_t>(found.st_dev) == address.device && static_cast<int64_t>(found.st_ino) == address.file;
   FileDescriptor memory;
   if (same) {
     memory = FileDescriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!memory) give_up(path, errno);
+    if (!memory) fail_call(path, errno);
     int64_t rank = -1;
     same = pread(memory.get(), &rank, sizeof rank, static_cast<off_t>(bytes)) == sizeof rank && rank == address.rank;
   }
@@ -76,7 +77,7 @@ FileDescriptor open_of(const Address& address, size_t bytes) {
 
 std::byte* map(const FileDescriptor& memory, size_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
-  if (data == MAP_FAILED) give_up("mmap", errno);
+  if (data == MAP_FAILED) fail_call("mmap", errno);
   return static_cast<std::byte*>(data);
 }
 
@@ -85,7 +86,7 @@ std::byte* map(const FileDescriptor& memory, size_t bytes) {
 SharedMemory::Result SharedMemory::make(ProcessGroup& group, size_t bytes) {
   require(bytes > 0 && group.local_size() == group.size(), "{} bytes shared by {} ranks, {} of them on this host",
           bytes, group.size(), group.local_size());
-  Result attempt;
+  Result result;
   std::string reason;  // of this rank
   const auto try_to = [&](const auto& work) {
     if (!reason.empty()) return;
@@ -108,18 +109,18 @@ SharedMemory::Result SharedMemory::make(ProcessGroup& group, size_t bytes) {
   try_to([&] {
     for (size_t r = 0; r < all.size() / kAddressNumbers; ++r) {
       const auto* n = &all[r * kAddressNumbers];
-      if (n[0] == 0) return;  // it could not, and says why
+      if (n[0] == 0) return;  // that rank failed and reports the reason
       const bool mine = r == static_cast<size_t>(group.rank());
       const FileDescriptor theirs = mine ? FileDescriptor() : open_of({n[0], n[1], n[2], n[3], n[4]}, bytes);
       memory->blocks_.push_back(map(mine ? own : theirs, bytes));
     }
   });
-  // No rank closes its descriptor before all have opened it.
+  // This exchange also keeps every descriptor open until all ranks have opened it.
   for (const std::string& text : group.all_gather(reason, wait)) {
-    if (!text.empty() && attempt.reason.empty()) attempt.reason = text;
+    if (!text.empty() && result.reason.empty()) result.reason = text;
   }
-  if (attempt.reason.empty()) attempt.memory = std::move(memory);
-  return attempt;
+  if (result.reason.empty()) result.memory = std::move(memory);
+  return result;
 }
 
 SharedMemory::~SharedMemory() {

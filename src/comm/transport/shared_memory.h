@@ -1,4 +1,4 @@
-// Memory of the ranks of one host that all of them read and write.
+// Memory that all ranks of one host read and write.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,20 @@ namespace lockstep {
 
 class ProcessGroup;
 
-// A block of every rank, of one size, mapped by all. It is made of memfds: they have no names that could be left behind
-// when ranks are killed, and no limit from a small /dev/shm. All pages exist from the start, and no process can take
-// them away, so using the memory never fails; what dead ranks have written stays.
+// One block per rank, all of the same size and mapped by all ranks. The blocks are memfds: they leave no names behind
+// when ranks are killed, and a small /dev/shm does not limit them. All pages are allocated at creation and the files
+// are sealed against shrinking, so an access never fails; what a dead rank has written remains.
 //
-// Owned by a communicator. The blocks belong to the job alone; any thread may use them as the ranks agree.
+// Owned by a communicator. Only the job can access the blocks. Any thread may use them; the ranks must synchronize
+// their accesses.
 class SharedMemory {
  public:
   struct Result {
     std::unique_ptr<SharedMemory> memory;
-    std::string reason;  // where there is none: which rank could not, and why; the same on every rank
+    std::string reason;  // if `memory` is null: which rank failed and why; the same on every rank
   };
-  // Collective over the group, whose ranks must all be on this host. Zeroed. Throws what the group's exchanges throw.
+  // Collective over the group, whose ranks must all be on this host. Allocates zeroed blocks of `bytes`. Throws what
+  // the group's collectives throw.
   static Result make(ProcessGroup& group, size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -29,13 +31,13 @@ class SharedMemory {
 
   size_t bytes() const { return bytes_; }
   int ranks() const { return static_cast<int>(blocks_.size()); }
-  std::byte* of(int rank) const { return blocks_[static_cast<size_t>(rank)]; }
+  std::byte* block(int rank) const { return blocks_[static_cast<size_t>(rank)]; }
 
  private:
   explicit SharedMemory(size_t bytes) : bytes_(bytes) {}
 
   size_t bytes_;
-  std::vector<std::byte*> blocks_;  // by rank; as far as they are mapped
+  std::vector<std::byte*> blocks_;  // by rank; fewer than ranks if mapping failed
 };
 
 }  // namespace lockstep

@@ -13,13 +13,13 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-constexpr size_t kBlock = 2048;  // elements that are added up at a time: they stay in the nearest cache
+constexpr size_t kBlock = 2048;  // elements that are added at a time, few enough to stay in the L1 cache
 
 struct Range {
   size_t begin = 0, end = 0;  // elements
 };
 
-// A rank's share, in whole cache lines, so that no two ranks write to one.
+// Returns a rank's share, which consists of whole cache lines, so that no two ranks write to the same line.
 Range share_of(int rank, int ranks, size_t count, size_t element_bytes) {
   const size_t line = kCacheLine / element_bytes;
   const size_t lines = (count + line - 1) / line;
@@ -29,83 +29,84 @@ Range share_of(int rank, int ranks, size_t count, size_t element_bytes) {
 }
 
 template <class T>
-T* values_of(const ShmRange& part, int rank) {
-  return reinterpret_cast<T*>(part.memory->of(rank) + part.offset);
+T* values_of(const ShmRange& range, int rank) {
+  return reinterpret_cast<T*>(range.memory->block(rank) + range.offset);
 }
 
 template <class T>
-void add_block(const ShmRange& part, Range block, std::array<T, kBlock>& total) {
+void add_block(const ShmRange& range, Range block, std::array<T, kBlock>& total) {
   const size_t count = block.end - block.begin;
-  std::copy_n(values_of<T>(part, 0) + block.begin, count, total.data());
-  for (int r = 1; r < part.memory->ranks(); ++r) {
-    const T* theirs = values_of<T>(part, r) + block.begin;
+  std::copy_n(values_of<T>(range, 0) + block.begin, count, total.data());
+  for (int r = 1; r < range.memory->ranks(); ++r) {
+    const T* theirs = values_of<T>(range, r) + block.begin;
     for (size_t i = 0; i < count; ++i) total[i] += theirs[i];
   }
 }
 
-void add_half_block(const ShmRange& part, Range block, std::array<uint16_t, kBlock>& rounded) {
+void add_half_block(const ShmRange& range, Range block, std::array<uint16_t, kBlock>& rounded) {
   const size_t count = block.end - block.begin;
   std::array<float, kBlock> total{};
   const std::span sums = std::span(total).first(count);
-  for (int r = 0; r < part.memory->ranks(); ++r) {
-    add_half(part.type, {values_of<uint16_t>(part, r) + block.begin, count}, sums);
+  for (int r = 0; r < range.memory->ranks(); ++r) {
+    add_half(range.type, {values_of<uint16_t>(range, r) + block.begin, count}, sums);
   }
-  to_half(part.type, sums, std::span(rounded).first(count));
+  to_half(range.type, sums, std::span(rounded).first(count));
 }
 
 template <class T, class AddBlock>
-void add_share(const ShmRange& part, int rank, const AddBlock& add) {
-  const Range share = share_of(rank, part.memory->ranks(), static_cast<size_t>(part.count), sizeof(T));
+void add_share(const ShmRange& range, int rank, const AddBlock& add) {
+  const Range share = share_of(rank, range.memory->ranks(), static_cast<size_t>(range.count), sizeof(T));
   std::array<T, kBlock> total;
   for (size_t begin = share.begin; begin < share.end; begin += kBlock) {
     const Range block{begin, std::min(share.end, begin + kBlock)};
-    add(part, block, total);
-    for (int r = 0; r < part.memory->ranks(); ++r) {
-      std::copy_n(total.data(), block.end - block.begin, values_of<T>(part, r) + begin);
+    add(range, block, total);
+    for (int r = 0; r < range.memory->ranks(); ++r) {
+      std::copy_n(total.data(), block.end - block.begin, values_of<T>(range, r) + begin);
     }
   }
 }
 
-void add_share(const ShmRange& part, int rank) {
-  switch (part.type) {
+void add_share(const ShmRange& range, int rank) {
+  switch (range.type) {
     case DType::f32:
-      return add_share<float>(part, rank, add_block<float>);
+      return add_share<float>(range, rank, add_block<float>);
     case DType::f64:
-      return add_share<double>(part, rank, add_block<double>);
+      return add_share<double>(range, rank, add_block<double>);
     case DType::bf16:
     case DType::f16:
-      return add_share<uint16_t>(part, rank, add_half_block);
+      return add_share<uint16_t>(range, rank, add_half_block);
     default:
-      require(false, "sums of {} are not made", dtype_name(part.type));
+      require(false, "no shared-memory all-reduce of {}", dtype_name(range.type));
   }
 }
 
 }  // namespace
 
-// In shared memory, each line written by one rank; the bell by all.
+// One rank's counters in shared memory. Each is in its own cache line. Only that rank writes the first two; all ranks
+// ring the bell.
 struct ShmAllReduce::Counters {
-  alignas(kCacheLine) int64_t begun;  // sums that the rank has come to
-  alignas(kCacheLine) int64_t added;  // those whose share it has added up
+  alignas(kCacheLine) int64_t started;  // operations that the rank has started
+  alignas(kCacheLine) int64_t reduced;  // operations whose share it has added up
   alignas(kCacheLine) uint32_t bell;
 };
 
 ShmAllReduce::Result ShmAllReduce::make(ProcessGroup& group) {
   auto [memory, reason] = SharedMemory::make(group, sizeof(Counters));
-  if (!memory) return {.sums = nullptr, .reason = std::move(reason)};
-  return {.sums = std::unique_ptr<ShmAllReduce>(new ShmAllReduce(std::move(memory), group.rank())), .reason = {}};
+  if (!memory) return {.all_reduce = nullptr, .reason = std::move(reason)};
+  return {.all_reduce = std::unique_ptr<ShmAllReduce>(new ShmAllReduce(std::move(memory), group.rank())), .reason = {}};
 }
 
 ShmAllReduce::Allocation ShmAllReduce::allocate(ProcessGroup& group, size_t bytes) {
   auto [memory, reason] = SharedMemory::make(group, bytes);
   if (!memory) return {.bytes = {}, .reason = std::move(reason)};
   memory_.push_back(std::move(memory));
-  return {.bytes = {memory_.back()->of(rank_), bytes}, .reason = {}};
+  return {.bytes = {memory_.back()->block(rank_), bytes}, .reason = {}};
 }
 
 std::optional<ShmRange> ShmAllReduce::find(std::span<const std::byte> values, DType type) const {
   if (values.empty()) return std::nullopt;
   for (const auto& memory : memory_) {
-    const std::byte* const begin = memory->of(rank_);
+    const std::byte* const begin = memory->block(rank_);
     const std::byte* const end = begin + memory->bytes();
     const std::less_equal<const std::byte*> not_after;
     if (!not_after(begin, values.data()) || !not_after(values.data() + values.size(), end)) continue;
@@ -117,9 +118,9 @@ std::optional<ShmRange> ShmAllReduce::find(std::span<const std::byte> values, DT
   return std::nullopt;
 }
 
-// Zeroed memory holds counters that begin at zero.
+// The memory is zeroed, so all counters start at zero.
 ShmAllReduce::Counters& ShmAllReduce::counters(int rank) const {
-  return *reinterpret_cast<Counters*>(control_->of(rank));
+  return *reinterpret_cast<Counters*>(control_->block(rank));
 }
 
 Doorbell ShmAllReduce::bell_of(int rank) const { return Doorbell(counters(rank).bell); }
@@ -131,26 +132,26 @@ bool ShmAllReduce::all_at_least(int64_t Counters::*counter, int64_t number) cons
   return true;
 }
 
-void ShmAllReduce::tell(int64_t Counters::*counter, int64_t number) {
+void ShmAllReduce::publish(int64_t Counters::*counter, int64_t number) {
   std::atomic_ref(counters(rank_).*counter).store(number, std::memory_order_release);
   for (int r = 0; r < control_->ranks(); ++r) {
     if (r != rank_) bell_of(r).ring();
   }
 }
 
-int64_t ShmAllReduce::begin() {
-  tell(&Counters::begun, ++begun_);
-  return begun_;
+int64_t ShmAllReduce::start() {
+  publish(&Counters::started, ++started_);
+  return started_;
 }
 
-bool ShmAllReduce::advance(int64_t number, const ShmRange& part) {
-  if (added_ < number) {
-    // One before it may have been waiting for a rank that has come since.
-    if (added_ + 1 < number || !all_at_least(&Counters::begun, number)) return false;
-    add_share(part, rank_);
-    tell(&Counters::added, ++added_);
+bool ShmAllReduce::advance(int64_t number, const ShmRange& range) {
+  if (reduced_ < number) {
+    // An earlier operation may have been waiting for a rank that has started since; it must be reduced first.
+    if (reduced_ + 1 < number || !all_at_least(&Counters::started, number)) return false;
+    add_share(range, rank_);
+    publish(&Counters::reduced, ++reduced_);
   }
-  return all_at_least(&Counters::added, number);
+  return all_at_least(&Counters::reduced, number);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Sums over the ranks of one host, in place, in memory that all of them have mapped.
+// A shared-memory all-reduce (sum) over the ranks of one host, in place.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// A part of memory that came from ShmAllReduce::allocate: the same on every rank.
+// A range of memory from ShmAllReduce::allocate(). Its offset and length are the same on every rank.
 struct ShmRange {
   const SharedMemory* memory = nullptr;
   size_t offset = 0;  // bytes
@@ -23,42 +23,43 @@ struct ShmRange {
   DType type = DType::f32;
 };
 
-// Nothing is sent and nothing copied: each rank adds up its share of the elements, reading them from every rank's
-// memory and writing the sums to every rank's. So all ranks get the same bits, added in the order of ranks whatever the
-// timing; numbers of 16 bits are added in float32 and rounded once.
+// Nothing is sent or copied: each rank adds up its share of the elements, reading the terms from every rank's memory
+// and writing the sums to every rank's memory. All ranks get the same bits, because the terms are added in rank order
+// whatever the timing. 16-bit floats are added in float32 and rounded once.
 //
-// Ranks make the same sums in the same order. Each tells the others by two counters of its own, and by ringing, that it
-// has come to a sum and that it has added up its share; the sums before a rank's counter are then true of it. No step
-// waits, so a dead rank holds nobody up but those that wait for its part.
+// All ranks perform the same operations in the same order. Each rank has two counters in shared memory: the number of
+// operations that it has started, and the number whose share it has added up. It rings the other ranks' doorbells when
+// a counter changes. No call blocks, so a dead rank delays only operations that need its share.
 //
-// Owned by a communicator. allocate() and find() are for the thread that runs the step, begin() and advance() for the
-// communication thread.
+// Owned by a communicator. The thread that runs the step calls allocate() and find(); the communication thread calls
+// start() and advance().
 class ShmAllReduce {
  public:
   struct Result {
-    std::unique_ptr<ShmAllReduce> sums;
-    std::string reason;  // as SharedMemory's
+    std::unique_ptr<ShmAllReduce> all_reduce;
+    std::string reason;  // if `all_reduce` is null: which rank failed and why
   };
   // Collective over the group, whose ranks must all be on this host.
   static Result make(ProcessGroup& group);
 
-  // This rank's memory of so many bytes; empty, with the reason, where it cannot be had. Lives as long as this
-  // object. Collective.
+  // Collective. Returns `bytes` of this rank's memory, or an empty span with the reason. The memory lives as long as
+  // this object.
   struct Allocation {
     std::span<std::byte> bytes;
     std::string reason;
   };
   Allocation allocate(ProcessGroup& group, size_t bytes);
-  // Where these values lie, if there are any and they lie in one allocation.
+  // Returns the range of these values if they are not empty and lie in one allocation.
   std::optional<ShmRange> find(std::span<const std::byte> values, DType type) const;
 
-  // This rank's; others ring it when they get on.
+  // This rank's doorbell. Other ranks ring it when they have made progress.
   Doorbell bell() const { return bell_of(rank_); }
 
-  // This rank has come to its next sum. Returns the sum's number.
-  int64_t begin();
-  // Lets sum `number` go on, those before it first. True when it is done on all ranks.
-  bool advance(int64_t number, const ShmRange& part);
+  // Starts this rank's next operation and returns its number, counted from 1.
+  int64_t start();
+  // Advances operation `number` without blocking; earlier operations must be advanced first. Returns whether it is done
+  // on all ranks.
+  bool advance(int64_t number, const ShmRange& range);
 
  private:
   struct Counters;
@@ -66,12 +67,12 @@ class ShmAllReduce {
   Counters& counters(int rank) const;
   Doorbell bell_of(int rank) const;
   bool all_at_least(int64_t Counters::*counter, int64_t number) const;
-  void tell(int64_t Counters::*counter, int64_t number);
+  void publish(int64_t Counters::*counter, int64_t number);
 
-  std::unique_ptr<SharedMemory> control_;  // the counters
+  std::unique_ptr<SharedMemory> control_;  // holds the counters
   const int rank_;
-  int64_t begun_ = 0, added_ = 0;                     // of this rank; used by the communication thread
-  std::deque<std::unique_ptr<SharedMemory>> memory_;  // used by the thread of the step
+  int64_t started_ = 0, reduced_ = 0;                 // this rank's counters; only the communication thread uses them
+  std::deque<std::unique_ptr<SharedMemory>> memory_;  // the allocations; only the thread of the step uses them
 };
 
 }  // namespace lockstep

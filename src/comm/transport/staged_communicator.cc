@@ -6,7 +6,8 @@
 namespace lockstep {
 namespace {
 
-// What the host's communicator waits for before it reads: nothing, the memory has arrived.
+// The stream that the host communicator waits for. There is nothing to wait for, because the memory has already
+// arrived.
 class HostMemoryStream final : public Stream {
  public:
   void wait() override {}
@@ -28,32 +29,32 @@ StagedCommunicator::~StagedCommunicator() {
   try {
     transfer_->wait();
   } catch (const std::exception& error) {
-    log_warning("waiting for gradients on their way to the host: {}", error.what());
+    log_warning("waiting for copies of gradients to the host: {}", error.what());
   }
 }
 
 void StagedCommunicator::all_reduce(Stream& stream, std::span<float> values, std::string_view label) {
-  enqueue(stream, {Kind::sum_floats, std::as_writable_bytes(values), std::string(label)});
+  enqueue(stream, {Kind::all_reduce_floats, std::as_writable_bytes(values), std::string(label)});
 }
 
 void StagedCommunicator::all_reduce(Stream& stream, std::span<double> values, std::string_view label) {
-  enqueue(stream, {Kind::sum_doubles, std::as_writable_bytes(values), std::string(label)});
+  enqueue(stream, {Kind::all_reduce_doubles, std::as_writable_bytes(values), std::string(label)});
 }
 
 void StagedCommunicator::all_reduce(Stream& stream, HalfSpan values, std::string_view label) {
-  enqueue(stream, {Kind::sum_halves, std::as_writable_bytes(values.values), std::string(label), 0, values.type});
+  enqueue(stream, {Kind::all_reduce_halves, std::as_writable_bytes(values.values), std::string(label), 0, values.type});
 }
 
-// Sums that are on their way stay there. The host waits.
+// Blocks the host. Other operations stay in flight.
 double StagedCommunicator::all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) {
   if (size() == 1) return 0;
   const double begin = monotonic_seconds();
-  download(stream, at_once_, std::as_bytes(values));
-  at_once_.arrived->wait();
+  download(stream, immediate_, std::as_bytes(values));
+  immediate_.arrived->wait();
   start_arrived();
   HostMemoryStream host_stream;
-  host_->all_reduce_now(host_stream, as<float>(at_once_.memory, values.size_bytes()), label);
-  backend_.copy(stream, values.data(), at_once_.memory.data(), values.size_bytes());
+  host_->all_reduce_now(host_stream, as<float>(immediate_.memory, values.size_bytes()), label);
+  backend_.copy(stream, values.data(), immediate_.memory.data(), values.size_bytes());
   return monotonic_seconds() - begin;
 }
 
@@ -61,40 +62,40 @@ void StagedCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, i
   enqueue(stream, {Kind::broadcast, bytes, std::string(label), root});
 }
 
-// The copy back out of the place, in an earlier step, is on a compute stream, before this.
-void StagedCommunicator::download(Stream& stream, Place& place, std::span<const std::byte> memory) {
-  if (place.memory.bytes() < memory.size()) {
-    stream.wait();  // for a copy out of the memory that goes
-    place.memory = backend_.allocate_pinned(memory.size());
+// The slot may be reused without a wait: the copy out of it in an earlier step precedes this one on the compute stream.
+void StagedCommunicator::download(Stream& stream, Slot& slot, std::span<const std::byte> memory) {
+  if (slot.memory.bytes() < memory.size()) {
+    stream.wait();  // for a copy out of the memory that is freed here
+    slot.memory = backend_.allocate_pinned(memory.size());
   }
-  stream.record(*place.ready);
-  transfer_->wait_for(*place.ready);
-  backend_.copy(*transfer_, place.memory.data(), memory.data(), memory.size());
-  transfer_->record(*place.arrived);
+  stream.record(*slot.ready);
+  transfer_->wait_for(*slot.ready);
+  backend_.copy(*transfer_, slot.memory.data(), memory.data(), memory.size());
+  transfer_->record(*slot.arrived);
 }
 
 void StagedCommunicator::enqueue(Stream& stream, Request request) {
   if (size() == 1) return;
   const size_t index = requests_.size();
-  if (index == places_.size()) places_.push_back(make_place());
-  download(stream, places_[index], request.memory);
+  if (index == slots_.size()) slots_.push_back(make_slot());
+  download(stream, slots_[index], request.memory);
   requests_.push_back(std::move(request));
   start_arrived();
 }
 
 void StagedCommunicator::start(size_t index) {
   const Request& request = requests_[index];
-  const Buffer& memory = places_[index].memory;
+  const Buffer& memory = slots_[index].memory;
   const size_t bytes = request.memory.size();
   HostMemoryStream host_stream;
   switch (request.kind) {
-    case Kind::sum_floats:
+    case Kind::all_reduce_floats:
       host_->all_reduce(host_stream, as<float>(memory, bytes), request.label);
       break;
-    case Kind::sum_doubles:
+    case Kind::all_reduce_doubles:
       host_->all_reduce(host_stream, as<double>(memory, bytes), request.label);
       break;
-    case Kind::sum_halves:
+    case Kind::all_reduce_halves:
       host_->all_reduce(host_stream, HalfSpan{as<uint16_t>(memory, bytes), request.half_type}, request.label);
       break;
     case Kind::broadcast:
@@ -103,21 +104,21 @@ void StagedCommunicator::start(size_t index) {
   }
 }
 
-// Ranks start operations at different moments, but in one order.
+// Ranks start operations at different times but in the same order.
 void StagedCommunicator::start_arrived() {
-  while (started_ < requests_.size() && places_[started_].arrived->passed()) start(started_++);
+  while (started_ < requests_.size() && slots_[started_].arrived->passed()) start(started_++);
 }
 
 double StagedCommunicator::wait(Stream& stream) {
   if (size() == 1) return 0;
   while (started_ < requests_.size()) {
-    places_[started_].arrived->wait();
+    slots_[started_].arrived->wait();
     start(started_++);
   }
   HostMemoryStream host_stream;
   const double waited = host_->wait(host_stream);
   for (size_t i = 0; i < requests_.size(); ++i) {
-    backend_.copy(stream, requests_[i].memory.data(), places_[i].memory.data(), requests_[i].memory.size());
+    backend_.copy(stream, requests_[i].memory.data(), slots_[i].memory.data(), requests_[i].memory.size());
   }
   requests_.clear();
   started_ = 0;

@@ -1,4 +1,4 @@
-// For how long a rank has waited for each other one alone.
+// Accumulates, per rank, the time during which that rank's messages were the only ones missing.
 #pragma once
 
 #include <cstddef>
@@ -6,25 +6,28 @@
 
 namespace lockstep {
 
-// A rank that is slow to send or to take what is sent keeps all others waiting when everything else has arrived; what
-// several are late with accuses none of them. Fed with looks at what is missing. A stretch between two looks counts
-// where the same rank was missing at both: one in which a message came may have been spent in receiving it.
+// Waiting is attributed to a rank only if everything else has arrived: if several ranks are late, none of them is known
+// to be the cause. The time between two updates counts only if the same rank was missing at both, because an interval
+// in which a message arrived may have been spent receiving it.
+//
+// Not thread-safe; the communicator holds its lock.
 class StragglerWaits {
  public:
   explicit StragglerWaits(int ranks) : seconds_(static_cast<size_t>(ranks)) {}
 
-  // At a time of monotonic_seconds() one rank alone was waited for; -1: none, several.
-  void look(int rank, double now) {
-    if (rank >= 0 && rank == rank_) seconds_[static_cast<size_t>(rank)] += now - looked_;
-    rank_ = rank;
-    looked_ = now;
+  // Records that `straggler` is the only rank whose messages are missing at `now` (monotonic_seconds()). -1 means that
+  // messages of none or of several ranks are missing.
+  void update(int straggler, double now) {
+    if (straggler >= 0 && straggler == straggler_) seconds_[static_cast<size_t>(straggler)] += now - last_update_;
+    straggler_ = straggler;
+    last_update_ = now;
   }
   const std::vector<double>& seconds() const { return seconds_; }  // by rank
 
  private:
   std::vector<double> seconds_;
-  int rank_ = -1;
-  double looked_ = 0;
+  int straggler_ = -1;
+  double last_update_ = 0;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Failures on some ranks turned into one ending of all ranks.
+// Turns a failure on some ranks into the same error on every rank, so that the job ends with one message and one code.
 #pragma once
 
 #include <functional>
@@ -11,22 +11,23 @@
 
 namespace lockstep {
 
-// An error that every rank throws at the same place with the same code and message: rank 0 alone prints it, and all
-// ranks may finalize. Any other Error concerns the ranks that throw it, and the job must be aborted.
+// An error that every rank throws at the same point with the same code and message. Only rank 0 prints it, and all
+// ranks may call MPI_Finalize. Any other Error is local to the rank that throws it, and the job must be aborted.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-// Runs `work` on rank 0 and returns its result on every rank; what it throws becomes an AgreedError on every rank.
-// The other ranks wait meanwhile, so the limit covers the work.
+// Collective. Runs `work` on rank 0 and returns its result on every rank. If it throws, every rank throws an
+// AgreedError with that code and message. The other ranks wait while `work` runs, so the timeout must cover it.
 std::string on_root(ProcessGroup& group, const Timeout& wait, const std::function<std::string()>& work);
 
-// Throws AgreedError on every rank when any rank brings an error: the code and the message, with rank and host, of the
-// lowest such rank.
+// Collective. If any rank passes an error, every rank throws an AgreedError with the code and message of the lowest
+// failing rank; the message names that rank and its host.
 void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>& mine);
 
-// Runs `work`, which must not be collective, on every rank and agrees about the outcome.
+// Collective. Runs `work` on every rank, then calls agree() with what it threw. `work` itself must not be collective: a
+// rank that fails would leave the others waiting in it.
 void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work);
 
 // Each text that some rank brings, in the order of ranks; in front of one that not all bring, the ranks that do.

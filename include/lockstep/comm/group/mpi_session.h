@@ -1,16 +1,15 @@
-// The life of MPI in this process: one MpiSession, owned by main, and the one way to end a job that cannot go on.
+// Initializes and finalizes MPI in this process, and aborts a job that cannot continue.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// Starts MPI with MPI_THREAD_MULTIPLE on the calling thread, which must be the main thread and destroys it too.
-// Everything that uses MPI must be destroyed before it.
+// Initializes MPI with MPI_THREAD_MULTIPLE. A process has one MpiSession, owned by main; the main thread creates and
+// destroys it. Everything that uses MPI must be destroyed before it.
 //
-// An ending is agreed when every rank reaches it. Only then is MPI finalized: a rank that finalizes while another
-// still waits for it hangs the whole job, so without finish() the destructor leaves MPI alone and the launcher
-// notices the exit.
+// The destructor calls MPI_Finalize only after finish(). A rank that finalizes while another rank still waits for it
+// hangs the whole job; without finish() the process exits with MPI initialized, and the launcher notices the exit.
 class MpiSession {
  public:
   // Throws Error(config) when the MPI library does not offer MPI_THREAD_MULTIPLE.
@@ -19,18 +18,19 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  // States that all ranks end here, with the same exit code; the destructor then finalizes.
+  // Declares that every rank ends now, with the same exit code, so that the destructor may finalize.
   void finish() { agreed_ = true; }
 
-  // "Open MPI v4.1.4, ...": for the table printed at the start.
+  // Returns "Open MPI v4.1.4, ...", for the table that is printed at the start.
   static std::string library_version();
 
  private:
   bool agreed_ = false;
 };
 
-// Ends every rank of the job with this exit code (0 becomes 1: a launcher takes MPI_Abort(0) for success). May be
-// called from any thread, with or without MPI running. Leaves by _exit when MPI_Abort has not returned in five seconds.
+// Ends every rank of the job with this exit code. Code 0 becomes 1, because launchers report MPI_Abort(0) as success.
+// May be called from any thread, whether or not MPI is initialized. If MPI_Abort does not return within five seconds,
+// the process ends with _exit.
 [[noreturn]] void abort_job(int exit_code) noexcept;
 
 }  // namespace lockstep

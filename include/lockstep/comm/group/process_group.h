@@ -1,4 +1,4 @@
-// The ranks of the job as host code sees them: who they are, and small blocking exchanges between them.
+// The ranks of the job as seen by host code: their identity, and small blocking collectives between them.
 #pragma once
 
 #include <cstddef>
@@ -14,31 +14,34 @@ namespace lockstep {
 
 class MpiSession;
 class ProgressBoard;
-struct ProcessGroupState;  // the MPI side; src/comm only
+struct ProcessGroupState;  // holds the MPI objects; defined in src/comm
 
-// What a call waits for, as messages shall name it ("the first step"), and how long. 0: the group's own limit.
+// The time limit of a collective call, and what it waits for ("the first step"), for messages. 0 seconds selects the
+// group's default limit.
 struct Timeout {
   std::string_view what;
   double seconds = 0;
 };
 
 struct ProcessGroupOptions {
-  double wait_seconds = 600;       // limit of every call that names none
-  ProgressBoard* board = nullptr;  // told of every exchange, asked who is behind; must outlive the group
+  double wait_seconds = 600;       // limit of calls whose Timeout has no limit
+  ProgressBoard* board = nullptr;  // records every exchange and names the missing ranks; must outlive the group
 };
 
-// All ranks of the job, on a communicator of their own. Owned by main; needs its MpiSession to live longer, and must
-// itself outlive what is built on it. One thread at a time; other communicators may work meanwhile on theirs.
+// All ranks of the job, on an MPI communicator of its own. Owned by main. The MpiSession must outlive it, and it must
+// outlive everything that is built on it. Only one thread may use it at a time; other communicators may run
+// concurrently on theirs.
 //
-// Every call but the plain getters is collective: all ranks make the same calls in the same order. Each begins with a
-// roll call at rank 0, so a call that cannot succeed ends on every rank that made it, naming the others:
+// All calls except the getters are collective: every rank makes the same calls in the same order. Each call starts with
+// a roll call at rank 0, so a call that cannot succeed throws on every rank that made it, and names the other ranks:
 //   Error(stalled)   some ranks did not arrive within the limit (the message lists them with their hosts)
 //   Error(internal)  ranks are in different calls, or MPI reports an error
-// After such an error the group is broken and refuses further calls: the job must be aborted.
+// After such an error the group is broken and refuses further calls; the job must be aborted.
 class ProcessGroup {
  public:
   explicit ProcessGroup(const MpiSession& session, ProcessGroupOptions options = {});
-  // This rank by itself, under its name in `job`: for work that waits for nobody. Its calls return at once.
+  // A group of this rank alone (as MPI_COMM_SELF), with its host name from `job`, for work that must not wait for other
+  // ranks. Its collective calls return immediately.
   static ProcessGroup self(const ProcessGroup& job);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -47,28 +50,30 @@ class ProcessGroup {
   int rank() const;
   int size() const;
   bool is_root() const { return rank() == 0; }
-  int local_rank() const;  // among the ranks that share this one's memory
-  int local_size() const;
+  int local_rank() const;  // index among the ranks that share memory with this one (MPI_COMM_TYPE_SHARED)
+  int local_size() const;  // number of those ranks
   const std::string& host() const { return host(rank()); }
   const std::string& host(int rank) const;
   std::string describe(int rank) const;  // "rank 3@node7"
 
   void barrier(const Timeout& wait);
 
-  // Rank 0's contents to all. The span has the same length on every rank.
+  // Copies rank 0's contents to all ranks. The span has the same length on every rank; text and vectors take rank 0's
+  // length.
   void broadcast(std::span<std::byte> bytes, const Timeout& wait);
   std::string broadcast(std::string text, const Timeout& wait);
   template <class T>
   requires std::is_trivially_copyable_v<T> std::vector<T> broadcast(std::vector<T> values, const Timeout& wait);
 
-  // In place, element by element, over all ranks. max() of doubles ignores NaN (as MPI_MAX does): reduce a flag where
-  // that matters.
+  // Reduces elementwise over all ranks, in place. The maximum of doubles ignores NaN, as MPI_MAX does; reduce a flag if
+  // NaN matters.
   void all_reduce_sum(std::span<int64_t> values, const Timeout& wait);
   void all_reduce_sum(std::span<double> values, const Timeout& wait);
   void all_reduce_max(std::span<int64_t> values, const Timeout& wait);
   void all_reduce_max(std::span<double> values, const Timeout& wait);
 
-  // What every rank gave, by rank. The vectors have the same length on every rank; all are concatenated.
+  // Returns every rank's contribution in rank order. Texts may differ in length. The values have the same count on
+  // every rank and are concatenated: the result has shape [ranks, count].
   std::vector<std::string> all_gather(const std::string& text, const Timeout& wait);
   std::vector<int64_t> all_gather(std::span<const int64_t> values, const Timeout& wait);
 

@@ -1,4 +1,5 @@
-// What every rank says about itself, side by side: the differences between ranks that a run would stumble over.
+// Compares facts about the ranks' environments (versions, limits, settings), to report differences that would break or
+// slow down a run.
 #pragma once
 
 #include <optional>
@@ -11,35 +12,36 @@
 
 namespace lockstep {
 
-// One thing that is to be the same on every rank. Every rank brings the same facts in the same order, with its own
-// values; what a difference means is the same everywhere.
+// A property that should be the same on every rank. Every rank passes the same facts in the same order, each with its
+// own values; the other members are the same on every rank.
 struct Fact {
   std::string name;
   std::string value;
-  ExitCode blame = ExitCode::ok;  // of a difference; ok: it is a warning
-  std::string advice;             // what to do about a difference
+  ExitCode blame = ExitCode::ok;  // exit code if values differ; ok: only a warning
+  std::string advice;             // what the user can do about a difference
 };
 
-// One finding of a check, with what to do about it. blame ok: a warning.
+// A problem that a check found, with advice.
 struct Finding {
-  ExitCode blame = ExitCode::ok;
+  ExitCode blame = ExitCode::ok;  // exit code of the problem; ok: only a warning
   std::string what;
   std::string advice;
 };
 
+// A fact with its values on all ranks.
 struct FactRow {
-  Fact fact;                        // the value is this rank's
+  Fact fact;                        // with this rank's value
   std::vector<std::string> values;  // by rank
   bool differs() const;
 };
 
-// Collective. The same rows, but for Fact::value, on every rank.
+// Collective. Returns one row per fact. The rows are the same on every rank, except for Fact::value.
 std::vector<FactRow> gather_facts(ProcessGroup& group, const Timeout& wait, std::span<const Fact> facts);
 
-// "2.6.3: rank 0, rank 1 and 2 more; 3.1: rank 3". `names` are the ranks', by rank.
+// Groups ranks by value: "2.6.3: rank 0, rank 1 and 2 more; 3.1: rank 3". `values` and `names` are indexed by rank.
 std::string group_by_value(std::span<const std::string> values, std::span<const std::string> names);
 
-// None where all ranks say the same.
+// Returns a finding if the values differ between ranks, otherwise nothing. `names` are indexed by rank.
 std::optional<Finding> difference(const FactRow& row, std::span<const std::string> names);
 
 }  // namespace lockstep

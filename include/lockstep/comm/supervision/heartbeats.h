@@ -1,4 +1,5 @@
-// Heartbeats: every rank tells others where it is, so that each can say who is behind.
+// Heartbeats: every rank regularly sends its position to other ranks, so that each rank can report which ones are
+// behind.
 #pragma once
 
 #include <memory>
@@ -11,28 +12,30 @@ class MpiSession;
 
 struct HeartbeatOptions {
   double interval_seconds = 0.25;
-  double contact_seconds = 600;  // limit of the first contact
-  double farewell_seconds = 5;   // longest wait for the others' last heartbeat
+  double contact_seconds = 600;  // time limit of the constructor
+  double shutdown_seconds = 5;   // time limit of the destructor's wait for the other ranks' last heartbeats
 };
 
-// Owned by main, made right after MpiSession and destroyed before it; the board must live longer. One thread of its
-// own, on a communicator of its own, which never blocks in MPI.
+// Owned by main, which creates it right after MpiSession and destroys it before; the board must outlive it. It runs a
+// thread of its own on an MPI communicator of its own. The thread never blocks in MPI.
 //
-// Several times a second each rank sends what it knows of all ranks to the ranks at distance 1, 2, 4, ... So news
-// reach everyone within log2(size) heartbeats and over several ways: a rank that stands still is no gap. While a
-// message to a rank is still on its way, that rank gets no other.
+// Several times a second, each rank sends its knowledge of all ranks to the ranks at distance 1, 2, 4, ... Information
+// reaches every rank within log2(size) heartbeats and over several paths, so a hung rank does not interrupt it. A rank
+// gets no new message while the previous one is still in flight.
 class Heartbeats {
  public:
-  // Collective. Gives the board this rank's number and the number of ranks. Throws Error(stalled).
+  // Collective. Sets this rank's number and the number of ranks on the board. Throws Error(stalled) if the other ranks
+  // do not take part within contact_seconds.
   Heartbeats(const MpiSession& session, ProgressBoard& board, HeartbeatOptions options = {});
-  // Collective in an agreed ending: waits a little for the last heartbeats.
+  // Collective when all ranks end together. Waits at most shutdown_seconds for the last heartbeats, so that no message
+  // is in flight when MPI is finalized.
   ~Heartbeats();
   Heartbeats(const Heartbeats&) = delete;
   Heartbeats& operator=(const Heartbeats&) = delete;
 
  private:
-  class Pulse;
-  std::unique_ptr<Pulse> pulse_;  // none when there is one rank
+  class Worker;
+  std::unique_ptr<Worker> worker_;  // null if there is only one rank
 };
 
 }  // namespace lockstep

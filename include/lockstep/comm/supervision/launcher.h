@@ -1,5 +1,5 @@
-// Whether the launcher and MPI agree on the number of processes. Pure functions of the environment, usable before and
-// after MPI has started.
+// Checks whether the launcher and MPI agree on the number of processes. All functions depend only on the environment,
+// so they may be called before and after MPI_Init.
 #pragma once
 
 #include <functional>
@@ -8,28 +8,30 @@
 
 namespace lockstep {
 
-// The value of an environment variable, if it is set.
+// Returns the value of an environment variable, if it is set. Tests pass their own.
 using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 EnvironmentLookup process_environment();
 
-// How many processes the launcher says it started, and which variable says so. None without a launcher.
+// The number of processes that the launcher claims to have started, and the variable that says so. Absent without a
+// launcher.
 //
-// mpirun's own variable comes first: under it, Slurm's describe its daemons. Slurm counts only inside a step that srun
-// started, since the shell of sbatch or salloc also has SLURM_NTASKS and SLURM_PROCID=0; the step's count comes before
-// the job's.
+// mpirun's variable takes precedence, because under mpirun Slurm's variables describe mpirun's daemons. Slurm's
+// variables count only inside a step that srun started, because the shell of sbatch or salloc also has SLURM_NTASKS and
+// SLURM_PROCID=0. The count of the step takes precedence over that of the job.
 struct LaunchClaim {
   int processes = 1;
   std::string variable;
 };
 std::optional<LaunchClaim> launch_claim(const EnvironmentLookup& environment);
 
-// The message to refuse with when this process is alone (`mpi_size` 1) though the launcher started several: every one
-// of them would take itself for rank 0 and write the same files. Whoever knows the size only after MPI_Init passes it;
-// a program that never starts MPI passes 1.
+// Returns an error message if MPI sees only this process (`mpi_size` is 1) although the launcher started several. Each
+// of them would act as rank 0 and write the same files. After MPI_Init, pass the size of MPI_COMM_WORLD; a program that
+// never calls MPI_Init passes 1.
 std::optional<std::string> launcher_mismatch(int mpi_size, const EnvironmentLookup& environment);
 
-// A process in a step of srun that no launcher of MPI's own started: the shell of `srun --pty`, or a task of srun
-// without --mpi=pmix. Open MPI takes it for one of its own, finds nobody to connect to and ends it in MPI_Init.
+// Returns whether this process runs in a step of srun without an MPI launcher: in the shell of `srun --pty`, or as a
+// task of srun without --mpi=pmix. Open MPI would treat it as one of its processes, fail to connect to a server, and
+// exit in MPI_Init.
 bool alone_in_slurm_step(const EnvironmentLookup& environment);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What this rank is doing and what it has heard of the others: where every message about a rank that stands still takes
-// its words from.
+// The position of this rank and the last known positions of all others. Every message about a stalled rank is made from
+// it.
 #pragma once
 
 #include <array>
@@ -15,70 +15,78 @@
 
 namespace lockstep {
 
-// What a rank is doing; each phase has limits of its own (watchdog.h).
+// What a rank is doing. Each phase has its own time limits (watchdog.h).
 enum class RunPhase : uint8_t { mpi, config, start, scan, compile, first_step, train, evaluate, save };
 inline constexpr int kRunPhases = 9;
 const char* run_phase_name(RunPhase phase);
 
-// What ranks do together, each counted from the start: the reductions of a Communicator, the exchanges of a
-// ProcessGroup. All ranks make them in one order, so a count says who has arrived where.
+// The two kinds of collective operations: the reductions of a Communicator and the exchanges of a ProcessGroup. Each
+// kind is counted from the start of the job. All ranks make them in the same order, so the counts tell which ranks have
+// arrived.
 enum class CollectiveKind : uint8_t { reduction, exchange };
 inline constexpr int kCollectiveKinds = 2;
 
-// Where one rank is. Travels between ranks as bytes.
+// The position of one rank. It is sent between ranks as bytes.
 struct RankPosition {
-  int64_t beat = 0;  // grows with every heartbeat; 0: never heard of
+  int64_t heartbeat = 0;  // number of its last heartbeat; 0 if none has been received
   int64_t step = 0;
-  std::array<int64_t, kCollectiveKinds> begun{};
-  float quiet_seconds = 0;  // since it last made progress
+  std::array<int64_t, kCollectiveKinds> started{};  // collectives it has started, by CollectiveKind
+  float quiet_seconds = 0;                          // time since its last progress
   RunPhase phase = RunPhase::mpi;
-  bool waiting = false;       // for other ranks
-  bool left = false;          // has come to the agreed end
-  std::array<char, 49> at{};  // what it waits for, or its last reduction
+  bool waiting = false;          // it waits for other ranks
+  bool finished = false;         // it has reached the agreed end of the job
+  std::array<char, 49> label{};  // label of the operation that it waits for, or of the last one it started
 };
 static_assert(std::is_trivially_copyable_v<RankPosition> && sizeof(RankPosition) == 88);
 
-// Owned by the Watchdog; used from any thread of the rank. Holds no thread and knows no MPI.
+// Owned by the Watchdog. All members may be called from any thread of the rank. It has no thread and makes no MPI
+// calls.
 class ProgressBoard {
  public:
   ProgressBoard();
 
-  // Once MPI has started; hosts by rank, as soon as they are known.
+  // Called once MPI has started, and once the hosts are known (indexed by rank).
   void set_rank(int rank, int size);
   void set_hosts(std::vector<std::string> hosts);
 
-  // This rank moves on.
+  // Records that this rank has made progress.
   void progress(RunPhase phase, int64_t step);
-  // Keeps a line among the last events, for the report.
+  // Adds a line to the last events, which the report contains.
   void note(std::string_view event);
-  // This rank begins the next reduction or exchange; returns its number, from 1.
-  int64_t begin(CollectiveKind what, std::string_view label);
-  // This rank waits until number `number` of them is done, or has stopped waiting.
-  void wait_begins(CollectiveKind what, int64_t number, std::string_view label);
+  // Records that this rank starts its next reduction or exchange. Returns the number of it, counted from 1.
+  int64_t begin(CollectiveKind kind, std::string_view label);
+  // Records that this rank starts to wait until collective `number` of this kind is done, or that it has stopped
+  // waiting.
+  void wait_begins(CollectiveKind kind, int64_t number, std::string_view label);
   void wait_ends();
-  // This rank calls into the file system of `path`, which may not answer; empty: it has returned.
+  // Records that this rank calls into the file system at `path`, which may hang; an empty path means that it has
+  // returned.
   void set_files_in_use(std::string_view path);
-  // Time that does not count: the whole process stood still.
+  // Subtracts time during which the whole process was suspended.
   void discount(double seconds);
 
   RankPosition own() const;
-  // For heartbeats: everything known, this rank's own position with its next beat; and what another rank knows.
-  std::vector<RankPosition> snapshot(bool leaving);
-  void merge(const std::vector<RankPosition>& news);
+  // For heartbeats: snapshot() counts a heartbeat of this rank and returns the positions of all ranks, indexed by rank;
+  // `last` marks this rank as finished. merge() takes over the positions from another rank's snapshot that are newer
+  // than the known ones.
+  std::vector<RankPosition> snapshot(bool last);
+  void merge(const std::vector<RankPosition>& positions);
 
-  // "training, step 119"; the second is for a signal handler.
+  // Return and write "training, step 119". write_position() cuts the text to fit and is safe in a signal handler.
   std::string position() const;
   void write_position(std::span<char> text) const noexcept;
-  // While this rank waits: what for, and describe_missing(); while it uses files: which. Empty otherwise.
+  // Returns what this rank waits for together with describe_missing(), or the files that it uses; empty if it does
+  // neither.
   std::string describe_wait() const;
-  // Which ranks have not arrived where this one waits, with where they were last; or what else may be wrong.
+  // Names the ranks that have not arrived at the collective for which this rank waits, with their last known positions.
+  // If all have arrived, says what else may be wrong.
   std::string describe_missing() const;
-  // Of all ranks that wait and were heard of lately, the lowest speaks for them. True when this rank is it, or is not
-  // waiting at all.
+  // Returns whether this rank should report a stall. Of all ranks that wait and are alive, only the lowest reports, so
+  // that a job prints one message; a rank that does not wait reports for itself.
   bool is_reporter() const;
-  // Ranks below this one that were heard of lately.
+  // Returns the number of lower ranks from which a heartbeat has arrived within the last seconds.
   int alive_below() const;
-  // All of the above for a file: this rank, a table of all ranks, the last events.
+  // Returns everything above as text for a file: this rank, a table of all ranks, and the last events.
   std::string report() const;
 
  private:
@@ -99,30 +107,31 @@ class ProgressBoard {
 
   mutable std::mutex mutex_;
   int rank_ = 0;
-  std::vector<RankPosition> ranks_;  // the own one too
-  std::vector<double> heard_;        // when, by rank
+  std::vector<RankPosition> ranks_;  // by rank, including this one
+  std::vector<double> last_seen_;    // by rank, when its last heartbeat arrived
   std::vector<std::string> hosts_;
-  double since_;  // last progress
+  double last_progress_;  // of this rank
   CollectiveKind waiting_for_ = CollectiveKind::reduction;
   int64_t waiting_number_ = 0;
   std::string waiting_label_;
   std::string files_in_use_;
   std::deque<Event> events_;                        // phases and notes
-  std::deque<Step> steps_;                          // of the phase
-  std::atomic<RunPhase> phase_now_{RunPhase::mpi};  // the own position once more, readable without the lock
+  std::deque<Step> steps_;                          // of the current phase
+  std::atomic<RunPhase> phase_now_{RunPhase::mpi};  // this rank's position again, for reading without the lock
   std::atomic<int64_t> step_now_{0};
 };
 
-// Says on the board that this rank waits, while it lives. Without a board it does nothing.
+// Records on the board that this rank waits for a collective, for the lifetime of the object. Does nothing without a
+// board.
 class ScopedWait {
  public:
   struct What {
-    CollectiveKind what;
+    CollectiveKind kind;
     int64_t number;
     std::string_view label;
   };
   ScopedWait(ProgressBoard* board, const What& what) : board_(board) {
-    if (board_) board_->wait_begins(what.what, what.number, what.label);
+    if (board_) board_->wait_begins(what.kind, what.number, what.label);
   }
   ~ScopedWait() {
     if (board_) board_->wait_ends();
@@ -134,7 +143,8 @@ class ScopedWait {
   ProgressBoard* board_;
 };
 
-// Says on the board that this rank uses the files of `path`, while it lives. Without a board it does nothing.
+// Records on the board that this rank uses the files at `path`, for the lifetime of the object. Does nothing without a
+// board.
 class ScopedFileUse {
  public:
   ScopedFileUse(ProgressBoard* board, std::string_view path) : board_(board) {

@@ -1,5 +1,5 @@
-// The allreduce of a step: hands each bucket of the gradient arena to the communicator as soon as backward has
-// finished it, so that sums travel while earlier layers still compute.
+// The all-reduce of a step: passes each bucket of the gradient arena to the communicator as soon as the backward pass
+// has finished it, so that communication overlaps with the backward pass of earlier layers.
 #pragma once
 
 #include <functional>
@@ -18,67 +18,70 @@ namespace lockstep {
 // The whole gradient arena, in the element type of the run.
 using GradientArena = std::variant<std::span<float>, std::span<double>>;
 
-// Gradients of 16 bits on the wire: the first `elements` of a float arena. What lies behind them travels as it is.
+// Sends the first `elements` of a float arena as 16-bit floats of `type`. The elements after them are sent as float32.
 struct WireFormat {
-  const Backend& backend;  // of the arena
+  const Backend& backend;  // the backend that allocated the arena
   DType type = DType::bf16;
   int64_t elements = 0;
 };
 
-// Owned by the trainer; communicator and arena must outlive it. Used by the thread that runs the step, which must
-// leave a bucket's memory alone from its start to wait().
+// Owned by the trainer; the communicator and the arena must outlive it. Only the thread that runs the step may call it.
+// A bucket's memory must not be accessed between its start and wait().
 //
 //   reducer.begin_step(step);
 //   executable.backward(stream, arenas, [&](int32_t position) { reducer.ready_up_to(stream, position); });
-//   ... write moments and header behind the gradients ...
+//   ... write the batch-norm moments and the step header after the gradients ...
 //   reducer.last_ready(stream);
 //   exposed = reducer.wait(stream);
 class GradientReducer {
  public:
-  // Enqueued on the stream before a bucket is summed: the bucket's last change on this rank.
-  using BeforeSum = std::function<void(Stream& stream, size_t bucket)>;
+  // Enqueues work on the stream that must precede the all-reduce of a bucket, as the last change of the bucket on this
+  // rank.
+  using BeforeReduce = std::function<void(Stream& stream, size_t bucket)>;
 
-  // The buckets (plan_buckets) must cover the arena without a gap.
+  // The buckets (from plan_buckets()) must cover the arena without gaps.
   GradientReducer(Communicator& communicator, GradientArena arena, std::vector<Bucket> buckets,
-                  BeforeSum before_sum = {}, const std::optional<WireFormat>& wire = {});
+                  BeforeReduce before_reduce = {}, const std::optional<WireFormat>& wire = {});
 
-  // `step` is for messages. The step before must have been joined.
+  // Starts a step; wait() must have returned for the previous one. `step` appears in messages.
   void begin_step(int64_t step);
-  // Takes begin_step() back, where nothing of the step has been enqueued: its capture has failed.
+  // Reverts begin_step(). Allowed only if nothing of the step has been enqueued, because its capture failed.
   void abandon_step();
-  // Starts one bucket; all buckets must be started once a step, in order, so that ranks agree on it.
+  // Starts the all-reduce of one bucket. In each step, all buckets must be started exactly once and in order, so that
+  // all ranks make the same calls.
   void bucket_ready(Stream& stream, size_t bucket);
   // Starts all buckets that are final after this schedule position and not started yet.
   void ready_up_to(Stream& stream, int64_t position);
   void last_ready(Stream& stream) { bucket_ready(stream, buckets_.size() - 1); }
-  // Later work on the stream sees all sums. Every bucket must have been started. Returns the seconds that computing
-  // had to wait; throws what the communicator throws.
+  // Waits for all buckets, which must have been started: work that is enqueued on the stream afterwards sees the sums.
+  // Returns the seconds for which computation had to wait. Throws what the communicator throws.
   double wait(Stream& stream);
 
   std::span<const Bucket> buckets() const { return buckets_; }
-  // monotonic_seconds() at which each bucket of the step was handed over: complete, where streams are not deferred.
+  // The monotonic_seconds() at which each bucket of the step was started. On a backend whose streams run synchronously,
+  // its gradients were complete at that time.
   std::span<const double> ready_times() const { return std::span(ready_times_).first(started_); }
 
  private:
-  // The narrow copy of the gradients, and what makes it and takes it back.
-  struct Narrow {
+  // The 16-bit copy of the gradients, with the kernels that convert to it and back.
+  struct HalfCopy {
     DType type;
     int64_t elements;
     Buffer memory;
-    std::vector<std::unique_ptr<Kernel>> narrow;  // by bucket; null: it holds no gradients
-    std::unique_ptr<Kernel> widen;
+    std::vector<std::unique_ptr<Kernel>> to_half;  // by bucket; null if it holds no gradients
+    std::unique_ptr<Kernel> to_float;              // converts the whole copy
   };
-  int64_t sum_narrow(Stream& stream, size_t bucket, const std::string& label);
+  int64_t all_reduce_half(Stream& stream, size_t bucket, const std::string& label);
 
   Communicator& communicator_;
   const GradientArena arena_;
   const std::vector<Bucket> buckets_;
-  const BeforeSum before_sum_;
-  std::optional<Narrow> narrow_;
+  const BeforeReduce before_reduce_;
+  std::optional<HalfCopy> half_copy_;  // present if gradients are sent as 16-bit floats
   int64_t step_ = 0;
-  size_t started_ = 0;               // buckets of this step
-  std::vector<double> ready_times_;  // of those
-  bool open_ = false;                // between begin_step and join
+  size_t started_ = 0;               // number of buckets started in this step
+  std::vector<double> ready_times_;  // by bucket
+  bool open_ = false;                // between begin_step() and wait()
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Communicator over MPI for memory that the host can address.
+// A Communicator over MPI, for memory that the host can address.
 #pragma once
 
 #include <memory>
@@ -12,50 +12,51 @@ class ProcessGroup;
 class ShmAllReduce;  // src/comm only
 
 struct MpiCommunicatorOptions {
-  double abort_seconds = 600;                    // longest wait in wait()
-  int64_t elements_per_call = int64_t{1} << 30;  // longer operations are split: MPI counts are int
-  bool shared_memory = false;                    // where all ranks are on one host
+  double abort_seconds = 600;                    // time limit of wait()
+  int64_t elements_per_call = int64_t{1} << 30;  // longer operations are split, because MPI counts are int
+  bool shared_memory = false;                    // reduce in shared memory if all ranks are on one host
   CommObserver observer;                         // called on the communication thread
 };
 
-// One thread of its own drives all operations on a communicator of its own. It never blocks in MPI: operations are
-// non-blocking, started in the order of the calls, many at a time, and advanced by MPI_Test with a back-off between,
-// since Open MPI makes no progress while nobody calls it and the cores belong to computing. A single rank needs
-// neither thread nor MPI: its operations have no effect.
+// A communication thread runs all operations on MPI communicators of its own. It never blocks in MPI: it starts
+// non-blocking operations in the order of the calls, keeps many in flight, and advances them with MPI_Test. It polls
+// because Open MPI makes no progress unless it is called, and it backs off between polls because the cores are needed
+// for computation. A single rank needs neither the thread nor MPI; its operations have no effect.
 //
-// Sums in a shared_buffer() are not sent at all: the ranks' threads add them up in place. With nothing else on its way
-// the thread sleeps until this rank or another rings.
+// Sums in a shared_buffer() are not sent: the ranks' communication threads add them in place. If nothing else is in
+// flight, the thread sleeps until this rank or another one rings its doorbell.
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over the group, which must live longer. A wait() that stalls names the ranks that the group's board
-  // knows to be missing.
+  // Collective over the group, which must outlive it. If wait() times out, its error names the missing ranks from the
+  // group's progress board.
   explicit MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions options = {});
-  // Abandons what is not finished, which is right only when the job is being aborted.
+  // Abandons unfinished operations, which is correct only if the job is being aborted.
   ~MpiCommunicator() override;
 
   int rank() const override;
   int size() const override;
-  // Long ones in the order of ranks, each rank a share, so that no more bytes travel than in a ring.
+  // Short sums use MPI_Iallreduce. Long ones use reduce-scatter and all-gather (MpiAllReduce): each rank adds its share
+  // in rank order, and no more bytes are sent than in a ring.
   void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
   void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
-  // Added in float32 in the order of ranks and rounded once.
+  // The terms are added in float32 in rank order and rounded once.
   void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
-  // On an MPI communicator of its own, so that every rank may start it whatever else is on its way.
+  // Uses a separate MPI communicator, so that every rank may start it regardless of what else is in flight.
   double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double wait(Stream& stream) override;
-  // Rank 0 warns where the ranks are on one host and yet cannot share memory.
+  // Rank 0 logs a warning if all ranks are on one host but cannot share memory.
   Buffer shared_buffer(size_t bytes) override;
   CommStatistics statistics() const override;
   bool stream_ordered() const override { return size() == 1; }
 
  private:
   class Driver;
-  void report(const std::string& reason) const;
+  void warn_not_shared(const std::string& reason) const;
 
   ProcessGroup& group_;
-  std::unique_ptr<ShmAllReduce> shared_;  // where memory is shared
-  std::unique_ptr<Driver> driver_;        // none when there is one rank
+  std::unique_ptr<ShmAllReduce> shared_;  // null if the ranks share no memory
+  std::unique_ptr<Driver> driver_;        // null if there is only one rank
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Communicator over NCCL: every rank on a GPU of its own.
+// A Communicator over NCCL, where every rank has a GPU of its own.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace lockstep {
 
 class ProcessGroup;
 
-// One rank's connection to the others through the library, as thin as can be: the calls alone, no waiting. The CUDA
-// plugin has the real one, tests have others. A connection is used by two threads: one that enqueues, one that asks.
+// One rank's NCCL communicator, reduced to the calls themselves; none of them waits. The CUDA plugin implements it with
+// NCCL, tests with fakes. Two threads use a link: one that enqueues operations and one that polls report().
 class NcclLink {
  public:
   enum class State : uint8_t { ready, in_progress, failed };
@@ -23,62 +23,66 @@ class NcclLink {
   };
 
   virtual ~NcclLink() = default;
-  virtual Report report() = 0;  // about the connection itself and about what was enqueued
-  // Enqueue, in place; `stream` is the backend's. Throw Error(internal) when the library refuses.
+  virtual Report report() = 0;  // the state of the connection and of the operations enqueued so far
+  // Enqueue an operation in place on `stream`, which is a stream of the backend. Throw Error(internal) if NCCL returns
+  // an error.
   virtual void all_reduce(Stream& stream, std::span<float> values) = 0;
   virtual void all_reduce(Stream& stream, std::span<double> values) = 0;
   virtual void all_reduce(Stream& stream, HalfSpan values) = 0;
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root) = 0;
-  // Ends what is under way, on the device too, and frees the connection; may wait for as long as captured work with
-  // operations of this link exists. Nothing else may be called from then on but abort again, when it has returned.
+  // Aborts all operations, also those on the device, and frees the connection. May block as long as captured work with
+  // operations of this link exists. Afterwards only abort() may be called again, once this call has returned.
   virtual void abort() noexcept = 0;
 };
 
-// What a connection is made of.
+// The parameters of a connection.
 struct NcclAddress {
-  std::vector<std::byte> id;  // the same on all ranks
+  std::vector<std::byte> id;  // ncclUniqueId; the same on all ranks
   int rank = 0;
   int size = 1;
   std::string algorithm = "ring";  // comm.algorithm: ring | tree | auto
 };
 
+// Creates links. Implemented by the CUDA plugin and by tests.
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
   virtual std::vector<std::byte> make_id() = 0;
-  // Begins to connect and returns at once; report() says when it is done.
+  // Starts to connect and returns immediately; report() becomes `ready` when the connection is established.
   virtual std::unique_ptr<NcclLink> connect(const NcclAddress& address) = 0;
 };
 
-// The library of the CUDA plugin. Throws Error(config) when the plugin cannot be opened.
+// Returns the implementation of the CUDA plugin. Throws Error(config) if the plugin cannot be opened.
 std::unique_ptr<NcclLibrary> open_nccl();
 
 struct NcclOptions {
   std::string algorithm = "ring";
-  double wait_seconds = 600;  // to wait for all ranks, when connecting and when an operation is enqueued
-  double abort_seconds = 5;   // after a failure, for the library to end the connection; then it is left to itself
+  double wait_seconds = 600;  // time limit for connecting and for enqueuing an operation
+  double abort_seconds = 5;   // after a failure, how long the destructor waits for the abort before it abandons it
 };
 
-// Operations run on a stream of their own, beside the one that computes, and the host never waits for them. A thread
-// asks the library for errors; after one, another aborts everything under way, so that no stream hangs, and every later
-// call throws it, without waiting for the abort. Ranks that are stuck without an error are the watchdog's.
+// Operations run on a separate stream in parallel to the compute stream, and the host never waits for them. A monitor
+// thread polls NCCL for errors. After an error, another thread aborts all operations, so that no stream hangs, and
+// every later call throws that error without waiting for the abort. The watchdog handles ranks that are stuck without
+// an error.
 class NcclCommunicator final : public Communicator {
  public:
-  // Collective over the group. Throws Error(stalled) when the ranks have not found each other in time, Error(internal)
-  // with NCCL's reason when it fails. The backend must outlive it.
+  // Collective over the group. Throws Error(stalled) if the ranks cannot connect within wait_seconds, and
+  // Error(internal) with NCCL's reason if NCCL fails. The backend must outlive it.
   NcclCommunicator(ProcessGroup& group, const Backend& backend, NcclLibrary& library, const NcclOptions& options);
-  // Abandons what is not finished, which is right only when the job is being aborted. Captured work with its operations
-  // must be gone, unless it has failed: then it waits for the abort some seconds at most.
+  // Abandons unfinished operations, which is correct only if the job is being aborted. Captured work with its
+  // operations must have been destroyed before; after a failure it may still exist, and the destructor waits at most
+  // abort_seconds for the abort.
   ~NcclCommunicator() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
   void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
-  // Rounded where NCCL hands a partial sum on.
+  // NCCL rounds each partial sum to 16 bits.
   void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
-  double wait(Stream& stream) override;  // returns 0: nobody waits here
+  double wait(Stream& stream) override;  // returns 0, because the host does not wait
   CommStatistics statistics() const override { return statistics_; }
   void check() override;
   bool stream_ordered() const override { return true; }

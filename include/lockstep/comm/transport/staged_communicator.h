@@ -1,4 +1,4 @@
-// Communicator for memory that the host cannot address, by way of host memory.
+// A Communicator for device memory that stages all data in host memory.
 #pragma once
 
 #include <memory>
@@ -8,16 +8,18 @@
 
 namespace lockstep {
 
-// Brings each operation's memory to pinned memory on a stream of its own, lets another communicator do it there, and
-// takes the result back in wait(). For several ranks on one GPU, and where there is no NCCL. The next call starts what
-// has arrived meanwhile, so most sums travel while backward still computes.
+// Copies the memory of each operation to pinned host memory on a separate stream, runs the operation there with another
+// communicator, and copies the result back in wait(). It serves several ranks on one GPU, and systems without NCCL.
+// Each call starts the operations whose copies have arrived since the previous call, so most communication overlaps
+// with the backward pass.
 //
-// Owned by main; backend and streams must outlive it. Used by the thread that runs the step, which waits in wait().
+// Owned by main; the backend and the streams must outlive it. Only the thread that runs the step may call it; wait()
+// blocks that thread.
 class StagedCommunicator final : public Communicator {
  public:
-  // `host`: works on host memory, as MpiCommunicator does.
+  // `host` must work on host memory, as MpiCommunicator does.
   StagedCommunicator(const Backend& backend, std::unique_ptr<Communicator> host);
-  // Waits for copies under way.
+  // Waits for copies that are in flight.
   ~StagedCommunicator() override;
 
   int rank() const override { return host_->rank(); }
@@ -32,21 +34,21 @@ class StagedCommunicator final : public Communicator {
   bool stream_ordered() const override { return size() == 1; }
 
  private:
-  enum class Kind : uint8_t { sum_floats, sum_doubles, sum_halves, broadcast };
+  enum class Kind : uint8_t { all_reduce_floats, all_reduce_doubles, all_reduce_halves, broadcast };
   struct Request {
     Kind kind;
     std::span<std::byte> memory;
     std::string label;
     int root = 0;                  // of a broadcast
-    DType half_type = DType::f32;  // of a sum of halves
+    DType half_type = DType::f32;  // of all_reduce_halves
   };
-  // Pinned memory of the n-th operation since a join, and the copy into it.
-  struct Place {
+  // The pinned memory of the n-th operation since a wait(), with the events before and after the copy into it.
+  struct Slot {
     Buffer memory;
     std::unique_ptr<Event> ready, arrived;
   };
-  Place make_place() const { return {{}, backend_.make_event(), backend_.make_event()}; }
-  void download(Stream& stream, Place& place, std::span<const std::byte> memory);
+  Slot make_slot() const { return {{}, backend_.make_event(), backend_.make_event()}; }
+  void download(Stream& stream, Slot& slot, std::span<const std::byte> memory);
   void enqueue(Stream& stream, Request request);
   void start(size_t index);
   void start_arrived();
@@ -54,10 +56,10 @@ class StagedCommunicator final : public Communicator {
   const Backend& backend_;
   const std::unique_ptr<Communicator> host_;
   const std::unique_ptr<Stream> transfer_;
-  Place at_once_ = make_place();
-  std::vector<Place> places_;
-  std::vector<Request> requests_;  // since the last join
-  size_t started_ = 0;             // of those
+  Slot immediate_ = make_slot();  // for all_reduce_now()
+  std::vector<Slot> slots_;
+  std::vector<Request> requests_;  // since the last wait()
+  size_t started_ = 0;             // number of these that have been started
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// NCCL behind the communicator's interface: part of the CUDA plugin.
+// Implements NcclLibrary with NCCL. Part of the CUDA plugin.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// A non-blocking communicator answers ncclInProgress where it would otherwise have waited.
+// A non-blocking communicator returns ncclInProgress instead of waiting, so that is not an error.
 void check_nccl(ncclResult_t status, std::string_view what) {
   if (status == ncclSuccess || status == ncclInProgress) return;
   fail(ExitCode::internal, "NCCL, {}: {}", what, ncclGetErrorString(status));
@@ -21,12 +21,13 @@ void check_nccl(ncclResult_t status, std::string_view what) {
 
 cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
-// NCCL takes its algorithm from the environment when it is first used; a user's own setting wins.
+// NCCL reads its algorithm from the environment at the first use. NCCL_ALGO of the user takes precedence.
 void choose_algorithm(const std::string& algorithm) {
   if (algorithm == "auto") return;
   int version = 0;
   check_nccl(ncclGetVersion(&version), "asking for the version");
-  constexpr int kPerOperation = 22400;  // from here on broadcasts can be left out, for which there is no tree
+  // Since this version NCCL_ALGO can be set per operation. Broadcast must be excluded because it has no tree algorithm.
+  constexpr int kPerOperation = 22400;
   const char* tree = version >= kPerOperation ? "allreduce:tree" : "Tree";
   require(::setenv("NCCL_ALGO", algorithm == "tree" ? tree : "Ring", 0) == 0, "cannot set NCCL_ALGO");
 }
@@ -41,7 +42,8 @@ class Link final : public NcclLink {
     config.blocking = 0;
     check_nccl(ncclCommInitRankConfig(&comm_, address.size, id, address.rank, &config), "connecting the ranks");
   }
-  // The communicator is given up, not finalized: that would be collective, and all work on it has been waited for.
+  // Aborts the communicator instead of finalizing it, because finalizing is collective. No work is lost: all operations
+  // have been waited for.
   ~Link() override { abort(); }
 
   Report report() override {
