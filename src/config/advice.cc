@@ -5,9 +5,9 @@
 namespace lockstep {
 namespace {
 
-constexpr double kPublishedEpsilon = 1.0;       // of TensorFlow's RMSProp recipe
-constexpr double kInceptionNormEpsilon = 1e-3;  // of TensorFlow's and torchvision's Inception-v3
-constexpr double kResnetNormEpsilon = 1e-5;     // of torchvision's ResNet-50
+constexpr double kPublishedEpsilon = 1.0;       // from TensorFlow's RMSProp recipe
+constexpr double kInceptionNormEpsilon = 1e-3;  // from TensorFlow's and torchvision's Inception-v3
+constexpr double kResnetNormEpsilon = 1e-5;     // from torchvision's ResNet-50
 constexpr double kLargeAccumulator = 1e-3;
 constexpr int64_t kInceptionSize = 299;
 constexpr int64_t kLargeBatch = 2048;

@@ -16,13 +16,13 @@ struct Row {
   ChangeEffect effect;
 };
 
-// How a run is carried out, wherever and by however many.
+// The sections that only configure how a run is executed.
 constexpr std::array<std::string_view, 7> kWithoutEffect = {"checkpoint", "eval", "device",  "graph",
                                                             "comm",       "log",  "watchdog"};
 
 // All keys of the other sections.
 constexpr Row kRows[] = {
-    {"model.name", ChangeEffect::none},  // these are refused by the names and shapes of the arrays
+    {"model.name", ChangeEffect::none},  // the names and shapes of the arrays reveal these
     {"model.classes", ChangeEffect::none},
     {"model.hidden", ChangeEffect::none},
     {"model.vocabulary", ChangeEffect::none},
@@ -37,7 +37,7 @@ constexpr Row kRows[] = {
     {"model.mixed_7c_pool", ChangeEffect::model},
     {"model.max_ids", ChangeEffect::training},
 
-    {"data.format", ChangeEffect::none},  // other data are told by their contents
+    {"data.format", ChangeEffect::none},  // the contents of the data reveal these
     {"data.train", ChangeEffect::none},
     {"data.validation", ChangeEffect::none},
     {"data.validation_fraction", ChangeEffect::training},
@@ -56,7 +56,7 @@ constexpr Row kRows[] = {
     {"data.exif_orientation", ChangeEffect::input},
     {"data.jpeg_scaling", ChangeEffect::training},
 
-    {"train.batch_size", ChangeEffect::none},  // the global batch is compared
+    {"train.batch_size", ChangeEffect::none},  // the global batch is compared instead
     {"train.global_batch", ChangeEffect::none},
     {"train.epochs", ChangeEffect::training},
     {"train.steps", ChangeEffect::training},
@@ -104,7 +104,7 @@ ChangeEffect change_effect(std::string_view key) {
     return ChangeEffect::none;
   }
   const auto* const row = std::ranges::find(kRows, key, &Row::key);
-  return row == std::end(kRows) ? ChangeEffect::training : row->effect;  // a key that is missing here is not hidden
+  return row == std::end(kRows) ? ChangeEffect::training : row->effect;  // a missing key is reported rather than hidden
 }
 
 std::vector<ConfigChange> config_changes(std::string_view before, const std::string& where, const Config& now) {

@@ -17,7 +17,8 @@
 namespace lockstep {
 namespace {
 
-// One assignment of the file, not yet looked up. A section that does not exist is one too, with no name.
+// One assignment of the file before the key has been looked up. An unknown section is also an entry, with an empty
+// name.
 struct RawEntry {
   std::string section;
   std::string name;
@@ -43,7 +44,8 @@ bool is_section(std::string_view name) {
   return std::ranges::find(sections, name) != sections.end();
 }
 
-// toml++ keeps tables sorted by name; errors are to come in the order of the file.
+// Returns the assignments in the order of the file, so that the first error of the file is reported. toml++ sorts
+// tables by name.
 std::vector<RawEntry> flatten(const toml::table& root) {
   std::vector<RawEntry> entries;
   for (const auto& [key, node] : root) {
@@ -111,7 +113,7 @@ std::optional<std::string> as_text(const toml::node& node) {
   return text ? std::optional(text->get()) : std::nullopt;
 }
 
-// The items of a list, or one item that stands for a list of one; nullopt when one has another type.
+// Returns the items of a list; a single item counts as a list of one. Returns nullopt if an item has another type.
 template <class T>
 std::optional<std::vector<T>> as_list(const toml::node& node, std::optional<T> (*as_item)(const toml::node&)) {
   const toml::array* array = node.as_array();
@@ -154,7 +156,7 @@ std::optional<ConfigValue> convert(ConfigType type, const toml::node& node) {
 std::optional<ConfigValue> parse_toml_list(ConfigType type, std::string_view text, const std::string& where) {
   const toml::table root = parse_toml(fmt::format("list = {}", text), where);
   const toml::node* list = root.get("list");
-  if (root.size() != 1 || !list || !list->is_array()) return std::nullopt;  // more lines, or more than a list
+  if (root.size() != 1 || !list || !list->is_array()) return std::nullopt;  // several lines, or more than a list
   return convert(type, *list);
 }
 

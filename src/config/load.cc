@@ -36,7 +36,7 @@ void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
   }
 }
 
-// One value from the environment or the command line.
+// Applies one value from the environment or the command line.
 void apply_text(const ConfigKey& key, const std::string& text, const std::string& origin, const ConfigSources& sources,
                 LoadedConfig& loaded) {
   ConfigValue value = parse_config_value(key, text, origin);
@@ -45,8 +45,8 @@ void apply_text(const ConfigKey& key, const std::string& text, const std::string
   loaded.origin.insert_or_assign(key.full_name(), origin);
 }
 
-// Other programs may use the prefix too, so only a variable that names one of our sections, or comes close to one of
-// our keys, is taken for a mistake.
+// Rejects a variable that is probably a misspelt key: one that names a section, or that is similar to a key. Other
+// variables with the prefix may belong to other programs.
 void reject_misspelt_variable(const std::string& name) {
   std::vector<std::string> variables;
   for (const ConfigKey& key : config_keys()) variables.push_back(key.environment_variable());
@@ -93,8 +93,8 @@ void apply_overrides(const ConfigSources& sources, LoadedConfig& loaded) {
   }
 }
 
-// Rates and the like belong to the optimizer or schedule that they were found for: where another one was chosen, the
-// model's do not count.
+// Returns whether another optimizer or schedule than the model's default was chosen. Its parameters, such as rates,
+// were tuned for the default one, so they must not be applied then.
 bool belongs_to_another(const LoadedConfig& loaded, std::string_view section, std::span<const ModelDefault> defaults) {
   const std::string name = fmt::format("{}.name", section);
   const auto own = std::ranges::find(defaults, name, &ModelDefault::key);
@@ -121,7 +121,7 @@ void apply_model_defaults(LoadedConfig& loaded) {
   }
 }
 
-// batch_size and global_batch say the same thing in two ways; where both are given, one of them would be ignored.
+// batch_size and global_batch are alternatives; if both are given, one of them would be ignored silently.
 void reject_two_batch_sizes(const LoadedConfig& loaded) {
   const std::string& per_rank = loaded.origin.at("train.batch_size");
   if (loaded.config.train.global_batch == 0 || per_rank == kDefault) return;
@@ -145,11 +145,11 @@ LoadedConfig load_config(const ConfigSources& sources) {
     const std::filesystem::path runs = std::filesystem::path(sources.working_folder) / "runs";
     config.checkpoint.directory = (runs / config.model.name).lexically_normal().string();
   }
-  // Arguments and folders are any bytes on this system, and paths were made of both.
+  // Arguments and directory names may contain any bytes, and paths were built from both.
   for (const ConfigKey& key : config_keys()) {
     check_config_encoding(key, key.member.get(config), loaded.origin.at(key.full_name()));
   }
-  // A whole configuration has both sizes, though nobody wrote them.
+  // An effective configuration contains both batch sizes although the user did not write both.
   const bool both_written = loaded.origin.at("train.batch_size").rfind(sources.file_path + ":", 0) != 0;
   if (!sources.effective || both_written) reject_two_batch_sizes(loaded);
   validate(config, sources.evaluation);

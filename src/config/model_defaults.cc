@@ -3,7 +3,7 @@
 namespace lockstep {
 namespace {
 
-// torchvision's training reference for ResNet-50.
+// From torchvision's training reference for ResNet-50.
 constexpr ModelDefault kResnet50[] = {
     {"model.image_size", "224"},
     {"model.dropout", "0"},

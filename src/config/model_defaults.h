@@ -1,4 +1,4 @@
-// What a model is trained with where nobody says otherwise.
+// Default values of configuration keys that depend on the model.
 #pragma once
 
 #include <span>
@@ -6,14 +6,15 @@
 
 namespace lockstep {
 
-// One value, as the command line would have it.
+// The default of one key, written as on the command line.
 struct ModelDefault {
   std::string_view key;  // "section.key"
   std::string_view value;
 };
 
-// The values of this model that differ from the built-in ones, which are Inception-v3's: its published recipe's (that
-// of models/recipes). None for Inception-v3 and for unknown names.
+// Returns the defaults of this model that differ from the built-in ones. They are those of the model's published recipe
+// (the one in models/recipes). The list is empty for Inception-v3, whose values are the built-in defaults, and for
+// unknown names.
 std::span<const ModelDefault> model_defaults(std::string_view model);
 
 }  // namespace lockstep

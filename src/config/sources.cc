@@ -86,7 +86,8 @@ ConfigSources gather_config_sources(const std::string& name_or_path, std::vector
   if (!name_or_path.empty()) {
     sources.file_path = find_config_file(name_or_path, recipe_folders());
     sources.file_text = read_text_file(sources.file_path, ExitCode::config);
-    if (!fs::is_regular_file(sources.file_path)) sources.file_folder = sources.working_folder;  // a pipe is in none
+    if (!fs::is_regular_file(sources.file_path))
+      sources.file_folder = sources.working_folder;  // a pipe has no directory
   }
   return sources;
 }

@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kLongestWord = 64;  // longer ones are no misspelling of anything here
+constexpr size_t kMaxWordLength = 64;  // a longer word cannot be a misspelling of a key
 
 size_t allowed_edits(std::string_view word) { return std::clamp<size_t>(word.size() / 3, 1, 3); }
 
-// Lower case with underscores.
+// Returns the name in lower case with underscores instead of dashes.
 std::string normalized(std::string_view name) {
-  std::string out(name.substr(0, kLongestWord + 1));
+  std::string out(name.substr(0, kMaxWordLength + 1));
   for (char& c : out) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
@@ -32,7 +32,7 @@ bool bears_name(const ConfigKey& key, std::string_view name) {
 size_t edit_distance(std::string_view from, std::string_view to, size_t limit) {
   const size_t difference = from.size() > to.size() ? from.size() - to.size() : to.size() - from.size();
   if (difference > limit) return limit + 1;
-  // Optimal string alignment: the last three rows of the table suffice.
+  // This is the optimal string alignment distance, which needs only the last three rows of the table.
   std::vector<size_t> before(to.size() + 1), previous(to.size() + 1), row(to.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= from.size(); ++i) {
@@ -52,7 +52,7 @@ size_t edit_distance(std::string_view from, std::string_view to, size_t limit) {
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  if (word.size() > kLongestWord) return best;
+  if (word.size() > kMaxWordLength) return best;
   size_t fewest = allowed_edits(word) + 1;
   for (const std::string& candidate : candidates) {
     const size_t edits = edit_distance(word, candidate, fewest);
@@ -74,14 +74,14 @@ std::vector<std::string> suggest_keys(std::string_view section, std::string_view
     if (key.section == wanted_section && bears_name(key, wanted_name)) return {key.full_name()};
     if (bears_name(key, wanted_name) && found.size() < 3) found.push_back(key.full_name());
   }
-  // A misspelt section with the right name: the section decides among the keys of that name.
+  // If only the section is misspelt, the section decides among the keys of that name.
   if (found.size() > 1 && !wanted_section.empty()) {
     const std::string full_name = fmt::format("{}.{}", wanted_section, wanted_name);
     if (const std::string best = nearest_word(full_name, found); !best.empty()) return {best};
   }
-  if (!found.empty() || wanted_name.size() > kLongestWord) return found;
+  if (!found.empty() || wanted_name.size() > kMaxWordLength) return found;
 
-  // The nearest spelling; a key of another section counts as one edit further away.
+  // Find the nearest spelling. A key of another section counts as one more edit.
   size_t fewest = allowed_edits(wanted_name) + 1;
   for (const ConfigKey& key : config_keys()) {
     size_t edits = edit_distance(wanted_name, key.name, fewest);

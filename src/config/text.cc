@@ -1,4 +1,4 @@
-// The configuration as text: TOML for programs and people, Markdown for the manual.
+// Writes the configuration as TOML, and the reference manual as Markdown.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -82,7 +82,7 @@ a pattern do not part items.
 below or the name is close to a key's; any other variable with the prefix is left alone.
 )";
 
-// The defaults of the models that have their own.
+// Returns the section of the manual about defaults that depend on the model.
 std::string model_default_text() {
   std::string out =
       "\n## Defaults of a model\n\nWhat the tables below call default suits inception_v3. Other models bring these; "

@@ -7,10 +7,10 @@
 namespace lockstep {
 namespace {
 
-// Walks over the text, so that brackets and dots in strings and comments do not count.
-class Walk {
+// Scans the text. Brackets and dots in strings and comments do not count.
+class Scanner {
  public:
-  Walk(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+  Scanner(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
   void run() {
     while (at_ < text_.size()) take(text_[at_]);
@@ -39,13 +39,13 @@ class Walk {
   }
 
   void check(size_t depth, fmt::format_string<size_t> what) const {
-    if (depth <= kDeepestToml) return;
+    if (depth <= kMaxTomlDepth) return;
     const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n');
-    fail(ExitCode::config, "{}:{}: not valid TOML: {}", path_, line, fmt::format(what, size_t{kDeepestToml}));
+    fail(ExitCode::config, "{}:{}: not valid TOML: {}", path_, line, fmt::format(what, size_t{kMaxTomlDepth}));
   }
 
-  // Goes behind the string that begins here. One that does not end, or ends with its line, is a syntax error: what the
-  // parser would say of it comes before anything behind it matters.
+  // Moves past the string that starts here. If the string is not terminated, the parser reports that before it reads
+  // anything after it, so the position does not matter then.
   void skip_string(char quote) {
     const std::string_view rest = text_.substr(at_);
     const size_t quotes = std::min(rest.find_first_not_of(quote), rest.size());
@@ -61,7 +61,8 @@ class Walk {
       at_ += text_[at_] == '\\' && quote == '"' ? 2 : 1;
     }
     at_ = std::min(at_ + end.size(), text_.size());
-    while (several_lines && at_ < text_.size() && text_[at_] == quote) ++at_;  // up to two quotes may end the text
+    while (several_lines && at_ < text_.size() && text_[at_] == quote)
+      ++at_;  // the string may end with up to two quotes of its own
   }
 
   std::string_view text_;
@@ -73,11 +74,11 @@ class Walk {
 }  // namespace
 
 void require_bounded_toml(std::string_view text, const std::string& path) {
-  if (text.size() > kLargestToml) {
-    fail(ExitCode::config, "{}: {} bytes are no configuration; the largest may have {}", path, text.size(),
-         size_t{kLargestToml});
+  if (text.size() > kMaxTomlBytes) {
+    fail(ExitCode::config, "{}: {} bytes are too many for a configuration; the limit is {}", path, text.size(),
+         size_t{kMaxTomlBytes});
   }
-  Walk(text, path).run();
+  Scanner(text, path).run();
 }
 
 }  // namespace lockstep

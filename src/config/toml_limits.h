@@ -1,4 +1,4 @@
-// Bounds on the TOML text that is handed to the parser, which is recursive and keeps all it reads.
+// Limits on TOML text before it is parsed: the parser is recursive and keeps everything in memory.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-inline constexpr size_t kLargestToml = size_t{16} << 20;  // bytes
-inline constexpr size_t kDeepestToml = 16;  // parts of a dotted key; lists, inline tables and headers open at once
+inline constexpr size_t kMaxTomlBytes = size_t{16} << 20;
+inline constexpr size_t kMaxTomlDepth = 16;  // parts of a dotted key, and brackets that are open at the same time
 
-// Throws Error(config), as "path:line: ...", for a text that exceeds one of the bounds. Any text may come: what the
-// parser reads before its first syntax error has been looked at in the same way.
+// Throws Error(config) with "path:line: ..." if the text exceeds a limit. The text need not be valid TOML: this
+// function tokenizes everything up to the first syntax error as the parser does.
 void require_bounded_toml(std::string_view text, const std::string& path);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// When a key of the configuration has an effect.
+// The conditions under which configuration keys have an effect.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-// A key that is in no row always has one.
+// The condition for a set of keys. A key without a row always has an effect.
 struct ConfigUse {
-  std::string_view keys;  // "section.key", several with spaces between, or "section.*"
-  std::string_view when;  // in words: "optimizer.name = \"adamw\""
+  std::string_view keys;  // one or more "section.key", separated by spaces, or "section.*"
+  std::string_view when;  // the condition as text: "optimizer.name = \"adamw\""
   bool (*holds)(const Config&);
 
   bool covers(std::string_view section, std::string_view name) const;

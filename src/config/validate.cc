@@ -22,8 +22,8 @@ void validate_model(const Config& config) {
          model.name, config.data.normalize);
   }
   if (model.name != "inception_v3") return;
-  constexpr int64_t kSmallestImage = 75;    // below it the last grids vanish
-  constexpr int64_t kAuxiliaryImage = 299;  // below it the head's 5x5 convolution has no 5x5 input
+  constexpr int64_t kSmallestImage = 75;    // below it, the last feature maps are empty
+  constexpr int64_t kAuxiliaryImage = 299;  // below it, the input of the head's 5x5 convolution is too small
   if (model.image_size < kSmallestImage) {
     fail(ExitCode::config, "model.image_size = {}: inception_v3 needs at least {} pixels", model.image_size,
          kSmallestImage);
@@ -50,8 +50,7 @@ void validate_data(const Config& config, bool evaluation) {
          "\"synthetic\"");
   }
   if (config.data.validation_fraction > 0 && !config.data.validation.empty()) {
-    fail(ExitCode::config,
-         "data.validation and data.validation_fraction = {} are both given: which of them shall evaluation use?",
+    fail(ExitCode::config, "data.validation and data.validation_fraction = {} are both given: set only one of them",
          config.data.validation_fraction);
   }
   if (config.checkpoint.keep_best && !has_validation(config)) {
@@ -87,7 +86,7 @@ void validate_device(const Config& config) {
 }
 
 struct Deadlines {
-  const char* phase;  // "", or the prefix of the phase's own keys
+  const char* phase;  // the prefix of the phase's keys; empty for the general ones
   double warn_seconds, abort_seconds;
 };
 
@@ -107,7 +106,7 @@ void validate_watchdog(const Config& config) {
   }
 }
 
-// A log may neither lie outside the run's directory nor take the name of something else in it.
+// The metrics log must be inside the run's directory and must not take the name of another file there.
 void validate_log(const Config& config) {
   if (config.log.jsonl.empty()) return;
   const std::filesystem::path path = std::filesystem::path(config.log.jsonl).lexically_normal();
@@ -117,13 +116,13 @@ void validate_log(const Config& config) {
   constexpr std::array<std::string_view, 5> kTaken = {"run.lock", "latest", "best", "trace.json", "tensorboard"};
   const bool taken = std::ranges::find(kTaken, name) != kTaken.end() || name.ends_with(".h5");
   if (!leaves && !is_directory && !taken) return;
-  fail(
-      ExitCode::config,
-      "log.jsonl = '{}': {}; a file inside checkpoint.directory is wanted, such as \"metrics.jsonl\", or \"\" for none",
-      printable(config.log.jsonl),
-      leaves         ? "it lies outside the run's directory"
-      : is_directory ? "it names no file"
-                     : "other files of a run have this name");
+  fail(ExitCode::config,
+       "log.jsonl = '{}': {}; name a file inside checkpoint.directory, such as \"metrics.jsonl\", or set \"\" to write "
+       "none",
+       printable(config.log.jsonl),
+       leaves         ? "it lies outside the run's directory"
+       : is_directory ? "it names no file"
+                      : "other files of a run have this name");
 }
 
 }  // namespace

@@ -37,11 +37,11 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
   return items;
 }
 
-// The same for patterns of paths, whose commas in braces and behind backslashes do not part items. A brace that is not
+// Splits a list of path patterns. Commas inside braces and after backslashes do not separate items. A brace that is not
 // closed is an ordinary character.
 std::vector<std::string_view> split_patterns(std::string_view text) {
   std::vector<std::string_view> items;
-  size_t start = 0, closed = 0;  // before `closed` all is in braces
+  size_t start = 0, closed = 0;  // everything before `closed` is inside braces
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\') {
       ++i;
@@ -66,8 +66,8 @@ bool is_list(ConfigType type) {
   return type == ConfigType::text_list || type == ConfigType::integer_list || type == ConfigType::number_list;
 }
 
-// Whether a list is in TOML's notation. A pattern of paths may begin with a bracket, too: that of a list of strings is
-// followed by a quote, or by its end.
+// Returns whether a list is in TOML notation. A path pattern may also start with a bracket, but in a list of strings a
+// quote or the closing bracket follows it.
 bool is_toml_list(ConfigType type, std::string_view text) {
   if (!is_list(type) || !text.starts_with('[')) return false;
   if (type != ConfigType::text_list) return true;
@@ -108,12 +108,12 @@ std::string resolve_path(const ConfigKey& key, const std::string& path, const st
          "command line, where the shell expands them",
          where, key.full_name(), quote_for_message(path));
   }
-  // What the user wrote is the pattern; what is put in front of it stands for itself.
+  // Only the text of the user is a pattern; the directory in front of it must be taken literally.
   const std::string base = key.path == PathRole::input_pattern ? literal_pattern(folder) : folder;
   return (std::filesystem::path(base) / path).lexically_normal().string();
 }
 
-// The Unicode Standard, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
+// Follows table 3-7 of the Unicode Standard: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   for (size_t i = 0; i < text.size();) {
@@ -160,7 +160,7 @@ std::string toml_number(double value) {
 }  // namespace
 
 bool exact_integer(double value, int64_t& integer) {
-  constexpr double kLargest = 9007199254740992.0;  // 2^53: above it neighbours merge
+  constexpr double kLargest = 9007199254740992.0;  // 2^53; above it, doubles cannot represent every integer
   if (!(std::abs(value) <= kLargest) || std::trunc(value) != value) return false;
   integer = static_cast<int64_t>(value);
   return true;

@@ -89,7 +89,8 @@ std::vector<BadFile> bad_files() {
 b = ''
 )" + repeated("a.", 100000) + "a = 1\n",
        ":5: not valid TOML: a dotted key"},
-      {"a configuration of 20 MB", "#" + std::string(20 << 20, ' '), ": 20971521 bytes are no configuration"},
+      {"a configuration of 20 MB", "#" + std::string(20 << 20, ' '),
+       ": 20971521 bytes are too many for a configuration"},
       {"lists nested without end", "[train]\nseed = " + std::string(100000, '[') + "\n", ":2: not valid TOML: "},
   };
 }

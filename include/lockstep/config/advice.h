@@ -1,4 +1,4 @@
-// Choices that are allowed but unlike every published recipe, in words for `trainer explain`.
+// Describes settings that are allowed but differ from every published recipe, for `trainer explain`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// One sentence for each such choice: the key, its value, what recipes have, and what comes of it.
+// Returns one sentence for each such setting: the key, its value, the value in recipes, and the consequence.
 std::vector<std::string> unusual_choices(const Config& config, int64_t global_batch);
 
 }  // namespace lockstep

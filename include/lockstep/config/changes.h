@@ -1,4 +1,4 @@
-// What differs between the configuration that a checkpoint was trained with and that of the run which goes on from it.
+// Compares the configuration of a checkpoint with that of the run that resumes from it.
 #pragma once
 
 #include <string>
@@ -9,25 +9,26 @@
 
 namespace lockstep {
 
-// What comes of another value.
+// The effect of a changed value on training.
 enum class ChangeEffect {
-  none,      // the same training: paths, intervals, limits, logs; and what the arrays' shapes tell by themselves
-  training,  // another training, as anybody may want: said once
-  input,     // the network is shown other pictures than those it was trained on
-  model,     // the same weights compute something else
+  none,      // training is the same (paths, intervals, limits, logs), or a mismatch of array shapes shows the change
+  training,  // training differs, which may be intended; it is reported once
+  input,     // the network gets images of another kind than those it was trained on
+  model,     // the same weights compute a different function
 };
 
-// By "section.key". Keys of sections that only say how a run is carried out have no effect.
+// Returns the effect of the key "section.key". Sections that only configure how a run is executed have no effect.
 ChangeEffect change_effect(std::string_view key);
 
 struct ConfigChange {
   std::string key;          // "train.seed"
-  std::string before, now;  // as TOML, fit to be printed
+  std::string before, now;  // as printable TOML
   ChangeEffect effect = ChangeEffect::none;
 };
 
-// The keys that have another value, in the order of the key table, but for those without effect. A key that `before`
-// lacks (an older version's text) is left out. Throws Error(config), naming `where`, when `before` cannot be read.
+// Returns the keys whose values differ, in the order of the key table, without those that have no effect. `before` is
+// TOML text; a key that it lacks, because an older version wrote it, is left out. Throws Error(config), which names
+// `where`, if `before` cannot be parsed.
 std::vector<ConfigChange> config_changes(std::string_view before, const std::string& where, const Config& now);
 
 }  // namespace lockstep

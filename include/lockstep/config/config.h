@@ -1,6 +1,6 @@
-// The configuration of a run, typed: one nested struct a section of the file, defaults as initializers.
-// What each key means, its unit and range stand in docs/configuration.md, printed from the table in
-// src/config/keys.cc; a new key is a member here and a row there.
+// The typed configuration of a run: one nested struct per section of the file, with the defaults as initializers.
+// docs/configuration.md gives the meaning, unit and range of each key; it is generated from the table in
+// src/config/keys.cc. A new key is a member here and a row there.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// A plain value. load_config() and config_from_toml() (config_load.h) make one; paths in it are then absolute.
+// A plain value. load_config() (load.h) returns one whose paths are absolute.
 struct Config {
   struct Model {
     std::string name = "inception_v3";
@@ -150,7 +150,7 @@ struct Config {
     bool operator==(const Comm&) const = default;
   } comm;
 
-  // 0 in a phase's own key means: as warn_seconds or abort_seconds.
+  // For the keys of a phase, 0 means the value of warn_seconds or abort_seconds.
   struct Watchdog {
     bool enabled = true;
     double warn_seconds = 60;
@@ -179,7 +179,7 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// Whether there is anything to evaluate on.
+// Returns whether there are validation data.
 inline bool has_validation(const Config& config) {
   return !config.data.validation.empty() || config.data.validation_fraction > 0;
 }

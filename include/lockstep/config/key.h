@@ -1,4 +1,4 @@
-// What a row of the table of configuration keys says about one key.
+// A row of the table of configuration keys.
 #pragma once
 
 #include <limits>
@@ -14,11 +14,11 @@ namespace lockstep {
 
 using ConfigValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>,
                                  std::vector<double>>;
-// In the order of ConfigValue.
+// The type of a value, in the order of ConfigValue's alternatives.
 enum class ConfigType { boolean, integer, number, text, text_list, integer_list, number_list };
-std::string_view describe(ConfigType type);  // "an integer", ...
+std::string_view describe(ConfigType type);  // returns "an integer", ...
 
-// An interval of numbers; an end that is open does not belong to it.
+// An interval of numbers. An open end is not part of it.
 struct ConfigRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -30,14 +30,15 @@ struct ConfigRange {
   std::string text() const;  // "at least 1", "above 0", "in [0, 1)"
 };
 
-// How a text is turned into an absolute path: inputs, and patterns of them, relative to the file they are written in,
-// outputs to the working folder. Values listed in `allowed` are words, not paths.
+// How a value is turned into an absolute path. Inputs and input patterns are relative to the file that contains them,
+// outputs are relative to the working directory. Values listed in `allowed` are words and not paths.
 enum class PathRole { none, input, input_pattern, output };
 
+// Access to the member of Config that holds a key's value.
 struct ConfigMember {
   ConfigType type;
   ConfigValue (*get)(const Config&);
-  void (*set)(Config&, ConfigValue);  // of an enum: one of `words`
+  void (*set)(Config&, ConfigValue);  // for an enum, the value must be one of `words`
   std::span<const std::string_view> words = {};
 };
 
@@ -47,10 +48,10 @@ struct ConfigKey {
   ConfigMember member;
   std::string_view unit = {};
   ConfigRange range = {};
-  std::vector<std::string_view> allowed = {};  // empty: any; what this version offers
+  std::vector<std::string_view> allowed = {};  // the words that this version supports; empty: any value
   PathRole path = PathRole::none;
   std::string_view meaning;
-  std::vector<std::string_view> also = {};  // names in other programs; only to suggest the right one
+  std::vector<std::string_view> also = {};  // names of the key in other programs, only for suggestions
 
   std::string full_name() const;             // "train.seed"
   std::string environment_variable() const;  // "LOCKSTEP_TRAIN_SEED"

@@ -1,5 +1,5 @@
-// The one table of all configuration keys. It drives the file parser, range checks, environment, command line, the
-// effective configuration and the reference manual, so a key is added by one row (and its member in config.h).
+// The table of all configuration keys. The file parser, range checks, environment, command line, effective
+// configuration and reference manual all use it, so a new key needs only one row (and a member in config.h).
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-// All keys, section by section in the order of the manual.
+// Returns all keys, section by section in the order of the manual.
 std::span<const ConfigKey> config_keys();
-// In the same order, without repetition.
+// Returns the names of all sections in the same order.
 std::vector<std::string_view> config_sections();
-// nullptr: no such key.
+// Return nullptr if there is no such key.
 const ConfigKey* find_config_key(std::string_view section, std::string_view name);
 const ConfigKey* find_config_key(std::string_view full_name);
 

@@ -1,6 +1,6 @@
-// From file, environment and command line to one checked Config, and back to TOML text.
-// Everything here is a pure function of its arguments, so rank 0 may load, broadcast to_toml() and the others call
-// config_from_toml(). What touches the disk or the process is in config_sources.h.
+// Builds a checked Config from file, environment and command line, and converts it to TOML text and back. All functions
+// are pure, so rank 0 can load a configuration and broadcast to_toml(), and the other ranks call config_from_toml().
+// sources.h accesses the disk and the process.
 #pragma once
 
 #include <map>
@@ -12,68 +12,70 @@
 
 namespace lockstep {
 
-// A name and the text that was given for it: "train.seed" on the command line, "LOCKSTEP_TRAIN_SEED" in the
-// environment.
+// A name and the text that was assigned to it. The name is "train.seed" on the command line and "LOCKSTEP_TRAIN_SEED"
+// in the environment.
 struct Assignment {
   std::string name;
   std::string value;
 };
 
 struct ConfigSources {
-  std::string file_path;                // absolute; empty: no file
-  std::string file_text;                // its content
-  std::string file_folder;              // absolute; where relative input paths in it start; empty: the file's folder
-  std::vector<Assignment> environment;  // any variables; only LOCKSTEP_SECTION_KEY are read
+  std::string file_path;    // absolute; empty: no file
+  std::string file_text;    // its contents
+  std::string file_folder;  // absolute; the base of relative input paths in the file; empty: the directory of the file
+  std::vector<Assignment> environment;  // any variables; only LOCKSTEP_SECTION_KEY is read
   std::vector<Assignment> overrides;    // "section.key" and value, from the command line
-  bool evaluation = false;              // no training: data.train may be missing
-  bool effective = false;               // file_text is a whole configuration, as to_toml() writes it
-  std::string working_folder;           // absolute; relative paths of command line, environment and outputs start here
+  bool evaluation = false;              // for an evaluation, data.train may be missing
+  bool effective = false;               // file_text sets every key, as to_toml() writes it
+  std::string
+      working_folder;  // absolute; the base of relative output paths, and of paths in the command line and environment
 };
 
 struct LoadedConfig {
   Config config;
-  // By "section.key": "default", "default of resnet50", "digits.toml:12", "environment LOCKSTEP_TRAIN_SEED" or "command
-  // line".
+  // The origin of each "section.key": "default", "default of resnet50", "digits.toml:12", "environment
+  // LOCKSTEP_TRAIN_SEED" or "command line".
   std::map<std::string, std::string, std::less<>> origin;
-  std::vector<std::string> warnings;  // what was given and does nothing, a sentence each
+  std::vector<std::string> warnings;  // one sentence for each given setting without effect
 };
 
-// Precedence: command line, environment, file, the model's default (where nothing chooses another optimizer or schedule
-// than the model's), built-in default. Input paths in the file are relative to the file's
-// folder, all others to the working folder; both become absolute here. The result has passed validate().
-// Throws Error(config) naming the file and line, variable or option, and the nearest known key where one is unknown.
+// Loads the configuration. Precedence: command line, environment, file, default of the model (unless another optimizer
+// or schedule than the model's is chosen), built-in default. Input paths in the file are relative to its directory, all
+// other paths to the working directory; all become absolute. The result has passed validate(). Throws Error(config),
+// which names the file and line, variable or option, and for an unknown key the nearest known one.
 LoadedConfig load_config(const ConfigSources& sources);
 
-// The settings that somebody gave but that have no effect beside the others, a sentence each: key, origin, and what it
-// would need.
+// Returns one sentence for each setting that was given explicitly but has no effect with the others: the key, its
+// origin, and what it requires.
 std::vector<std::string> settings_without_effect(const LoadedConfig& loaded);
 
-// Checks between keys that need neither data nor rank count. Throws Error(config) naming the keys and what to do.
-// `evaluation`: training data are not needed.
+// Checks combinations of keys; the checks need neither the data nor the number of ranks. Throws Error(config), which
+// names the keys and what to do. With `evaluation`, training data are not required.
 void validate(const Config& config, bool evaluation = false);
 
-// Samples of one forward pass on one rank, and of one update over all ranks.
+// The numbers of samples of one forward pass on one rank, and of one update over all ranks.
 struct BatchSizes {
   int64_t per_rank = 0;
   int64_t global = 0;
 };
-// train.batch_size, or train.global_batch shared out. Throws Error(config) when it does not divide.
+// Computes the batch sizes from train.batch_size, or from train.global_batch, which is divided by ranks x
+// train.accumulate. Throws Error(config) if the division leaves a remainder.
 BatchSizes batch_sizes(const Config& config, int ranks);
 
-// Samples a rank and pass of an evaluation: eval.batch_size, or as in training. Any number of ranks may evaluate, so a
-// global batch that does not divide is rounded up.
+// Returns the number of samples per rank and forward pass of an evaluation: eval.batch_size, or that of training. Any
+// number of ranks may evaluate, so a global batch that does not divide is rounded up.
 int64_t evaluation_batch(const Config& config, int ranks);
 
-// Every key, as TOML text that config_from_toml() turns into an equal Config.
+// Returns all keys as TOML text, which config_from_toml() turns into an equal Config.
 std::string to_toml(const Config& config);
-// The same with the origin of each value as a comment, for people to read.
+// Returns the same for human readers, with the origin of each value as a comment.
 std::string to_toml(const LoadedConfig& loaded);
 
-// Parses to_toml()'s text, from a broadcast or from a checkpoint; `where` names the text in errors.
-// Keys that are missing keep their defaults; paths are taken as they are.
+// Parses the text of to_toml(), from a broadcast or a checkpoint. `where` names the text in errors. Missing keys keep
+// their defaults; paths are not changed.
 Config config_from_toml(std::string_view text, const std::string& where);
 
-// docs/configuration.md.
+// Returns the text of docs/configuration.md.
 std::string config_reference();
 
 }  // namespace lockstep

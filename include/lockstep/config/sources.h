@@ -1,5 +1,5 @@
-// Where a configuration comes from on this machine: files, recipes, the environment and the working folder.
-// Called by rank 0; what it returns goes to load_config().
+// Reads the sources of a configuration on this machine: files, recipes, the environment and the working directory. Rank
+// 0 calls these functions and passes the result to load_config().
 #pragma once
 
 #include <string>
@@ -9,22 +9,24 @@
 
 namespace lockstep {
 
-// Folders that may hold bundled recipes, first one wins: share/lockstep/recipes of the installation this program runs
-// from; for a program of a build tree, models/recipes of the source.
+// Returns the directories that may contain bundled recipes; the first one that has a recipe takes precedence. These are
+// share/lockstep/recipes of the installation that contains this program or, for a program in a build tree,
+// models/recipes of the source.
 std::vector<std::string> recipe_folders();
 
-// Names of the recipes in these folders (files NAME.toml), sorted.
+// Returns the sorted names of the recipes (files NAME.toml) in these directories.
 std::vector<std::string> recipe_names(const std::vector<std::string>& folders);
 
-// The absolute path of what `--config` named: a path when it holds a '/' or ends in ".toml", else the recipe of that
-// name, else the file of that name. Throws Error(config) with the known recipes when there is none.
+// Returns the absolute path of the argument of --config. It is a path if it contains a '/' or ends in ".toml";
+// otherwise it is the name of a recipe or, if there is no such recipe, of a file. Throws Error(config), which lists the
+// known recipes, if there is neither.
 std::string find_config_file(const std::string& name_or_path, const std::vector<std::string>& folders);
 
-// Reads the file (none when the name is empty), this process's environment and working folder.
-// Throws Error(config) when the file cannot be found or read.
+// Reads the file (none if the name is empty), the environment and the working directory of this process. Throws
+// Error(config) if the file cannot be found or read.
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides);
 
-// The variables of this process's environment that set a key, sorted by name.
+// Returns the environment variables of this process that set a key, sorted by name.
 std::vector<Assignment> environment_settings();
 
 }  // namespace lockstep

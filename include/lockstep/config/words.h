@@ -1,5 +1,5 @@
-// The values of those keys that take one of a few words. Each enum lists its words in kWords, in its own order; the
-// table of keys takes from there which words a key allows.
+// Enums for the keys whose value is one of a few words. kWords lists the words of each enum in the order of its values,
+// and the table of keys takes the allowed words from there.
 #pragma once
 
 #include <array>
@@ -58,13 +58,13 @@ inline constexpr std::array<std::string_view, 2> kWords<ProgressStyle>{"auto", "
 template <class E>
 concept WordEnum = std::is_enum_v<E> && !kWords<E>.empty();
 
-// As the configuration file writes it.
+// Returns the word that the configuration file uses for this value.
 template <WordEnum E>
 constexpr std::string_view word(E value) {
   return kWords<E>[static_cast<size_t>(value)];
 }
 
-// The value that the word stands for, if it is one of the enum's.
+// Returns the value of this word, if it is one of the enum's words.
 template <WordEnum E>
 constexpr std::optional<E> find_word(std::string_view text) {
   for (size_t i = 0; i < kWords<E>.size(); ++i) {
