@@ -1,4 +1,4 @@
-// The flags that a benchmark takes, and those of tf_cnn_benchmarks that it refuses.
+// The flags that benchmark mode accepts, and those of tf_cnn_benchmarks that it rejects.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,24 @@
 
 namespace lockstep {
 
-// A fixed switch may say what happens anyway, and nothing else.
+// A `fixed` switch accepts only the value that describes what the program does anyway. A `refused` flag is always an
+// error.
 enum class FlagKind : uint8_t { text, count, number, toggle, fixed, refused };
 
 struct BenchmarkFlag {
   std::string_view name;
   FlagKind kind = FlagKind::text;
-  std::string_view key{};      // of the configuration, where the value goes there as it is
-  std::string_view allowed{};  // words, separated by '|'; fixed: what it may say
-  std::string_view instead{};  // refused, fixed: what to use
+  std::string_view key{};      // the configuration key that gets the value unchanged, if any
+  std::string_view allowed{};  // the allowed words, separated by '|'; for `fixed`, the only possible value
+  std::string_view instead{};  // for `refused` and `fixed`: what to use instead
 };
 
-// Why a flag about the exchange of gradients means nothing here.
+// The advice for flags about how gradients are exchanged, which have no meaning here.
 inline constexpr std::string_view kAlwaysReduced =
     "gradients are always reduced over all ranks; see the keys of [comm]";
 
 std::span<const BenchmarkFlag> benchmark_flags();
 
-const BenchmarkFlag* find_benchmark_flag(std::string_view name);  // null: there is none
+const BenchmarkFlag* find_benchmark_flag(std::string_view name);  // returns nullptr if there is none
 
 }  // namespace lockstep

@@ -24,8 +24,8 @@ struct BenchmarkModel {
   std::string_view dropout, aux_weight;
 };
 
-// Sizes, rates and networks are tf_cnn_benchmarks' own for the models that it has: its Inception-v3 has neither an
-// auxiliary head nor dropout, and its ImageNet has a class of background.
+// Batch sizes, learning rates and networks are those of tf_cnn_benchmarks where it has the model. Its Inception-v3 has
+// neither an auxiliary head nor dropout, and its ImageNet has a background class.
 constexpr std::array kModels = {
     BenchmarkModel{"inception3", "inception_v3", "299", "1001", "32", "0.005", "0", "0"},
     BenchmarkModel{"inception_v3", "inception_v3", "299", "1001", "32", "0.005", "0.2", "0.4"},
@@ -36,7 +36,7 @@ constexpr std::array kModels = {
 
 using Flag = BenchmarkFlag;
 
-// "--model=x" -> "model"; empty where it is no option.
+// Returns "model" for "--model=x", or an empty string if the argument is not an option.
 std::string_view option_name(std::string_view argument) {
   if (!argument.starts_with('-')) return {};
   argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));
@@ -67,7 +67,7 @@ std::string list(std::span<const std::string_view> options) {
   return text;
 }
 
-// What is wrong with the value; empty: nothing.
+// Returns what is wrong with the value, or an empty string if it is valid.
 std::string complaint(const Flag& flag, const std::string& value) {
   const bool negative = (flag.kind == FlagKind::count && parse_number<int64_t>(value).value_or(-1) < 0) ||
                         (flag.kind == FlagKind::number && parse_number<double>(value).value_or(-1) < 0);
@@ -89,12 +89,12 @@ std::string_view switch_text(std::string_view value) {
   return {};
 }
 
-constexpr size_t kLongestName = 60;  // bytes of a flag that does not exist, in a message
+constexpr size_t kMaxNameBytes = 60;  // of an unknown flag in a message
 
-// What was given, by flag and by key.
+// The given values, by flag and by configuration key.
 class Given {
  public:
-  // Throws Error(config) with everything that is wrong with the arguments, each flag by itself.
+  // Throws Error(config) that reports all errors of individual flags at once.
   explicit Given(const std::vector<std::string>& arguments) {
     for (size_t i = 0; i < arguments.size(); ++i) i += take(arguments, i);
     for (const auto& [instead, names] : refused_) complain("{}: not for this program: {}", names, instead);
@@ -119,7 +119,7 @@ class Given {
  private:
   using Texts = std::map<std::string, std::string, std::less<>>;
 
-  // Returns how many arguments after this one it took.
+  // Parses the argument at this index and returns how many of the following arguments belong to it.
   size_t take(const std::vector<std::string>& arguments, size_t at) {
     const std::string& argument = arguments[at];
     const std::string name(option_name(argument));
@@ -140,7 +140,7 @@ class Given {
     const bool key = find_config_key(name) != nullptr;
     if ((!flag && !key) || (flag && flag->kind == FlagKind::refused)) {
       flag ? add(refused_[std::string(flag->instead)], name)
-           : add(unknown_, printable(name, kLongestName) + suggestion(name));
+           : add(unknown_, printable(name, kMaxNameBytes) + suggestion(name));
       return value || next.starts_with('-') || next.empty() ? 0 : 1;
     }
     if (!value && at + 1 == arguments.size()) complain("--{} has no value", name);
@@ -152,7 +152,7 @@ class Given {
 
   static bool is_switch(const Flag& flag) { return flag.kind == FlagKind::toggle || flag.kind == FlagKind::fixed; }
 
-  // Like absl's: the word after a bare switch is its value only where it says true or false.
+  // As in absl, the word after a bare switch is its value only if it is true or false.
   size_t take_switch(const Flag& flag, const std::optional<std::string>& value, const std::string& next) {
     const bool takes_next = !value && !switch_text(next).empty();
     const std::string given = value ? *value : takes_next ? next : "true";
@@ -204,7 +204,7 @@ class Given {
   }
 
   Texts flags_, keys_;
-  Texts refused_;  // by what to use instead
+  Texts refused_;  // refused flags, by what to use instead
   std::string unknown_, complaints_;
 };
 
@@ -238,7 +238,7 @@ BenchmarkOptions options_of(const Given& given, const BenchmarkModel& model) {
 
 using Keys = std::map<std::string, std::string, std::less<>>;
 
-// Nothing that costs time beside the steps: no averages, evaluation, checkpoints or files.
+// Disables everything that takes time besides the steps: averages, evaluation, checkpoints and files.
 void set_fixed(Keys& keys, const BenchmarkModel& model, const BenchmarkOptions& options) {
   keys = {{"model.name", std::string(model.model)},
           {"model.image_size", std::string(model.image_size)},
@@ -285,7 +285,7 @@ BenchmarkCommand parse_benchmark_flags(const std::vector<std::string>& arguments
   Keys keys;
   set_fixed(keys, model, command.options);
   set_optimizer(keys, given, command.options.optimizer);
-  if (model.flag == "inception3") {  // tf_cnn_benchmarks' network, and start values as large as its are
+  if (model.flag == "inception3") {  // the network of tf_cnn_benchmarks, with initial weights of the same size
     keys["model.mixed_7c_pool"] = "max";
     keys["model.init"] = "fan_in";
   }

@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kNormalDeviations = 1.4826;  // of the median distance from the median of a normal distribution
+// The factor between the median absolute deviation and the standard deviation of a normal distribution.
+constexpr double kNormalDeviations = 1.4826;
 constexpr size_t kDashes = 64;
 
 double mean(std::span<const double> values) {

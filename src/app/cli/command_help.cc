@@ -12,15 +12,15 @@ namespace {
 
 constexpr size_t kColumns = 96;
 
-// Words of `text`, each line behind `indent` spaces; the first one follows `begun`, which is put in front of it.
-std::string wrapped(std::string begun, size_t indent, std::string_view text) {
+// Wraps `text`, indenting each line by `indent` spaces. The first line starts with `start` instead of spaces.
+std::string wrapped(std::string start, size_t indent, std::string_view text) {
   std::string out;
-  begun.resize(std::max(begun.size(), indent), ' ');
-  if (begun.size() > indent) {  // too long for a text beside it
-    out = begun + "\n";
-    begun.assign(indent, ' ');
+  start.resize(std::max(start.size(), indent), ' ');
+  if (start.size() > indent) {  // too long for text on the same line
+    out = start + "\n";
+    start.assign(indent, ' ');
   }
-  std::string line = begun;
+  std::string line = start;
   while (!text.empty()) {
     const size_t space = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, space);

@@ -1,4 +1,4 @@
-// What `trainer --help` prints: short, and no line longer than a terminal is wide.
+// The text of `trainer --help`. It is short, and no line is wider than a terminal.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace lockstep {
 
 using NamesAndMeanings = std::vector<std::pair<std::string, std::string>>;
 
-// Subcommands first, then options, then the names of all keys by section.
+// Returns the short help: subcommands, options, and the names of all keys by section.
 std::string short_help(const NamesAndMeanings& subcommands);
 
-// Every key with its type, default, what is allowed and what it means.
+// Returns the help of every key: type, default, allowed values, and meaning.
 std::string keys_help();
 
 }  // namespace lockstep

@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kCheckpointHelp = "A checkpoint, or a run's directory for its newest";
 
-// CLI11's view of the command line. `values` hold what was given for each key, one list a key, so that an option given
-// twice is seen. The App keeps pointers into this object, which therefore stays where it is.
+// The CLI11 parser. `values` holds one list of given values per key, so that a repeated option is detected. The App
+// keeps pointers into this object, so it must not be moved or copied.
 class Parser {
  public:
   Parser();
@@ -48,12 +48,12 @@ class Parser {
   std::vector<std::string> checkpoint_;
   std::string inspected_;
   bool verify_ = false, keys_asked_ = false;
-  CommandLine exchange_;  // what export, import and pack take besides
+  CommandLine exchange_;  // the other options of export, import and pack
   std::vector<std::string> to_, compared_;
   std::vector<std::vector<std::string>> values_;
 };
 
-// An option with exactly one value, which remembers every time it is given.
+// Adds an option with exactly one value. Every occurrence is recorded.
 CLI::Option* add_single(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                         const std::string& help, const std::string& type) {
   return app.add_option(name, values, help)
@@ -161,7 +161,7 @@ void Parser::add_keys() {
   }
 }
 
-// The nearest option to one that does not exist, without its value.
+// Returns the option that is nearest to an unknown one; the value of the option is ignored.
 std::vector<std::string> suggest_options(const std::string& option) {
   const std::string name = option.substr(0, option.find('='));
   const std::string plain =
@@ -198,7 +198,7 @@ NamesAndMeanings Parser::subcommands() const {
   return all;
 }
 
-// A checkpoint brings its own configuration; "latest" wants to know of which directory.
+// A checkpoint contains its configuration, but "latest" needs one that names the directory.
 void require_checkpoint_or_configuration(const CommandLine& line) {
   if (!line.config.empty() || line.checkpoint != "latest") return;
   if (std::ranges::find(line.overrides, "checkpoint.directory", &Assignment::name) != line.overrides.end()) return;
@@ -249,7 +249,8 @@ CommandLine Parser::result() const {
   return line;
 }
 
-// CLI11 takes arguments from the back, and the next one as the value of "--name=".
+// Prepares the arguments for CLI11, which expects them in reverse order, and which would take the next argument as the
+// value of "--name=".
 std::vector<std::string> for_cli11(const std::vector<std::string>& arguments) {
   std::vector<std::string> out;
   for (const std::string& argument : arguments) {
@@ -272,8 +273,8 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
   } catch (const CLI::ExtrasError&) {
     fail_not_understood();
   } catch (const CLI::ParseError& e) {
-    constexpr size_t kLongest = 500;  // CLI11 quotes arguments whole
-    fail(ExitCode::config, "command line: {}; see trainer --help", printable(e.what(), kLongest));
+    constexpr size_t kMaxBytes = 500;  // CLI11 quotes arguments in full
+    fail(ExitCode::config, "command line: {}; see trainer --help", printable(e.what(), kMaxBytes));
   }
   return result();
 }

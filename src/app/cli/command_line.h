@@ -24,33 +24,33 @@ enum class Command {
   version
 };
 
-// How `pack` writes pictures.
+// How `pack` writes images.
 struct PackChoices {
-  int64_t short_side = 0;  // 0: what evaluation resizes to
-  int quality = 95;        // of JPEGs
-  bool png = false;        // PNG instead
+  int64_t short_side = 0;  // length in pixels; 0: the size to which evaluation resizes
+  int quality = 95;        // JPEG quality
+  bool png = false;        // write PNG instead of JPEG
   int64_t records_per_file = 1024;
 };
 
-// What was asked for; nothing is looked up or read yet.
+// The parsed command line. Nothing has been looked up or read yet. The comments name the subcommands that use a member.
 struct CommandLine {
   Command command = Command::train;
-  std::string config;  // train, check, evaluate, explain, import, pack: path or name of a recipe; may be empty
-  std::vector<Assignment> overrides;  // the same: "section.key" and value, in the order of the key table
-  BenchmarkOptions benchmark;         // benchmark; what it asks of the configuration is in `overrides`
+  std::string config;  // train, check, evaluate, explain, import, pack: a path or the name of a recipe; may be empty
+  std::vector<Assignment> overrides;  // the same subcommands: "section.key" and value, in the order of the key table
+  BenchmarkOptions benchmark;         // benchmark; the configuration keys that it sets are in `overrides`
   std::string checkpoint;             // evaluate: path or "latest"; inspect, export: path
   bool verify = false;                // inspect: read every byte
-  std::string compared;               // inspect: another checkpoint, to tell the differences; may be empty
+  std::string compared;               // inspect: another checkpoint to compare with; may be empty
   std::string from, to;               // import: the file to read; export, import: the file to write; pack: the folder
   bool average = false;               // export: the moving averages instead of the weights
-  bool fold_batch_norm = false;       // export to ONNX
-  bool drop_background = false;       // export, import: leave the first class out
+  bool fold_batch_norm = false;       // export to ONNX: fold batch normalization into convolutions
+  bool drop_background = false;       // export, import: leave out the first class
   PackChoices pack;
-  std::string text;  // print: help, for standard output
+  std::string text;  // print: the help text for standard output
 };
 
-// `arguments` without the program's name. Throws Error(config) for anything that is not understood, with the nearest
-// option, key or subcommand.
+// Parses `arguments`, which exclude the program's name. Throws Error(config) for an unknown option, key or subcommand,
+// with the nearest known one.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kRankVariable = "OMPI_COMM_WORLD_RANK";
 
-// The words of a file that /proc has of another process; none when it cannot be read.
+// Returns the words of a file in another process's /proc directory; none if it cannot be read.
 std::vector<std::string> process_words(pid_t process, const char* name, char separator = '\0') {
   std::ifstream file(fmt::format("/proc/{}/{}", process, name), std::ios::binary);
   std::vector<std::string> words;
@@ -43,7 +43,7 @@ bool was_launched(pid_t process) {
   });
 }
 
-// The launcher of this rank, and what it launched: the rank, or a script or profiler around it.
+// The launcher of this rank and its direct child, which is the rank itself or a script or profiler around it.
 struct Launch {
   pid_t launcher = 0, launched = 0;
 };
@@ -56,7 +56,8 @@ Launch launch() {
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-// Of the launcher's command line, what comes before the program (of a script, the interpreter does).
+// Returns the part of the launcher's command line before the program. The child's command line starts with the program,
+// or with the interpreter if the program is a script, so its first two words are compared.
 std::vector<std::string> launcher_options(const Launch& launch) {
   std::vector<std::string> words = process_words(launch.launcher, "cmdline");
   std::vector<std::string> model = process_words(launch.launched, "cmdline");
@@ -70,15 +71,16 @@ std::vector<std::string> launcher_options(const Launch& launch) {
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// "--tag-output", "--output-filename F", "--merge-stderr-to-stdout", "--xml", "--xterm 1"; "--output tag" and the like
-// of Open MPI 5.
-bool asks_for_more(const std::string& option) {
+// Returns whether this option makes mpirun do more than show the output: "--tag-output", "--output-filename F",
+// "--merge-stderr-to-stdout", "--xml", "--xterm 1", or "--output tag" and the like of Open MPI 5.
+bool redirects_output(const std::string& option) {
   return option.starts_with('-') && (contains(option, "output") || contains(option, "merge-stderr") ||
                                      contains(option, "-xml") || contains(option, "-xterm"));
 }
 
-// "orte_tag_output", "orte_xml_output", "orte_xterm": after --mca, or in the environment.
-bool asks_for_more_by_parameter(const std::string& name) {
+// Returns the same for an MCA parameter ("orte_tag_output", "orte_xml_output", "orte_xterm"), which is given after
+// --mca or in the environment.
+bool parameter_redirects_output(const std::string& name) {
   return name.starts_with("orte_") && (contains(name, "output") || contains(name, "xterm"));
 }
 
@@ -89,10 +91,10 @@ bool does_more_than_show(const Launch& launch) {
     if (variable.starts_with(kPrefix))
       words.push_back(variable.substr(kPrefix.size(), variable.find('=') - kPrefix.size()));
   }
-  return std::ranges::any_of(words, asks_for_more) || std::ranges::any_of(words, asks_for_more_by_parameter);
+  return std::ranges::any_of(words, redirects_output) || std::ranges::any_of(words, parameter_redirects_output);
 }
 
-// Where this process's output (descriptor 1 or 2) ends; empty when that cannot be told.
+// Returns the path of the file or terminal that gets this process's output (descriptor 1 or 2); empty if it is unknown.
 std::string destination(int descriptor) {
   const bool launched = std::getenv(kRankVariable) != nullptr;  // NOLINT(concurrency-mt-unsafe)
   if (!launched) return fmt::format("/proc/self/fd/{}", descriptor);

@@ -1,25 +1,25 @@
-// Where this process's output ends, and what may be shown there.
+// Detects whether the output of this process is shown in a terminal, and what that terminal supports.
 #pragma once
 
 #include "lockstep/comm/supervision/launcher.h"
 
 namespace lockstep {
 
-// Whether what this process writes to descriptor 1 or 2 ends in a terminal, and nowhere else. Under mpirun a rank's own
-// output always looks like one (a pseudo-terminal that mpirun reads), so the launcher's is what counts; one that was
-// asked to tag lines or to keep them in files does more with them than show them. A rank that a daemon started, on
-// another host, has none.
+// Returns whether descriptor 1 or 2 of this process is shown in a terminal and goes nowhere else. Under mpirun, a
+// rank's own output always looks like a terminal (a pseudo-terminal that mpirun reads), so mpirun's output decides. The
+// result is false if mpirun was asked to tag lines or to write them to files, and on a rank that a daemon on another
+// host started.
 bool output_is_terminal(int descriptor);
 
-// Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
+// Returns the width of the terminal that shows standard output, or a default width if it is unknown.
 int terminal_columns();
 
-// Whether a terminal of this kind can draw a line again: not where TERM is "dumb" or missing, which knows no escape
-// sequences.
+// Returns whether the terminal can redraw a line. A terminal without escape sequences cannot: TERM is "dumb" or
+// missing.
 bool moves_cursor(const EnvironmentLookup& environment);
 
-// Whether the person at a terminal takes colours: not with NO_COLOR (https://no-color.org), nor where TERM is "dumb" or
-// missing. A rank beside mpirun has mpirun's environment.
+// Returns whether colors may be used: not if NO_COLOR is set (https://no-color.org), or if TERM is "dumb" or missing. A
+// rank on mpirun's host has mpirun's environment.
 bool takes_colours(const EnvironmentLookup& environment);
 
 }  // namespace lockstep
