@@ -506,7 +506,7 @@ class SlowStarts(Case):
         # As in a sandbox that does not have the call.
         result = self.train(3, self.settings, env=self.faulty(1, "share", f"error:{errno.ENOSYS}"))
         self.assertEqual(result.errors(), [])
-        self.assertRegex(result.output, r"share no memory, so gradients go through MPI.*rank 1@.*memfd_create: .*implement")
+        self.assertRegex(result.output, r"cannot share memory, so gradients go through MPI.*rank 1@.*memfd_create: .*implement")
         self.assertNotIn("are summed in memory", result.output)
 
     def test_a_container_that_forbids_single_copies_between_processes_is_no_matter(self):
