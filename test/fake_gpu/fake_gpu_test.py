@@ -77,22 +77,40 @@ class Orders(FakeGpuCase):
         self.assert_same_bits(nccl, self.run_once("mpi", config, 2, "random:7", {"device.share": "true"}))
 
 
-class Interruptions(FakeGpuCase):
-    def test_a_run_that_was_resumed_has_the_bits_of_one_that_was_not(self):
-        config = self.config({"train.steps": 8, "checkpoint.every_steps": 4, "eval.every_steps": 3}, SMALL)
-        whole = self.run_once("whole", config, 0, "eager")
-        broken = self.run_once("broken", config, 0, "lazy", {"train.steps": 4})
-        self.train(0, config, {"checkpoint.directory": broken}, env={"FAKE_GPU_ORDER": "random:4"})
+# Which collectives of a run are not finite: those of steps 5 to 7, with one bucket a step, after the broadcasts of weights,
+# momentum and averages, and of statistics where there are any.
+BROKEN_SUMS = {"cifar10_cnn": "8:10", "wide_mlp": "8:10", "resnet50": "10:12", "inception_v3": "10:12"}
+
+
+class InterruptedCase(FakeGpuCase):
+    def check_resumed(self, model, ranks=0, devices=1):
+        """A run that was resumed has the bits of one that was not; there is an evaluation in both."""
+        config = self.config({**MODELS[model], "train.steps": 8, "checkpoint.every_steps": 4, "eval.every_steps": 3}, SMALL)
+        whole = self.run_once("whole", config, ranks, "eager", devices=devices)
+        broken = self.run_once("broken", config, ranks, "lazy", {"train.steps": 4}, devices=devices)
+        self.train(ranks, config, {"checkpoint.directory": broken}, timeout=900,
+                   env={"FAKE_GPU_ORDER": "random:4", "FAKE_GPU_DEVICES": str(devices)})
         self.assert_same_bits(whole, broken)
 
-    def test_a_run_that_went_back_has_the_bits_of_one_that_did_not(self):
-        config = self.config({"train.steps": 12, "checkpoint.every_steps": 2, "train.not_finite": "rollback"}, SMALL)
-        whole = self.run_once("whole", config, 0, "lazy")
+    def check_went_back(self, model, ranks=0, devices=1):
+        """Where sums are not finite for some steps, a run goes back to a checkpoint, and comes to the same end."""
+        config = self.config({**MODELS[model], "checkpoint.every_steps": 4, "train.not_finite": "rollback",
+                              "comm.bucket_mb": 1000}, SMALL)
+        whole = self.run_once("whole", config, ranks, "lazy", devices=devices)
         back = self.path("back")
-        # Sums in the middle of the run are not finite, three steps long: the weights come from a checkpoint again.
-        result = self.train(0, config, {"checkpoint.directory": back}, env={"FAKE_GPU_ORDER": "lazy", "FAKE_NCCL_NAN": "8:10"})
+        result = self.train(ranks, config, {"checkpoint.directory": back}, timeout=900,
+                            env={"FAKE_GPU_ORDER": "lazy", "FAKE_GPU_DEVICES": str(devices),
+                                 "FAKE_NCCL_NAN": BROKEN_SUMS[model]})
         self.assertIn("; back from step ", str(result))
         self.assert_same_bits(whole, back)
+
+
+class Interruptions(InterruptedCase):
+    def test_a_run_that_was_resumed_has_the_bits_of_one_that_was_not(self):
+        self.check_resumed("cifar10_cnn")
+
+    def test_a_run_that_went_back_has_the_bits_of_one_that_did_not(self):
+        self.check_went_back("cifar10_cnn")
 
 
 class Failures(FakeGpuCase):
@@ -123,6 +141,16 @@ for _model in MODELS:
         for _where, _ranks, _devices, _share in (("one_rank", 0, 1, False), ("nccl", 2, 2, False), ("mpi", 2, 1, True)):
             setattr(SlowModels, f"test_{_model}_accumulating_{_accumulate}_{_where}",
                     slow_case(_model, _ranks, _devices, _accumulate, _share))
+
+
+class SlowInterruptions(InterruptedCase):
+    """The others of the models, and two ranks."""
+
+
+for _model in MODELS:
+    for _what, _check in (("resumed", "check_resumed"), ("went_back", "check_went_back")):
+        setattr(SlowInterruptions, f"test_{_model}_{_what}",
+                lambda self, model=_model, check=_check: getattr(self, check)(model, ranks=2, devices=2))
 
 
 if __name__ == "__main__":
