@@ -14,7 +14,7 @@ double area_under_curve(Scores scores) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   std::ranges::sort(scores.negative);
-  uint64_t halves = 0;  // two for each pair won, one for each drawn
+  uint64_t halves = 0;  // two per pair with a higher score, one per pair with equal scores
   for (const float score : scores.positive) {
     const auto equal = std::ranges::equal_range(scores.negative, score);
     halves += static_cast<uint64_t>(equal.begin() - scores.negative.begin()) +

@@ -1,4 +1,4 @@
-// Checks of the state over all ranks.
+// Compares the state of all ranks.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-// Collective. Throws AgreedError(internal) naming the first parameter or statistic whose bits differ between ranks.
-// All work on them must have been waited for.
+// Collective. Throws AgreedError(internal), which names the first parameter or statistic whose bits differ between
+// ranks. All work on them must have finished.
 void audit_parameters(ProcessGroup& group, const CompiledModel& model, double wait_seconds);
 
-// The parameter whose gradient lies at this place of the gradient arena (StepOutcome::bad_gradient); "an unknown
-// parameter" where there is none.
+// Returns the name of the parameter whose gradient is at this index of the gradient arena (StepOutcome::bad_gradient),
+// or "an unknown parameter" if there is none.
 std::string parameter_at(const CompiledModel& model, double place);
 
 }  // namespace lockstep

@@ -81,7 +81,7 @@ HostAllocator pinned_memory(const Backend& backend) {
     try {
       *owner = backend.allocate_pinned(bytes);
     } catch (const OutOfMemory&) {
-      throw std::bad_alloc();  // the loader knows what its batches are made of
+      throw std::bad_alloc();  // the loader catches it and names the sizes of its batches
     }
     auto* data = owner->as<std::byte>();
     return HostMemory(data, [owner = std::move(owner)](std::byte*) {});

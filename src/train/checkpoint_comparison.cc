@@ -16,7 +16,7 @@ struct Values {
   std::string before, now;
 };
 
-// "step-00000010.h5 was trained with train.seed = 1, this run has 2"
+// Returns "step-00000010.h5 was trained with train.seed = 1, this run has 2".
 std::string difference_text(const CheckpointReader& file, const std::string& what, const Values& values,
                             std::string_view here) {
   return fmt::format("{} was trained with {} {}, this {} has {}", file.path(), what, values.before, here, values.now);
@@ -49,7 +49,7 @@ std::optional<int64_t> stored_number(const std::map<std::string, TrainingValue>&
   return value ? std::optional(*value) : std::nullopt;
 }
 
-// What is other about the data; nothing where the checkpoint does not know them.
+// Returns how the data differ, or nothing if the checkpoint does not identify its data.
 std::optional<std::string> data_difference(const DataIdentity& data, const CheckpointReader& file) {
   const auto training = file.training();
   const auto samples = stored_number(training, "data_samples"), digest = stored_number(training, "data_digest");
@@ -72,7 +72,7 @@ void check_split(const Config::Data& data, const CheckpointReader& file) {
   try {
     before = config_from_toml(file.config(), file.path()).data;
   } catch (const Error&) {
-    return;  // another version's, with keys that this one does not know
+    return;  // another version wrote it, with keys that this one does not know
   }
   if (data.validation_fraction <= before.validation_fraction || data.train != before.train) return;
   fail(ExitCode::config,

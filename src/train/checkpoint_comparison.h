@@ -1,5 +1,5 @@
-// What a checkpoint was trained with, beside what is to be done with it. On rank 0; differences are one warning each,
-// with both values.
+// Compares the settings with which a checkpoint was trained with those of its use. Only rank 0 calls these functions.
+// They log one warning per difference, with both values.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace lockstep {
 
-// Samples that the file was trained on must not be evaluated on, as some would be if more of the same data were kept
-// for that now. Throws Error(config).
+// Throws Error(config) if samples on which the checkpoint was trained would now be used for evaluation, because a
+// larger fraction of the same data is held out.
 void check_split(const Config::Data& data, const CheckpointReader& file);
 
-// For a run that goes on from the checkpoint. Returns the number of differences. Throws Error(config) for those that
-// change what the network computes or is shown, unless checkpoint.allow_changes lets them be.
+// For a run that resumes from the checkpoint. Returns the number of differences. Throws Error(config) for differences
+// that change what the network computes or which kind of images it gets, unless checkpoint.allow_changes permits them.
 int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file);
 
-// For an evaluation: what changes what the weights compute is refused likewise; other pictures are only said.
+// For an evaluation. Throws Error(config) as above for differences that change what the weights compute; another kind
+// of images only causes a warning.
 void compare_with_evaluation(const Config& config, const CheckpointReader& file);
 
-// For a run that starts with the weights: training adapts them, so nothing is refused.
+// For a run that starts with the weights. Training adapts them, so no difference is an error.
 void compare_with_fine_tuning(const Config& config, const CheckpointReader& file);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Of a save, before one has been measured.
+// The assumed duration of a save before one has been measured.
 constexpr double kGuessedSeconds = 1, kGuessedBytesPerSecond = 50e6;
 
 constexpr std::chrono::milliseconds kLookAtSnapshot{1};
@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kLookAtSnapshot{1};
 Checkpointer::Checkpointer(const Config& config, const CompiledModel& model, CheckpointerOptions options)
     : config_(config), model_(model), options_(std::move(options)), last_save_(monotonic_seconds()), longest_save_(0) {
   if (!options_.root) return;
-  const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0: never
+  const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0 means never
   writer_.emplace(
       WriterOptions{.directory = config.checkpoint.directory,
                     .keep = static_cast<int>(config.checkpoint.keep),
@@ -52,7 +52,7 @@ bool Checkpointer::must_stop(double step_seconds) const {
          lockstep::must_stop(options_.job_end.seconds_left(), {.step = step_seconds, .save = longest_save_});
 }
 
-// A save that the end of the job cuts off would only leave a temporary file.
+// A save that is cut off by the end of the job would leave only a temporary file, so it is not started.
 void Checkpointer::require_time(const Progress& progress) const {
   const double left = options_.job_end.seconds_left();
   if (left >= longest_save_) return;
@@ -99,7 +99,7 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, const Best
   }
   const bool is_best = best.step == progress.step;
   if (!snapshot_) return writer_->start(contents(progress, model_.state(), best), is_best);
-  // The writer reads the snapshot, so there is one at a time.
+  // The writer reads the snapshot, so only one save may be in flight.
   if (snapshot_under_way_ || !writer_->wait_idle(0)) return CheckpointWriter::Start::busy;
   snapshot_->take(*options_.stream);
   snapshot_under_way_ = progress;
@@ -107,7 +107,7 @@ CheckpointWriter::Start Checkpointer::start(const Progress& progress, const Best
   return CheckpointWriter::Start::started;
 }
 
-// A snapshot whose copy has arrived goes to the writer.
+// Passes the snapshot to the writer once its copy has arrived.
 void Checkpointer::hand_over_snapshot() {
   if (!snapshot_under_way_ || !snapshot_->ready()) return;
   writer_->start(contents(*snapshot_under_way_, snapshot_->arenas(), best_), snapshot_is_best_);
@@ -127,7 +127,8 @@ void Checkpointer::save(const Progress& progress) {
   }
 }
 
-// After the save during which they came due. The first of each kind has been reported by itself.
+// Reports the skipped saves after the save that was in flight then. The first skip of each kind has already been
+// reported.
 void Checkpointer::report_skipped(int64_t step) {
   const int64_t saves = std::exchange(skipped_, 0), best = std::exchange(best_skipped_, 0);
   if (saves + best < 2) return;
@@ -136,8 +137,8 @@ void Checkpointer::report_skipped(int64_t step) {
 }
 
 bool Checkpointer::save_if_best(const Progress& progress, double score) {
-  if (!writer_) return false;  // rank 0 decides
-  poll();                      // a best save that has failed meanwhile was none
+  if (!writer_) return false;  // only rank 0 decides
+  poll();                      // a best save that has failed meanwhile no longer counts
   if (score <= best_.score || options_.job_end.seconds_left() < longest_save_) return false;
   last_save_ = monotonic_seconds();
   const BestSave best{.score = score, .step = progress.step};
@@ -163,7 +164,7 @@ double Checkpointer::wait_copied() {
   return waited;
 }
 
-// A failure that ends the run is thrown, and shown by whoever ends it.
+// A failure that ends the run is thrown, and the code that ends the run prints it.
 void Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
   options_.on_end(result);
@@ -198,7 +199,7 @@ bool Checkpointer::wait_for_save_in_flight(double seconds) {
   if (!writer_) return true;
   const double deadline = monotonic_seconds() + seconds;
   for (hand_over_snapshot(); snapshot_under_way_ && monotonic_seconds() < deadline; hand_over_snapshot()) {
-    std::this_thread::sleep_for(kLookAtSnapshot);  // a device that hangs must not be waited for without end
+    std::this_thread::sleep_for(kLookAtSnapshot);  // poll with a deadline, because the device may hang
   }
   return !snapshot_under_way_ && !gave_up_ && writer_->wait_idle(deadline - monotonic_seconds());
 }
@@ -216,7 +217,7 @@ void Checkpointer::finish(const Progress& progress) {
          "the last checkpoint is still being written after {} s; {} may be damaged or out of reach", limit,
          config_.checkpoint.directory);
   };
-  wait();  // for a save in flight: the last state must not be skipped
+  wait();  // for a save in flight, so that the save of the last state is not skipped
   poll(progress.step);
   if (saved_step_ != progress.step) require_time(progress);
   start(progress, best_);

@@ -28,7 +28,8 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
 
 DType compute_type(const Config& config) {
   if (config.train.precision == Precision::bf16) return DType::bf16;
-  return config.train.precision == Precision::fp16 ? DType::f16 : DType::f32;  // tf32 is how a GPU multiplies float32
+  return config.train.precision == Precision::fp16 ? DType::f16
+                                                   : DType::f32;  // tf32 is only a mode in which GPUs multiply float32
 }
 
 CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, Purpose purpose, const Backend& backend,
@@ -36,7 +37,8 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
     : backend_(backend), batches_(batches) {
   const bool rewrites = config.graph.rewrites;
   const DType compute = compute_type(config);
-  // An evaluation draws the training graph too, for its parameters alone: two samples satisfy every batch norm.
+  // An evaluation also builds the training graph, but only for its parameters. Two samples are enough for every batch
+  // norm.
   const int64_t drawn_batch = purpose == Purpose::train ? batches.training : 2;
   Graph graph = build_model(config.model.name, model_options(config, drawn_batch, true));
   table_ = graph.parameters;
@@ -49,7 +51,7 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
   } else {
-    if (rewrites) apply_rewrites(graph, backend);  // the evaluation's will want the same parameters side by side
+    if (rewrites) apply_rewrites(graph, backend);  // the evaluation graph needs the same parameters to be adjacent
     layout_ = lay_out_parameters(table_, trained_in_table_order(table_), graph.adjacent_parameters);
   }
   Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));

@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kYear = 365.0 * 24 * 3600;
-constexpr double kGraceSeconds = 5;  // waits between ranks are over by then
+constexpr double kGraceSeconds = 5;  // waits between ranks have failed by then
 
 PhaseLimits own_limits(const Config::Watchdog& w, RunPhase phase) {
   switch (phase) {
@@ -60,7 +60,7 @@ WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides
                                                   {"watchdog.abort_seconds", &w.abort_seconds},
                                                   {"watchdog.start_warn_seconds", &w.start_warn_seconds},
                                                   {"watchdog.start_abort_seconds", &w.start_abort_seconds}};
-  // What is wrong is told later, when the whole configuration is read.
+  // Errors are reported later, when the whole configuration is loaded.
   const auto take = [](const std::string& text, double& to) {
     if (const auto value = parse_number<double>(text); value && *value >= 0) to = *value;
   };

@@ -50,7 +50,7 @@ double DecayLoss::host_squares() const {
 double DecayLoss::value() {
   if (factor_ == 0) return 0;
   if (parts_.empty()) return factor_ * host_squares();
-  arrived_->wait();  // of steps ago: passed, unless no step was made since
+  arrived_->wait();  // enqueued several steps ago, so this waits only if no step has run since
   double squares = 0;
   for (size_t i = 0; i < parts_.size(); ++i) squares += arrived_sums_.as<double>()[i];
   enqueue();

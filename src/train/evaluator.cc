@@ -25,11 +25,11 @@ LoaderOptions evaluation_options(const EvaluatorParts& parts, int loader_threads
                                        .backend = &parts.backend});
 }
 
-// Sums of one pass on this rank.
+// The sums over one pass on this rank.
 struct Sums {
   double loss = 0;
   std::array<int64_t, 3> counts{};  // examples, top1, top5
-  Scores scores;                    // with two classes: by how much class 1 is the likelier one
+  Scores scores;                    // with two classes: logit of class 1 minus logit of class 0
 };
 
 double cross_entropy(std::span<const float> logits, int32_t label) {
@@ -44,7 +44,7 @@ bool has_two_classes(const CompiledModel& model) {
   return graph.value(graph.losses.front().logits).desc.shape[1] == 2;
 }
 
-// Everyone's scores, on every rank.
+// Collective. Returns the scores of all ranks.
 std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, const Timeout& wait) {
   std::vector<float> all;
   const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(float));
@@ -87,8 +87,8 @@ Evaluator::Evaluator(const EvaluatorParts& parts, int loader_threads)
       steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.model.batches().evaluation)),
       wait_seconds_(wait_seconds(parts.config, RunPhase::evaluate)) {}
 
-// Asked about once a second, before the same batches on all ranks: the slowest rank's time for a batch decides how many
-// come before the next question.
+// Collective about once per second. The slowest rank's time per batch decides how many batches to run before the next
+// agreement, so all ranks agree before the same batches.
 bool Evaluator::all_go_on(int64_t step, const std::function<bool()>& stop) {
   constexpr double kQuestionSeconds = 1;
   if (!stop || step < next_question_) return true;

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// What a checkpoint holds, arena by arena.
+// Returns the arenas that a checkpoint contains.
 std::vector<const Buffer*> saved_arenas(const ModelState& state) {
   std::vector<const Buffer*> arenas = {&state.parameters, &state.statistics};
   for (const Buffer& slot : state.slots) arenas.push_back(&slot);
@@ -16,7 +16,7 @@ std::vector<const Buffer*> saved_arenas(const ModelState& state) {
   return arenas;
 }
 
-// Arenas of the same sizes. `allocate`: bytes -> Buffer.
+// Returns new arenas of the same sizes. `allocate` takes a number of bytes and returns a Buffer.
 template <class Allocate>
 ModelState arenas_like(const ModelState& state, const Allocate& allocate) {
   ModelState like;
@@ -91,7 +91,7 @@ Snapshot::~Snapshot() {
 
 void Snapshot::take(Stream& compute) {
   const Backend& backend = model_.backend();
-  compute.wait_for(*downloaded_);  // the device's copy of the snapshot before
+  compute.wait_for(*downloaded_);  // the previous snapshot has left the device copy
   Copy{backend, compute}(model_.state(), device_);
   compute.record(*copied_);
   transfer_->wait_for(*copied_);

@@ -17,7 +17,7 @@ constexpr const char* kSlurm = "SLURM_JOB_END_TIME";
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// The variable's text; nothing where it is not set, or empty.
+// Returns the value of the variable, or nothing if it is not set or empty.
 std::optional<std::string> variable(const EnvironmentLookup& environment, const char* name) {
   std::optional<std::string> text = environment(name);
   return text && !text->empty() ? text : std::nullopt;
@@ -34,7 +34,7 @@ JobEnd::JobEnd(const EnvironmentLookup& environment) {
     }
     seconds_ = *seconds;
   } else if (const auto slurm = variable(environment, kSlurm)) {
-    // Slurm writes "Unknown" or 0 where a job has no end; a shell that outlived its job has that job's end.
+    // Slurm writes "Unknown" or 0 if a job has no end. A shell that outlived its job still has that job's end.
     const auto seconds = parse_number<double>(*slurm);
     if (seconds && *seconds > now()) {
       seconds_ = *seconds;

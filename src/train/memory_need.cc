@@ -13,7 +13,7 @@ std::string size_text(int64_t bytes) {
                            : fmt::format("{:.1f} GB", static_cast<double>(bytes) / kGigabyte);
 }
 
-// The keys that lower the need, with their values.
+// Returns the keys that lower the need, with their values.
 std::string keys_to_lower(const Config& config, const ModelBatches& batches, bool gpu) {
   std::string keys;
   const auto add = [&](const std::string& key) { keys += (keys.empty() ? "" : ", ") + key; };
@@ -25,7 +25,7 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
     add(fmt::format("train.batch_size ({})", batches.training));
   }
   if (config.model.name != "wide_mlp") add(fmt::format("model.image_size ({})", config.model.image_size));
-  // CPUs compute in float32 alone.
+  // CPUs compute only in float32.
   const bool full = config.train.precision == Precision::float32 || config.train.precision == Precision::tf32;
   if (gpu && full) add(fmt::format("train.precision ({}; bf16 halves activations)", word(config.train.precision)));
   return keys;

@@ -1,4 +1,4 @@
-// The refusal of a model that the host or the GPU has no room for.
+// Rejects models that do not fit into the memory of the host or the GPU.
 #pragma once
 
 #include "lockstep/backend/out_of_memory.h"
@@ -6,25 +6,26 @@
 
 namespace lockstep {
 
-// What one rank's model takes, in bytes.
+// The memory of one rank's model in bytes.
 struct MemoryNeed {
   int64_t state = 0;        // parameters, gradients, optimizer slots, averages
-  int64_t activations = 0;  // with workspaces
+  int64_t activations = 0;  // including workspaces
   int64_t sum() const { return state + activations; }
 };
 
-// Throws Error(config) that says what is needed and present, and the keys that lower the need. `present`: bytes of
-// `kind` ("memory", "GPU memory"), -1 when it cannot be told.
+// The memory of the machine.
 struct MemoryPresent {
-  const char* kind = "memory";
-  int64_t bytes = -1;
+  const char* kind = "memory";  // "memory" or "GPU memory"
+  int64_t bytes = -1;           // -1 if it is unknown
   bool gpu = false;
 };
+// Throws Error(config), which says how much memory is needed and present, and which keys lower the need.
 [[noreturn]] void fail_too_large(const Config& config, const ModelBatches& batches, const MemoryNeed& need,
                                  const MemoryPresent& present);
 
-// Refuses what all ranks of the host together cannot have, before the kernel ends one of them for it. Only a need above
-// all of the host's memory is certain to fail.
+// Throws Error(config) if all ranks of the host together need more than `host_bytes`, before the kernel's OOM killer
+// ends one of them. A smaller need is accepted, because only a need above the total memory of the host is certain to
+// fail.
 void require_host_memory(const Config& config, const ModelBatches& batches, const MemoryNeed& need, int64_t host_bytes);
 
 }  // namespace lockstep

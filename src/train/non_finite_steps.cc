@@ -31,7 +31,7 @@ bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   return back;
 }
 
-// Every rank is here at the same step: the sums that say so are equal on all of them.
+// Collective: every rank comes here at the same step, because the reduced flags that lead here are equal on all ranks.
 std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   const int64_t mine = !std::isfinite(outcome.own_loss);
   const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of not-finite values", options_.wait_seconds});

@@ -8,8 +8,9 @@
 namespace lockstep {
 namespace {
 
-// One segment a trained parameter, in arena order. LARS scales the rate of weights alone, as its paper's experiments
-// do: a bias or a scale of norm 0 or 1 says nothing about how far it may move.
+// Returns one segment per trained parameter, in arena order. LARS scales the learning rate only for weights, as in the
+// experiments of its paper: the norm of a bias or a scale is often 0 or 1, which says nothing about a suitable step
+// size.
 std::vector<UpdateSegment> segments_of(const ParameterTable& table, const ParameterLayout& layout,
                                        const Config::Optimizer& config) {
   std::vector<UpdateSegment> segments;
@@ -29,7 +30,7 @@ std::vector<ApplyStatistics::Entry> statistic_entries(const Graph& graph, const 
   std::vector<ApplyStatistics::Entry> entries;
   for (const Node& node : graph.nodes) {
     if (!std::holds_alternative<BatchMoments>(node.op)) continue;
-    const Value& mean = graph.value(node.inputs[0]);  // made by the batch norm
+    const Value& mean = graph.value(node.inputs[0]);  // an output of the batch norm
     const Shape& x = graph.value(graph.node(mean.producer).inputs[0]).desc.shape;
     auto offset = [&](ValueId v) { return layout.offset[static_cast<size_t>(graph.value(v).moment_of)]; };
     entries.push_back({offset(node.outputs[0]), offset(node.outputs[1]), x.c(), x.h() * x.w()});

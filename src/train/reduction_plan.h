@@ -1,4 +1,4 @@
-// How the gradients of a program are reduced: cut into buckets, and in which numbers they travel.
+// Plans the all-reduce of a model's gradients: the buckets, and the element type on the wire.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace lockstep {
 
-// The arena that the buckets divide.
+// Returns the gradient arena, which the buckets divide.
 std::span<float> gradients_of(const CompiledModel& model);
 
 std::vector<Bucket> reduction_plan(const CompiledModel& model, const Config& config);
 
-// What comm.gradient_dtype asks for; a single rank has no wire.
+// Returns the wire format for comm.gradient_dtype, or nothing for float32 and for a single rank.
 std::optional<WireFormat> wire_format(const CompiledModel& model, const Config& config, int ranks);
 
 }  // namespace lockstep

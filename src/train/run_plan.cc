@@ -24,7 +24,7 @@ int64_t next_evaluation(double every_epochs, int64_t samples_per_epoch, int64_t 
   if (every_epochs == 0) return std::numeric_limits<int64_t>::max();
   const auto end_of = [&](double period) { return samples_of(period * every_epochs, samples_per_epoch); };
   double period = std::floor(static_cast<double>(position) / static_cast<double>(samples_per_epoch) / every_epochs) + 1;
-  // The quotient may be off by its rounding.
+  // Correct the quotient, which may be off by one because of rounding.
   while (period > 1 && end_of(period - 1) > position) --period;
   while (end_of(period) <= position) ++period;
   return end_of(period);

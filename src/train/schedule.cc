@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-// What the rate is multiplied by, but for warm-up.
+// Returns the factor of the rate at a step, without warm-up.
 using Factor = double (*)(const LearningRateSchedule& schedule, int64_t step);
 
-// From 0 at the end of warm-up to 1 at the end of the run.
+// Increases from 0 at the end of warm-up to 1 at the end of the run.
 double progress(const LearningRateSchedule& s, int64_t step) {
   if (step <= s.warmup_steps) return 0;
   if (step >= s.total_steps) return 1;
@@ -22,7 +22,7 @@ double progress(const LearningRateSchedule& s, int64_t step) {
 double constant(const LearningRateSchedule&, int64_t) { return 1; }
 
 double staircase(const LearningRateSchedule& s, int64_t step) {
-  constexpr double kRounding = 1e-9;  // a quotient that misses a whole number by its rounding is that number
+  constexpr double kRounding = 1e-9;  // tolerance for quotients that rounding moved below a whole number
   return std::pow(s.decay_rate, std::floor(static_cast<double>(step) / s.decay_steps + kRounding));
 }
 
@@ -83,7 +83,7 @@ LearningRateSchedule make_learning_rate_schedule(const Config& config, const Run
                             .factors = schedule.factors};
   if (schedule.name == ScheduleKind::exponential) made.decay_steps = std::max(1.0, std::floor(made.decay_steps));
   for (const double boundary : schedule.boundaries) {
-    made.boundaries.push_back(static_cast<int64_t>(std::ceil(steps(boundary) * (1 - 1e-12))));  // but for rounding
+    made.boundaries.push_back(static_cast<int64_t>(std::ceil(steps(boundary) * (1 - 1e-12))));  // tolerates rounding
   }
   return made;
 }

@@ -45,7 +45,7 @@ void initialize_fresh(const Config& config, const CompiledModel& model, const Ho
   const InitRule rule = config.model.init;
   const ParameterTable& table = model.parameters();
   std::atomic<ParameterId> next = 0;
-  const auto work = [&] {  // each parameter has random numbers of its own: who draws them does not matter
+  const auto work = [&] {  // each parameter has its own random numbers, so it does not matter which thread draws them
     for (ParameterId id = next++; id < table.size(); id = next++) {
       initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
     }
@@ -55,7 +55,7 @@ void initialize_fresh(const Config& config, const CompiledModel& model, const Ho
   work();
 }
 
-// A group of data sets that bear the parameters' names, and where they belong.
+// An HDF5 group whose data sets have the names of the parameters, and the weights that they are loaded into.
 struct WeightGroup {
   std::string name;
   Weights weights = Weights::raw;
@@ -68,7 +68,7 @@ void read_group(const CheckpointReader& file, const WeightGroup& group, const Co
   }
 }
 
-// The classes that the file's own head tells apart, where it is that of the model but for their number; 0: where not.
+// Returns the number of classes of the file's head if only that number differs from the model's head, otherwise 0.
 int64_t other_classes(const CheckpointReader& file, const ParameterTable& table, const std::string& layer) {
   const ParameterId weight = table.find(layer + ".weight");
   if (weight < 0) return 0;
@@ -82,7 +82,7 @@ int64_t other_classes(const CheckpointReader& file, const ParameterTable& table,
   return 0;
 }
 
-// What checkpoint.init_from names. Weights of other programs come by way of `trainer import`.
+// Opens the file of checkpoint.init_from. Weights of other programs must be converted with `trainer import`.
 CheckpointReader open_start_weights(const std::string& path) {
   for (const std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".onnx"}) {
     if (!path.ends_with(ending)) continue;
@@ -108,8 +108,8 @@ std::vector<ParameterId> match_for_fine_tuning(const ParameterTable& table, cons
   }
 }
 
-// Fine-tuning: a head for other classes keeps its start values, as does what checkpoint.init_exclude names; all else
-// must fit.
+// Loads weights for fine-tuning. A head for another number of classes keeps its initial values, as do the parameters
+// that checkpoint.init_exclude names; all others must match.
 void load_weights_only(const Config& config, const CompiledModel& model, const HostState& host) {
   const CheckpointReader file = open_start_weights(config.checkpoint.init_from);
   compare_with_fine_tuning(config, file);
@@ -134,7 +134,7 @@ void load_weights_only(const Config& config, const CompiledModel& model, const H
 
 void warn(const std::string& text) { log_warning("{}", text); }
 
-// The newest whole checkpoint of the folder, which `wanted_by` asks for.
+// Opens the newest intact checkpoint of the directory. `wanted_by` names the setting that requires one, for messages.
 CheckpointReader open_newest(const std::string& folder, const std::string& wanted_by) {
   auto file = open_newest_whole(folder, warn);
   if (!file) fail(ExitCode::checkpoint, "{}, but there is no checkpoint in {}", wanted_by, folder);
@@ -150,8 +150,8 @@ std::string count_text(size_t checkpoints, int64_t step) {
   return fmt::format("{} checkpoint{} (up to step {})", checkpoints, checkpoints == 1 ? "" : "s", step);
 }
 
-// A run that goes back to an older file of its own folder leaves the later ones behind: the next start would take the
-// newest of them, of a history that this run does not share.
+// Returns the checkpoints after `step`. If a run goes back to an older checkpoint of its directory, the later ones
+// belong to a history that it does not share, and the next start would take the newest of them.
 std::vector<std::string> later_steps(const Config::Checkpoint& config, int64_t step) {
   std::vector<std::string> later;
   int64_t last = step;
@@ -167,7 +167,7 @@ std::vector<std::string> later_steps(const Config::Checkpoint& config, int64_t s
        step, config.directory, last, count_text(later.size(), last));
 }
 
-// The checkpoint to continue from, by checkpoint.resume; nullopt: start fresh.
+// Returns the checkpoint from which checkpoint.resume continues, or nullopt for a fresh start.
 std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& config) {
   const std::string& folder = config.directory;
   if (config.resume == "auto") return open_newest_whole(folder, warn);
@@ -200,8 +200,8 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
   }
 }
 
-// The one of the checkpoint where this run and the one before scale; a first guess, which soon finds its level, or
-// none. `batch`: of a rank.
+// Returns the loss scale of the checkpoint if both this run and the previous one use loss scaling. Otherwise returns an
+// initial scale, which soon adapts, or no scale. `batch` is the number of samples per rank.
 LossScale loss_scale_of(const Config& config, int64_t batch, const std::map<std::string, TrainingValue>& training) {
   if (compute_type(config) != DType::f16) return {};
   LossScale scale{.value = first_loss_scale(batch)};
@@ -220,7 +220,7 @@ double best_score_of(const std::map<std::string, TrainingValue>& training) {
   return value ? *value : Progress{}.best_score;
 }
 
-// Files of version 0.1.0 lack it.
+// Reads the step of the best checkpoint, which files of version 0.1.0 lack.
 int64_t best_step_of(const std::map<std::string, TrainingValue>& training) {
   const auto found = training.find("best_step");
   const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
@@ -249,7 +249,7 @@ Progress load_all(const Config& config, const CompiledModel& model, const HostSt
           .best_step = best_step_of(training)};
 }
 
-// The result of rank 0's part travels as text.
+// Encodes the result of rank 0 as text, which is sent to all ranks.
 std::string encode(const StartState& start) {
   return nlohmann::json{start.progress.step,
                         start.progress.position,
@@ -265,7 +265,7 @@ std::string encode(const StartState& start) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The state of rank 0, loaded by `work`, on all ranks.
+// Collective. Runs `work`, which loads the state, on rank 0 and sends the state to all ranks.
 StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
   const Timeout wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
   const Timeout files{wait.what, wait.seconds + kRootFilesSeconds};
@@ -286,7 +286,7 @@ Progress begin_fresh(const StartParts& parts, const HostState& host) {
 
 std::string start_on_root(const StartParts& parts) {
   const HostState host(parts.model);
-  host.download();  // the slots' start values
+  host.download();  // the initial values of the optimizer slots
   StartState start{.classes = parts.classes};
   if (const auto file = choose_checkpoint(parts.config.checkpoint)) {
     const std::vector<std::string> classes = file->classes();
@@ -334,7 +334,7 @@ void delete_given_up(const StartParts& parts, const StartState& start) {
 StartState start_afresh(const StartParts& parts) {
   return start_all(parts, [&] {
     const HostState host(parts.model);
-    host.download();  // the slots' start values
+    host.download();  // the initial values of the optimizer slots
     const Progress progress = begin_fresh(parts, host);
     host.upload();
     return encode({.progress = progress});

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Steps before one is captured: libraries set up their last things in the first.
+// The number of steps before one is captured, because libraries finish their initialization in the first steps.
 constexpr int64_t kWarmUpSteps = 2;
 
 bool may_capture(const StepWorkParts& parts) {
@@ -35,9 +35,10 @@ void StepWork::enter(StepPart part) {
   parts_.trace.enter(part);
 }
 
-// Enqueues compute(); as one piece of work where the backend can capture it. Nothing that changes from step to step is
-// part of it: the batch and the step's numbers lie at fixed places. Of micro-batches the first starts a sum, the last
-// ends the step, and those between are alike.
+// Enqueues compute(), as captured work if the backend supports it. A capture contains nothing that changes between
+// steps, because the batch and the scalars of the step are at fixed addresses. There is one capture each for the first
+// micro-batch, which starts a sum, for the last one, which ends the step, and for those in between, which are all
+// alike.
 void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch) {
   step_ = step;
   arenas_.external = batch;
@@ -55,12 +56,13 @@ void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch)
   parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
 }
 
-// Null: the backend does not capture, or could not, for the reason not_captured(); nothing has been enqueued then.
+// Returns null if the backend does not support captures, or if the capture failed for the reason not_captured().
+// Nothing has been enqueued then.
 std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   try {
     return parts_.backend.capture(parts_.stream, [&] { compute(micro); });
   } catch (const Error& error) {
-    parts_.communicator.check();  // a failure of its own is none of the capture
+    parts_.communicator.check();  // throws if the communicator has failed, which is not a failure of the capture
     not_captured_ = fmt::format(
         "the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: {}",
         error.what());
@@ -70,7 +72,7 @@ std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   }
 }
 
-// All that a step does with one micro-batch; with the last one, the reduction and the update.
+// Runs one micro-batch of a step; with the last one, also the all-reduce and the update.
 void StepWork::compute(int64_t micro) {
   forward();
   backward(micro);
@@ -88,8 +90,8 @@ void StepWork::forward() {
   parts_.frame.pack_header(parts_.stream, arenas_);
 }
 
-// Gradient buckets start their reduction as soon as they are final; the last one, with the batch-norm moments and the
-// step header, when everything is. All micro-batches but the last are only added up.
+// Starts the all-reduce of each gradient bucket as soon as it is final. The last bucket contains the batch-norm moments
+// and the step header, so it is started when everything is final. All micro-batches except the last are only added up.
 void StepWork::backward(int64_t micro) {
   const TraceScope span("backward");
   if (micro + 1 < parts_.config.train.accumulate) {
@@ -104,8 +106,8 @@ void StepWork::backward(int64_t micro) {
   reducer_.last_ready(parts_.stream);
 }
 
-// For synchronized batch norm; other ranks are waited for here as in a reduction. Its span lies in those of the step's
-// part and of the pass.
+// Returns the blocking all-reduce of synchronized batch norm. Its time counts as StepPart::reduce, because it waits for
+// other ranks. Its trace span is nested in those of the step's part and of the pass.
 RankSum StepWork::sum_over_ranks() {
   return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
     parts_.timer.enter(StepPart::reduce);

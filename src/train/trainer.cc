@@ -27,10 +27,11 @@ LoaderOptions training_options(const TrainerParts& parts, int loader_threads, in
                                        .backend = &parts.backend});
 }
 
-// By then a backend that captures steps has tried.
+// After this number of steps, a backend that supports captures has tried one.
 constexpr int64_t kStepsToCapture = 3;
 
-// How many steps the host runs ahead of the one whose outcome it acts on: on a device it must not wait for the last.
+// The number of steps that may be in flight when the host handles an outcome. On a GPU, the host must not wait for the
+// last step, or the device would idle.
 int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 : 2; }
 
 }  // namespace
@@ -60,7 +61,8 @@ Trainer::Trainer(const TrainerParts& parts, int loader_threads, const Progress& 
   device_state_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
 }
 
-// Ranks that end together have enqueued the same steps: these end before the memory and the connections that they use.
+// Ranks that end together have enqueued the same steps. These must finish before the memory and the connections that
+// they use are destroyed.
 Trainer::~Trainer() {
   try {
     if (steps_in_flight_ > 0) parts_.stream.wait();
@@ -69,14 +71,14 @@ Trainer::~Trainer() {
   }
 }
 
-// The step at which a run with this global batch from the start would be here: the schedule's epochs hold when a run
-// goes on with another batch. Without such a change it is the step itself.
+// Returns the step at which a run that always had this global batch would be at this position. So the epochs of the
+// schedule stay correct if a run continues with another global batch; otherwise it is the step itself.
 int64_t Trainer::schedule_step(int64_t position) const { return position / global_batch_; }
 
 RunEnd Trainer::run() {
   started_ = monotonic_seconds();
   timer_.restart();
-  // A run that stopped where it was to evaluate does so now; so does one that was killed in the middle of it.
+  // If the previous run stopped where an evaluation was due, or was killed during one, evaluate now.
   if (!finished() && evaluation_due_at(config_.eval, {parts_.data.size(), global_batch_}, progress_)) evaluate();
   while (!pending_.stop && progress_.step + steps_in_flight_ < total_steps_) {
     step();
@@ -88,8 +90,8 @@ RunEnd Trainer::run() {
     }
     audit_if_due();
     report_weights_if_due();
-    // Evaluating first lets a save of the same step say that it is the best, at the end too; otherwise it is written
-    // meanwhile. An evaluation may be left, to stop.
+    // With keep_best, the evaluation comes first, so that a save of the same step can be marked as the best. Otherwise
+    // the save comes first, so that it is written during the evaluation. A stop request ends an evaluation early.
     const bool evaluate_first = config_.checkpoint.keep_best;
     if (evaluate_first && !pending_.stop) evaluate_if_due();
     if (!pending_.stop && !(evaluate_first && finished())) save_if_due();
@@ -109,8 +111,8 @@ RunEnd Trainer::end(RunEnd how) {
   return how;
 }
 
-// The step: read, compute, reduce, update. Nothing of it waits for the device; what it led to is settled later, and
-// saving and reporting stand outside it.
+// Runs one step: read, compute, reduce, update. It does not wait for the device; retire() handles the outcome later,
+// and run() does saving and reporting.
 void Trainer::step() {
   const bool first = progress_.step + steps_in_flight_ == first_step_;
   parts_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
@@ -142,7 +144,7 @@ void Trainer::write_trace() {
   trace_.write();
 }
 
-// `batch`: the step's first micro-batch, which the others follow in the sample stream.
+// `batch` is the first micro-batch of the step; the others follow it in the sample stream.
 StepInput Trainer::step_input(const Batch& batch) const {
   StepInput input;
   const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
@@ -159,7 +161,8 @@ StepInput Trainer::step_input(const Batch& batch) const {
   return input;
 }
 
-// Whether this rank wants the run to stop: on request, and on rank 0 when its time, or the job's, is over.
+// Returns whether this rank wants the run to stop: on request, and on rank 0 also when the time of the run or of the
+// job is over.
 bool Trainer::must_stop() const { return parts_.stop_requested.load() || !time_limit_reached().empty(); }
 
 std::string Trainer::time_limit_reached() const {
@@ -169,10 +172,10 @@ std::string Trainer::time_limit_reached() const {
   return parts_.checkpointer.must_stop(longest_step_) ? "the end of the job is near" : std::string();
 }
 
-// Takes note of the steps whose outcomes are to be acted on by now, or of all.
+// Handles the outcomes of the steps that are due by now, or of all steps in flight.
 void Trainer::retire(bool all) {
   while (const auto outcome = device_state_.next_outcome(all)) {
-    parts_.communicator.check();  // the sums behind it are sums
+    parts_.communicator.check();  // throws if an all-reduce behind this outcome failed
     retire(*outcome);
   }
 }
@@ -203,13 +206,14 @@ void Trainer::retire(const StepOutcome& outcome) {
 }
 
 void Trainer::skip_non_finite(const StepOutcome& outcome) {
-  if (pending_.roll_back) return;  // a step that was enqueued before this was known
+  if (pending_.roll_back) return;  // this step was enqueued before the rollback was decided
   pending_.roll_back = non_finite_.skip(progress_.step + 1, outcome);
   if (parts_.group.is_root()) log_warning("{}: the step is skipped", non_finite_.where());
   parts_.reporter.event(progress_.step + 1, "skipped", non_finite_.where());
 }
 
-// Collective, between steps; the other ranks leave rank 0 the time to say itself that it takes too long.
+// Collective, between steps. The other ranks wait longer than rank 0, so that rank 0 reports a save that takes too
+// long.
 void Trainer::wait_for_save_in_flight() {
   parts_.watchdog.progress(RunPhase::save, progress_.step);
   const double limit = wait_seconds(config_, RunPhase::save);
@@ -221,12 +225,12 @@ void Trainer::wait_for_save_in_flight() {
   parts_.group.barrier({"the save in flight", limit + kRootSpeaksSeconds});
 }
 
-// Weights that lead nowhere are given up for those of the newest checkpoint; the samples after it come again.
+// Replaces diverged weights by those of the newest checkpoint. The samples after it are repeated.
 void Trainer::roll_back() {
   retire(true);
   timer_.pause();
   const int64_t from = progress_.step;
-  wait_for_save_in_flight();  // it may be the one to go back to
+  wait_for_save_in_flight();  // it may become the checkpoint to return to
   parts_.watchdog.progress(RunPhase::start, from);
   const StartState state = [&] {
     const ScopedFileUse use(parts_.group.is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
@@ -261,7 +265,7 @@ void Trainer::report_if_due() {
   timer_.restart();
 }
 
-// Once for the job, with the first report after every rank has tried.
+// Warns once per job, with the first report after every rank has tried a capture.
 void Trainer::warn_if_not_captured() {
   if (capture_reported_ || progress_.step < first_step_ + kStepsToCapture) return;
   capture_reported_ = true;
@@ -274,7 +278,7 @@ void Trainer::watch_speed_if_due() {
   parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().straggler_wait_seconds);
 }
 
-// Whether something needs the state after the step that was enqueued last.
+// Returns whether an audit, a histogram, a save or an evaluation needs the state after the last enqueued step.
 bool Trainer::boundary_is_due() const {
   const auto every = [&](int64_t steps) { return steps > 0 && (progress_.step + steps_in_flight_) % steps == 0; };
   const bool epoch_ends =
@@ -309,13 +313,13 @@ void Trainer::evaluate_if_due() {
   if (by_steps || by_epochs) evaluate();
 }
 
-// False: the ranks agreed to stop in the middle of it.
+// Returns false if the ranks agreed to stop during the evaluation.
 bool Trainer::evaluate() {
   timer_.pause();
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = progress_.step;
   if (!parts_.evaluator) return true;
-  // The last state, should it be the best, does not come again, and holds up no step.
+  // If the last state is the best, its save must not be skipped. Waiting here delays no step.
   if (config_.checkpoint.keep_best && finished()) wait_for_save_in_flight();
   std::vector<Weights> weights = {Weights::raw};
   if (config_.ema.decay > 0) weights.push_back(Weights::average);
@@ -331,7 +335,8 @@ bool Trainer::evaluate() {
   return true;
 }
 
-// Early in a run with batch normalization, which alone has parameters that are not trained, it may be in the millions.
+// Explains a large loss early in a run with batch normalization, where it may be in the millions. Only batch
+// normalization has parameters that are not trained (running statistics).
 void Trainer::explain_large_loss(const EvaluationResult& result) {
   constexpr double kTimesGuessing = 5;
   const double guessing = std::log(static_cast<double>(config_.model.classes));

@@ -1,4 +1,4 @@
-// The way of a batch from the loader's memory to where the kernels read it.
+// Copies batches from the loader's memory to the memory from which kernels read them.
 #pragma once
 
 #include <array>
@@ -12,50 +12,52 @@ namespace lockstep {
 
 struct BatchShape {
   int64_t samples = 1;
-  int64_t image_size = 0;  // pixels; images are [N,3,S,S]; 0: there are none
-  int64_t max_ids = 0;     // of a sparse sample; 0: samples are not sparse
+  int64_t image_size = 0;  // S in pixels; images have shape [N,3,S,S]; 0: the batch has no images
+  int64_t max_ids = 0;     // maximum number of ids of a sparse sample; 0: samples are not sparse
 };
 
-// Of the batches of a loader with these options.
+// Returns the shape of the batches of a loader with these options.
 BatchShape batch_shape(const LoaderOptions& options);
 
-// On a device the copy runs on a stream of its own while the step before computes: loader memory, then a staging area,
-// then, in the order of the compute stream, one fixed place, so that a captured step can be replayed. On a CPU kernels
-// read the loader's memory.
+// On a GPU, the copy to a staging buffer runs on a separate stream while the previous step computes. A second copy, in
+// the order of the compute stream, moves the batch to a fixed address, so that a captured step can be replayed. On a
+// CPU, kernels read the loader's memory directly.
 //
-// Owned by whoever makes the steps; backend, loader and the compute stream must outlive it. One thread.
+// Owned by the object that runs the steps; the backend, the loader and the compute stream must outlive it. Not
+// thread-safe.
 class BatchUpload {
  public:
   BatchUpload(const Backend& backend, const BatchShape& shape);
-  // Waits for copies: the loader's memory may go afterwards.
+  // Waits for copies in flight, so that the loader's memory may be freed afterwards.
   ~BatchUpload();
   BatchUpload(const BatchUpload&) = delete;
   BatchUpload& operator=(const BatchUpload&) = delete;
 
-  // The loader's next batch, once the one before has left its memory.
+  // Returns the loader's next batch, after the previous one has been copied from the loader's memory.
   Batch next(Loader& loader) const;
 
-  // Enqueues what makes it readable for later work on `compute`. Returns where that work finds it; the step's own
-  // inputs, `step` and `loss_scale`, are for the caller to add.
+  // Enqueues the copies that make the batch readable for later work on `compute`. Returns the addresses for that work;
+  // the caller adds the inputs `step` and `loss_scale`.
   ExternalInputs place(Stream& compute, const Batch& batch);
 
  private:
-  // The members of a batch that kernels read, and the fixed place of each.
+  // The members of a batch that kernels read, and the device memory of each.
   enum Member : size_t { kImages, kLabels, kWeights, kIds, kValues, kMembers };
   struct Place {
-    size_t bytes = 0;  // 0: the batch has none
+    size_t bytes = 0;  // 0 if batches do not have this member
     Buffer memory;
   };
 
   const Backend& backend_;
-  std::unique_ptr<Stream> transfer_;  // null: the host's memory is the backend's
-  std::unique_ptr<Event> staged_;     // the batch is in the staging area
-  std::unique_ptr<Event> placed_;     // and has left it
-  Buffer staging_;                    // of all members
+  std::unique_ptr<Stream> transfer_;  // null if kernels read host memory
+  std::unique_ptr<Event> staged_;     // the batch is in the staging buffer
+  std::unique_ptr<Event> placed_;     // the batch has been copied out of it
+  Buffer staging_;                    // for all members
   std::array<Place, kMembers> places_;
 };
 
-// Memory for a loader from which the backend copies while the host goes on. The backend must outlive the loader.
+// Returns an allocator of pinned memory for a loader, from which the backend copies asynchronously. The backend must
+// outlive the loader.
 HostAllocator pinned_memory(const Backend& backend);
 
 }  // namespace lockstep

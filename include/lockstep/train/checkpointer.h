@@ -1,4 +1,4 @@
-// When to save, what to save, and what to do when it fails; the writing itself is CheckpointWriter's.
+// Decides when and what to save, and handles failed saves. CheckpointWriter writes the files.
 #pragma once
 
 #include <cstdint>
@@ -18,70 +18,74 @@
 
 namespace lockstep {
 
-// The best checkpoint so far, where checkpoint.keep_best is set.
+// The best checkpoint so far, if checkpoint.keep_best is set.
 struct BestSave {
-  double score = -1;  // of the evaluation at its step; -1: not known
-  int64_t step = -1;  // -1: there is none
+  double score = -1;  // score of the evaluation at its step; -1: unknown
+  int64_t step = -1;  // -1 if there is no best checkpoint
 };
 
 struct CheckpointerOptions {
-  bool root = true;  // only rank 0 writes; on the others every call does nothing
+  bool root = true;  // only rank 0 writes; on other ranks every call does nothing
   int world_size = 1;
   int64_t global_batch = 0;
   int64_t samples_per_epoch = 1;
   std::string config_text;                        // stored in every checkpoint
-  std::vector<std::string> classes;               // names of the outputs, stored as well
-  std::map<std::string, TrainingValue> training;  // beside what the progress says
-  int64_t resumed_step = -1;                      // already on disk in this run's folder; -1: none
-  BestSave best;                                  // of the run before, in this folder
-  JobEnd job_end;                                 // no save is started that would not end before
-  Stream* stream = nullptr;                       // on which the state changes; needed where the host cannot read it
-  const RunLock* lock = nullptr;  // rank 0's, where there is one: without it nothing may be saved any more
-  // Told of every save that has ended, failed ones too, before a failure is thrown.
+  std::vector<std::string> classes;               // names of the outputs, stored in every checkpoint
+  std::map<std::string, TrainingValue> training;  // stored in addition to the progress
+  int64_t resumed_step = -1;                      // the step from which this run resumed, in its directory; -1: none
+  BestSave best;                                  // the best checkpoint that is already in the directory
+  JobEnd job_end;                                 // a save that would not finish before this time is not started
+  Stream* stream = nullptr;       // the stream that changes the state; required if the host cannot read the state
+  const RunLock* lock = nullptr;  // on rank 0, the lock of the directory; if it is lost, nothing may be saved any more
+  // Called for every finished save, also for failed ones, before a failure is thrown.
   std::function<void(const SaveResult&)> on_end = [](const SaveResult&) {};
 };
 
-// Owned by main, used by the training thread; config and program must outlive it.
+// Owned by main and used by the training thread. The configuration and the model must outlive it.
 class Checkpointer {
  public:
   Checkpointer(const Config& config, const CompiledModel& model, CheckpointerOptions options);
 
-  // Whether checkpoint.every_seconds have passed since the last call of save().
+  // Returns whether checkpoint.every_seconds have passed since the last call of save().
   bool due_by_clock() const;
 
-  // Rank 0: whether the run must stop for the last save to end before the job does, when a step takes so long.
+  // On rank 0, returns whether the run must stop now so that the last save finishes before the job ends, if a step
+  // takes `step_seconds`.
   bool must_stop(double step_seconds) const;
 
-  // Starts a save of the state as it is now. When the one before is still being written, it is skipped with a warning.
-  // Throws Error(checkpoint) when another run has taken the folder over.
+  // Starts a save of the current state. If the previous save is still being written, the save is skipped with a
+  // warning. Throws Error(checkpoint) if another run has taken over the directory.
   void save(const Progress& progress);
 
-  // As save() where the score is higher than that of the best checkpoint, and the link `best` points at it from then
-  // on. False: it is not the best, or it was skipped. A best save that fails leaves the one before the best.
+  // Saves as save() does if the score is higher than that of the best checkpoint; the link `best` then points to the
+  // new one. Returns false if the score is not higher or the save was skipped. If the save fails, the previous best
+  // checkpoint remains the best.
   bool save_if_best(const Progress& progress, double score);
 
-  // On rank 0.
+  // Valid on rank 0 only.
   const BestSave& best() const { return best_; }
 
-  // As save(), for the last state: finish() saves it when the one before is still being written.
+  // Saves the last state as save() does. If the previous save is still being written, finish() will save the state.
   void save_last(const Progress& progress);
 
-  // To be called before the state changes. Returns the seconds that the training thread waited for the copy.
+  // Must be called before the state changes. Returns the seconds that the training thread waited for the copy.
   double wait_copied();
 
-  // Passes the saves that have ended since the last call to on_end; snapshot_seconds is the training thread's wait. A
-  // failure is shown; it is thrown instead, as Error(checkpoint), when checkpoint.on_error is "fail" or the save was of
-  // `last_step`, and as Error(numerics) when the state was not finite.
+  // Passes the saves that have finished since the last call to on_end; their snapshot_seconds is the time that the
+  // training thread waited. A failure is logged as a warning. It is thrown instead as Error(checkpoint) if
+  // checkpoint.on_error is "fail" or the save was that of `last_step`, and as Error(numerics) if the state was not
+  // finite.
   void poll(int64_t last_step = -1);
 
-  // The run has gone back to this checkpoint of its folder: later ones are to be saved anew. No save is in flight.
+  // Records that the run has rolled back to this checkpoint of its directory, so that later steps are saved again. No
+  // save may be in flight.
   void returned_to(const Progress& progress);
 
-  // Gives the save in flight, if there is one, so long to be published. False: it is still being written.
+  // Waits at most `seconds` until the save in flight, if any, is published. Returns false if it is still being written.
   bool wait_for_save_in_flight(double seconds);
 
-  // Saves this last state, waits until it is published, and polls. Throws Error(checkpoint) when it could not be saved,
-  // or when the job ends before it could be.
+  // Saves the last state, waits until it is published, and polls. Throws Error(checkpoint) if the state cannot be
+  // saved, or not before the job ends.
   void finish(const Progress& progress);
 
  private:
@@ -95,21 +99,21 @@ class Checkpointer {
   const Config& config_;
   const CompiledModel& model_;
   CheckpointerOptions options_;
-  std::optional<Snapshot> snapshot_;  // rank 0, where the host cannot read the state
+  std::optional<Snapshot> snapshot_;  // on rank 0, if the host cannot read the state
   std::optional<Progress> snapshot_under_way_;
   bool snapshot_is_best_ = false;
-  std::optional<CheckpointWriter> writer_;  // rank 0
-  double last_save_;                        // monotonic seconds
+  std::optional<CheckpointWriter> writer_;  // on rank 0
+  double last_save_;                        // time of the last save() in monotonic_seconds()
   double last_wait_ = 0;                    // seconds waited for the copy of the save in flight
-  double longest_save_;                     // seconds, as measured; a guess before the first
-  bool measured_ = false;
-  int64_t saved_step_ = -1;  // the last one published
-  BestSave best_;            // asked for, or published
-  BestSave best_before_;
-  int64_t skipped_ = 0, best_skipped_ = 0;  // saves that came due during the one in flight
+  double longest_save_;                     // longest duration of a save in seconds; an estimate before the first save
+  bool measured_ = false;                   // longest_save_ has been measured
+  int64_t saved_step_ = -1;                 // the last published step
+  BestSave best_;                           // the best checkpoint that is in flight or published
+  BestSave best_before_;                    // restored if the best save in flight fails
+  int64_t skipped_ = 0, best_skipped_ = 0;  // numbers of saves skipped because of the one in flight
   bool end_reported_ = false;
   int64_t failures_ = 0;
-  bool gave_up_ = false;  // the last save has been waited for as long as its limit allows
+  bool gave_up_ = false;  // the wait for the last save has timed out
 };
 
 }  // namespace lockstep

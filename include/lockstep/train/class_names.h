@@ -1,5 +1,5 @@
-// The names of a model's outputs, as its data sets give them. Data of another list of classes look like any other data
-// while every label means something else.
+// The names of a model's outputs, which come from its data sets. They detect data with another list of classes, which
+// would be accepted otherwise although every label has another meaning.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace lockstep {
 
-// UTF-8 of any name: bytes that are none, control characters and the backslash become \xNN.
+// Returns a name as printable UTF-8. Invalid bytes, control characters and backslashes become \xNN.
 std::string printable_name(std::string_view name);
 
-// Names in the order of the model's outputs, printable, from those of the labels as stored: label i is output i +
-// `label_offset`. Outputs before the first label have empty names.
+// Returns printable names in the order of the model's outputs. `label_names` are indexed by stored label; label i is
+// output i + `label_offset`. Outputs before the first label have empty names.
 std::vector<std::string> name_outputs(const std::vector<std::string>& label_names, int64_t label_offset);
 
-// Where a list of names comes from: "data.validation", a checkpoint's path.
+// A list of class names and its origin.
 struct NamedClasses {
-  std::string where;
-  const std::vector<std::string>& names;  // empty: not known, which fits everything
+  std::string where;                      // "data.validation", or the path of a checkpoint
+  const std::vector<std::string>& names;  // empty if unknown, which is compatible with any list
 };
 
-// Whether `found` are some, but not all, of the classes `expected`: such data can take their labels
+// Returns whether `found` is a proper subset of `expected`. Data with such classes can use the labels of `expected`
 // (DataSource::follow_classes).
 bool are_part_of(const std::vector<std::string>& found, const std::vector<std::string>& expected);
 
-// Throws Error(data) that names the first output which is another class in `found` than in `expected`. A list may be
+// Throws Error(data), which names the first output whose class differs between `found` and `expected`. One list may be
 // longer than the other.
 void require_same_classes(const NamedClasses& expected, const NamedClasses& found);
 

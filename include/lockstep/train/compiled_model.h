@@ -1,5 +1,4 @@
-// The model of a run, compiled for one rank: the training graph, the evaluation graph that reads the same arenas, and
-// the arenas.
+// The model of a run, compiled for one rank: the training graph, the evaluation graph, and the arenas that both use.
 #pragma once
 
 #include <optional>
@@ -13,18 +12,18 @@
 
 namespace lockstep {
 
-// The model section of the configuration for a graph of `batch_size` samples.
+// Returns the model options of the configuration for a graph with `batch_size` samples.
 ModelOptions model_options(const Config& config, int64_t batch_size, bool training);
 
-// The element type in which train.precision has layers compute.
+// Returns the element type in which layers compute according to train.precision.
 DType compute_type(const Config& config);
 
-// Samples of one forward pass on this rank.
+// The numbers of samples of one forward pass on this rank, and the numbers of ranks.
 struct ModelBatches {
   int64_t training = 1;
   int64_t evaluation = 1;
-  int ranks = 1;        // that train together: synchronized batch norm
-  int local_ranks = 1;  // on this host, whose memory they share
+  int ranks = 1;        // number of ranks that train together, for synchronized batch norm
+  int local_ranks = 1;  // number of ranks on this host, which share its memory
 };
 
 enum class Purpose : uint8_t {
@@ -32,28 +31,29 @@ enum class Purpose : uint8_t {
   evaluate,  // no training graph, no gradients, no optimizer slots
 };
 
-// Owned by main; backend and stream must outlive it.
+// Owned by main; the backend and the stream must outlive it.
 class CompiledModel {
  public:
-  // Throws Error(config) when there is not enough memory.
+  // Throws Error(config) if there is not enough memory.
   CompiledModel(const Config& config, const ModelBatches& batches, Purpose purpose, const Backend& backend,
                 Stream& stream);
 
-  const Executable& training() const { return *training_; }  // Purpose::train
+  const Executable& training() const { return *training_; }  // only for Purpose::train
   const Executable& evaluation() const { return *evaluation_; }
   const Backend& backend() const { return backend_; }
   const ModelBatches& batches() const { return batches_; }
   const ModelState& state() const { return state_; }
-  // Zeroed memory of the same size for the gradients, for a place that suits their sums. Before anything uses theirs.
+  // Replaces the memory of the gradients by zeroed memory of the same size, for instance shared memory for the
+  // all-reduce. Must be called before anything uses the gradients.
   void place_gradients(Buffer memory);
-  // All parameters and statistics, the auxiliary head's too: the schema of the checkpoints.
+  // All parameters and statistics, including those of the auxiliary head. They are the schema of checkpoints.
   const ParameterTable& parameters() const { return table_; }
   const ParameterLayout& layout() const { return layout_; }
-  // The elements of one parameter or statistic in its arena, which must be addressable by the host.
+  // Returns the elements of one parameter or statistic in its arena, which the host must be able to address.
   std::span<float> parameter(ParameterId id, Weights weights = Weights::raw) const {
     return parameter_in(state_, id, weights);
   }
-  // The same in other arenas of this layout.
+  // Returns the same in other arenas with this layout.
   std::span<float> parameter_in(const ModelState& arenas, ParameterId id, Weights weights) const;
 
   Arenas training_arenas() const;

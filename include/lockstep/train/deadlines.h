@@ -1,4 +1,4 @@
-// The limits of the watchdog section, by phase.
+// The time limits of the [watchdog] section, by phase.
 #pragma once
 
 #include <span>
@@ -10,23 +10,25 @@
 
 namespace lockstep {
 
-// A phase's own keys where they are set, else the general ones.
+// Returns the limits of a phase: its own keys if they are set, otherwise the general ones.
 PhaseLimits phase_limits(const Config& config, RunPhase phase);
 
-// All of them, for the watchdog: a little above the limits of waits between ranks, which end first and know best. There
-// are none while MPI starts.
+// Returns the limits of all phases for the watchdog. They are slightly above the limits of waits between ranks, because
+// those waits should fail first: their errors say more. There are no limits while MPI starts.
 WatchdogLimits watchdog_limits(const Config& config);
 
-// Before there is a configuration: what command line and environment of this process say, else the defaults.
+// Returns the limits before the configuration has been loaded: those of the command line and the environment of this
+// process, otherwise the defaults.
 WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides, const EnvironmentLookup& environment);
 
-// What a wait for something that rank 0 does alone, under the same limit, is longer, so that rank 0 is the one to fail.
+// When ranks wait for work that rank 0 does alone with the same limit, their limit is longer by this time, so that rank
+// 0 fails first and reports the reason.
 inline constexpr double kRootSpeaksSeconds = 2;
 
-// The same where rank 0 uses files meanwhile: its watchdog, which names them, ends the job before the others do.
+// The same if rank 0 uses files: its watchdog, which names the files, then ends the job before the other ranks do.
 inline constexpr double kRootFilesSeconds = 7;
 
-// For waits between ranks: the phase's abort limit, or a year where that is 0 (never).
+// Returns the limit of waits between ranks: the abort limit of the phase, or one year if that is 0 (never).
 double wait_seconds(const Config& config, RunPhase phase);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What weight decay adds to the loss: half of it times the squares of all weights that decay.
+// The contribution of weight decay to the loss: weight_decay / 2 times the sum of squares of all decayed weights.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// Where the host can address the weights they are summed at once. On a device they are summed there, in the stream's
-// order, and the host neither waits nor reads them: value() is then what they were at the call before.
+// If the host can address the weights, it sums them immediately. Otherwise the device sums them in stream order without
+// blocking the host, and value() returns the result that was enqueued by the previous call.
 //
-// For the thread that runs the steps; program, backend and stream must outlive it.
+// Only the thread that runs the steps may use it; the model, its backend and the stream must outlive it.
 class DecayLoss {
  public:
-  // On a device this enqueues the sums that the first value() returns.
+  // On a device, the constructor enqueues the sums that the first value() returns.
   DecayLoss(const Config& config, const CompiledModel& model, Stream& stream);
   double value();
 
@@ -31,7 +31,7 @@ class DecayLoss {
   Stream& stream_;
   std::vector<ParameterId> decayed_;
   std::vector<Part> parts_;
-  Buffer sums_, arrived_sums_, workspace_;  // on the device, and pinned: a double a part
+  Buffer sums_, arrived_sums_, workspace_;  // on the device and in pinned memory: one double per part
   std::unique_ptr<Event> arrived_;
 };
 

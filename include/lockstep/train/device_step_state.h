@@ -1,5 +1,5 @@
-// What frames each step on the device: the host's numbers going in, the step header, the decision about the update, and
-// the outcome coming back; so that the host enqueues a step and goes on.
+// The state of a step on the device: the control values from the host, the step header, the decision about the update,
+// and the outcome for the host. It lets the host enqueue a step and continue without waiting for its result.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@
 
 namespace lockstep {
 
-// What the host gives one step.
+// The host's input of one step.
 struct StepInput {
   StepControl control;
-  std::vector<std::array<int32_t, 4>> dropout;  // Dropout's `step` input, by micro-batch
+  std::vector<std::array<int32_t, 4>> dropout;  // the `step` input of Dropout, by micro-batch
 };
 
-// In each step, in this order on the stream:
+// Each step makes these calls in this order:
 //
 //   device.begin(stream, input);
 //   for each micro-batch
@@ -37,14 +37,15 @@ struct StepInput {
 //   device.end(stream);
 //   while (auto outcome = device.next_outcome()) ...
 //
-// Owned by the trainer; backend, program and the streams it was used with must outlive it. One thread.
+// Owned by the trainer; the backend, the model and the streams that it uses must outlive it. Not thread-safe.
 class DeviceStepState {
  public:
-  // `ahead`: how many steps the host may be ahead of the one whose outcome it reads; 0: it waits for every step.
+  // `ahead` is the number of steps that may be in flight when the host reads an outcome; with 0 it waits for every
+  // step.
   DeviceStepState(const Backend& backend, const CompiledModel& model, const Config& config, int ahead);
 
-  // Sets what the device remembers from step to step: at the start, and when the run goes back to an older state. No
-  // step may be in flight.
+  // Sets the state that the device keeps between steps. Must be called at the start, and when the run rolls back to an
+  // older state. No step may be in flight.
   void restart(Stream& stream, int64_t updates, const LossScale& loss_scale = {});
 
   void begin(Stream& stream, const StepInput& input);
@@ -53,8 +54,8 @@ class DeviceStepState {
   void decide(Stream& stream);
   void end(Stream& stream);
 
-  // The outcome of the oldest step in flight, when more than `ahead` are, or (drain) when any is. Blocks until it is
-  // there.
+  // Returns the outcome of the oldest step in flight if more than `ahead` steps are in flight, or, with `drain`, if any
+  // is. Blocks until that step has finished.
   std::optional<StepOutcome> next_outcome(bool drain = false);
 
   const int32_t* dropout() const { return dropout_.as<int32_t>(); }              // for Arenas::external
@@ -62,10 +63,10 @@ class DeviceStepState {
   void* scalars() const { return scalars_.data(); }                              // for Updater::apply
 
  private:
-  // A step in flight, in pinned memory: the device reads and writes it when it gets there.
+  // The pinned memory of a step in flight, which the device reads and writes while it runs the step.
   struct Slot {
     StepControl control;
-    StepOutcome fresh;  // what the device's outcome starts as
+    StepOutcome fresh;  // the initial value of the device's outcome
     StepOutcome outcome;
   };
   using Dropout = std::array<int32_t, 4>;
@@ -80,8 +81,8 @@ class DeviceStepState {
   const size_t micro_batches_;
   std::unique_ptr<Kernel> header_, squares_, decide_, find_;
   Buffer control_, dropout_, squares_result_, scalars_, update_state_, outcome_, workspace_;
-  Buffer ring_, dropout_ring_;                // of Slots, and what belongs to each
-  std::vector<std::unique_ptr<Event>> done_;  // the outcome of each slot is there
+  Buffer ring_, dropout_ring_;                // ring buffers of Slot, and of the dropout inputs of each slot
+  std::vector<std::unique_ptr<Event>> done_;  // by slot: the outcome has arrived
   int64_t begun_ = 0, retired_ = 0;           // steps
 };
 

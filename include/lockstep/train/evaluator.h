@@ -1,4 +1,5 @@
-// Evaluation: every validation sample counts once, for any number of ranks and any batch size; nothing is changed.
+// Evaluation. Every validation sample counts exactly once, for any number of ranks and any batch size. The state of the
+// model does not change.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +28,19 @@ struct EvaluatorParts {
   const DataSource& data;
 };
 
-// Collective; owned by main, which keeps all parts alive. Used by the thread that runs the step.
+// All ranks make the same calls. Owned by main, which keeps all parts alive. Used by the thread that runs the step.
 class Evaluator {
  public:
   Evaluator(const EvaluatorParts& parts, int loader_threads);
 
-  // One pass over the data, each batch read once and run with each of `weights`. The same results on every rank. When
-  // `stop` says so on any rank, all leave at the same batch, within about a second, and there are no results.
+  // Collective. Makes one pass over the data: each batch is read once and evaluated with each of `weights`. Returns the
+  // same results on every rank. If `stop` returns true on any rank, all ranks stop at the same batch within about a
+  // second, and the result is empty.
   std::vector<EvaluationResult> run(std::span<const Weights> weights, const std::function<bool()>& stop = {});
 
-  // What this rank has skipped so far, by record.
+  // Returns the records that this rank has skipped so far.
   std::vector<BadRecordNote> bad_records() const { return loader_.bad_records(); }
-  // What could not be read of the data's files when they were opened.
+  // Returns which parts of the data files could not be read when they were opened.
   DataSource::LeftOut left_out() const { return parts_.data.left_out(); }
 
  private:
@@ -49,7 +51,7 @@ class Evaluator {
   BatchUpload upload_;
   int64_t steps_;
   double wait_seconds_;
-  int64_t next_question_ = 0;  // the batch before which the ranks agree again whether to go on
+  int64_t next_question_ = 0;  // the batch before which the ranks agree again whether to continue
   int64_t last_question_ = 0;
   double asked_at_ = 0;
 };

@@ -1,4 +1,4 @@
-// Gradients of several micro-batches added up before one reduction (train.accumulate).
+// Adds up the gradients of several micro-batches before one all-reduce (train.accumulate).
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@
 
 namespace lockstep {
 
-// Sums the whole gradient arena: gradients, batch-norm moments and the step header. The micro-batches but the last go
-// to memory of its own by add(); the last one stays in the arena, and each bucket gets the sum of the others just
-// before it is reduced, so that reducing still overlaps with computing.
+// Sums the whole gradient arena: gradients, batch-norm moments and the step header. add() adds all micro-batches except
+// the last to a separate buffer. The last one stays in the arena, and complete() adds the sum of the others to each
+// bucket just before its all-reduce, so that communication still overlaps with computation.
 //
-// Owned by the trainer; backend and state must outlive it. Used by the thread that runs the step.
+// Owned by the trainer; the backend and the state must outlive it. Used by the thread that runs the step.
 class GradientAccumulator {
  public:
-  // `micro_batches` of a step; with one there is nothing to do and nothing is allocated.
+  // With one micro-batch per step there is nothing to do, and nothing is allocated.
   GradientAccumulator(const Backend& backend, const ModelState& state, int64_t micro_batches,
                       std::span<const Bucket> buckets);
 
   bool active() const { return !into_arena_.empty(); }
-  // Adds what the arena holds; `micro` counts from 0, the first one of a step starting the sum anew.
+  // Adds the arena to the sum. `micro` counts from 0; micro-batch 0 starts a new sum.
   void add(Stream& stream, int64_t micro);
-  // Adds the sum to the last micro-batch's bucket in the arena.
+  // Adds the sum to one bucket of the last micro-batch in the arena.
   void complete(Stream& stream, size_t bucket) const;
 
  private:

@@ -1,4 +1,4 @@
-// The state of a run where the host can read and write it, whatever the backend.
+// The state of a run in memory that the host can read and write, whatever the backend.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-// Parameters, statistics, optimizer slots and averages: the model's own arenas where the host can address them, else
-// a copy of them in pinned memory. Nothing of the model's state may be in use by a stream during its calls.
+// Parameters, statistics, optimizer slots and averages: the model's arenas if the host can address them, otherwise a
+// copy in pinned memory. No stream may use the state of the model during a call.
 class HostState {
  public:
   explicit HostState(const CompiledModel& model);
 
-  void download() const;  // from the program
-  void upload() const;    // to it
+  void download() const;  // copies from the model
+  void upload() const;    // copies to the model
 
   const ModelState& arenas() const { return copy_ ? *copy_ : model_.state(); }
   std::span<float> parameter(ParameterId id, Weights weights = Weights::raw) const;
@@ -27,23 +27,23 @@ class HostState {
   std::unique_ptr<ModelState> copy_;
 };
 
-// A copy of the state as it is at one place of the compute stream, for a checkpoint: within the device at once, then
-// to the host on a stream of its own, while training goes on.
+// A copy of the state at one point of the compute stream, for a checkpoint. A fast copy within the device comes first;
+// the copy to the host then runs on a separate stream while training continues.
 //
 // Only for backends whose memory the host cannot address. Owned by the checkpointer; the model must outlive it.
 class Snapshot {
  public:
   explicit Snapshot(const CompiledModel& model);
-  // Waits for copies under way.
+  // Waits for copies in flight.
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // Enqueues the copy. The one before must have been used.
+  // Enqueues the copy. The previous snapshot must not be in use any more.
   void take(Stream& compute);
   bool ready() const { return downloaded_->passed(); }
   void wait() const { downloaded_->wait(); }
-  const ModelState& arenas() const { return host_; }  // once ready
+  const ModelState& arenas() const { return host_; }  // valid once ready() is true
 
  private:
   const CompiledModel& model_;

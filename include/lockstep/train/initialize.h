@@ -1,4 +1,4 @@
-// The parameters' start values.
+// Initial values of parameters.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace lockstep {
 
-// Fills `values` (the parameter's elements) as a pure function of (seed, parameter name). Weights are drawn from the
-// truncated normal that their model names, or with InitRule::fan_in from one of deviation sqrt(2 / fan_in) for
-// convolutions (He et al. 2015) and sqrt(1 / fan_in) for linear layers. All other parameters start constant.
+// Fills `values` (the elements of the parameter) as a pure function of seed and parameter name. Weights are drawn from
+// the truncated normal distribution that the model specifies. With InitRule::fan_in, its standard deviation is sqrt(2 /
+// fan_in) for convolutions (He et al. 2015) and sqrt(1 / fan_in) for linear layers. All other parameters start with a
+// constant.
 void initialize_parameter(const Parameter& parameter, InitRule rule, uint64_t seed, std::span<float> values);
 
 }  // namespace lockstep

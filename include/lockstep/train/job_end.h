@@ -1,4 +1,4 @@
-// When the batch system will end the job, where it says so.
+// The time at which the batch system ends the job, if it is known.
 #pragma once
 
 #include <limits>
@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-// A point of the wall clock; a value. Without one there is always time.
+// A wall-clock time. If it is unknown, there is always time left.
 class JobEnd {
  public:
   JobEnd() = default;
-  // From LOCKSTEP_JOB_END, else from SLURM_JOB_END_TIME: seconds since 1970. Somebody set the first for this run, so
-  // Error(config) is thrown when it is no time; the second, which may be left over from another job or say "Unknown",
-  // is ignored with a warning when it is no time in the future.
+  // Reads LOCKSTEP_JOB_END or, if that is not set, SLURM_JOB_END_TIME, in seconds since 1970. The first is set on
+  // purpose for this run, so an invalid value throws Error(config). The second may be left over from another job or be
+  // "Unknown", so a value that is not in the future is ignored with a warning.
   explicit JobEnd(const EnvironmentLookup& environment);
 
   bool known() const { return seconds_ < std::numeric_limits<double>::infinity(); }
@@ -23,14 +23,14 @@ class JobEnd {
   double seconds_ = std::numeric_limits<double>::infinity();
 };
 
-// What is left to do once the run stops, in seconds as measured so far.
+// The longest durations in seconds measured so far of what remains to be done when the run stops.
 struct StopCosts {
   double step = 0;
   double save = 0;
 };
 
-// Whether a run must stop now to be done in time: the step that begins, a save in flight and the last save are still to
-// come, each perhaps half as long again as before.
+// Returns whether a run must stop now to finish in time. The step that starts, a save in flight and the last save
+// remain, and each may take half as long again as measured.
 bool must_stop(double seconds_left, const StopCosts& costs);
 
 }  // namespace lockstep

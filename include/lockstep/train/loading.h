@@ -1,4 +1,4 @@
-// How the configuration has samples loaded: the one place where a loader's options are made of it.
+// Builds loader options from the configuration. This is the only place that does so.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace lockstep {
 
 BadRecords bad_record_rule(const Config& config);
 
-// What one loader is for.
+// The purpose of one loader.
 struct LoaderUse {
   bool training = true;
   const ProcessGroup& group;
-  int64_t batch_size = 1;            // samples of one call on this rank
-  int workers = 1;                   // threads
-  int64_t start_position = 0;        // training: samples that all ranks together have consumed
-  const Backend* backend = nullptr;  // that copies batches to a device, and outlives the loader; null: nothing does
+  int64_t batch_size = 1;            // samples per batch on this rank
+  int workers = 1;                   // number of threads
+  int64_t start_position = 0;        // for training: number of samples that all ranks together have consumed
+  const Backend* backend = nullptr;  // copies batches to a device and must outlive the loader; null if there is no copy
 };
 LoaderOptions loader_options(const Config& config, const LoaderUse& use);
 

@@ -1,4 +1,4 @@
-// The state of a run by checkpoint name: where each array of a file lies in the arenas.
+// Maps the arrays of a checkpoint to their memory in the arenas.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ struct ModelArray {
   float* data = nullptr;  // into an arena of `state`
 };
 
-// Everything a checkpoint holds of the model, in file order. The arenas must be addressable by the host.
+// Returns all arrays of the model that a checkpoint contains, in file order. The host must be able to address the
+// arenas.
 std::vector<ModelArray> model_arrays(const ParameterTable& table, const ParameterLayout& layout,
                                      const ModelState& state, OptimizerKind optimizer);
 

@@ -1,4 +1,4 @@
-// train.not_finite: what becomes of steps with a non-finite loss or gradient.
+// Implements train.not_finite: how steps with a non-finite loss or gradient are handled.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ struct NonFiniteOptions {
   double wait_seconds = 600;
 };
 
-// One a rank, owned by the trainer, for the thread that runs the step; group and program must outlive it. Every rank
-// meets the same outcomes in the same order, so all decide alike.
+// Every rank has one, owned by the trainer and used by the thread that runs the step. The group and the model must
+// outlive it. Every rank gets the same outcomes in the same order, so all ranks make the same decisions.
 class NonFiniteSteps {
  public:
   NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NonFiniteOptions options)
       : group_(group), model_(model), options_(std::move(options)) {}
 
-  // A step has changed the weights.
+  // Records that a step has changed the weights.
   void applied() { skipped_in_a_row_ = 0; }
-  // Collective. `step` was skipped by all ranks. Returns whether the run is to go back to a checkpoint. Throws
-  // AgreedError(numerics) when the rule allows no more of it.
+  // Collective. Records that all ranks have skipped `step`. Returns whether the run must roll back to a checkpoint.
+  // Throws AgreedError(numerics) if the rule does not allow any further skip.
   bool skip(int64_t step, const StepOutcome& outcome);
-  // What was not finite, and on which ranks, at the last step that was skipped.
+  // Returns what was non-finite, and on which ranks, at the last skipped step.
   const std::string& where() const { return where_; }
-  // The run is back at a checkpoint; returns the sentence that says so.
+  // Records that the run has rolled back to a checkpoint and returns a sentence about it for the log.
   std::string went_back(int64_t from, const std::string& to);
 
  private:

@@ -1,4 +1,4 @@
-// The update of one rank: optimizer, running statistics and averages, as kernels over the arenas.
+// The update step: optimizer, running statistics and moving averages, as kernels on the arenas.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@ namespace lockstep {
 
 OptimizerKind parse_optimizer(std::string_view name);
 
-// Made once, of the training executable; used by the thread that runs the step. Backend and state must outlive it.
+// Created once from the training executable and used by the thread that runs the step. The backend and the state must
+// outlive it.
 class Updater {
  public:
   Updater(const Backend& backend, const Executable& executable, const Config& config);
 
-  // Changes parameters, optimizer slots, running statistics and averages: the only place where they change. `scalars`:
-  // f32[kUpdateScalars] in the backend's memory, which may say that nothing is to change.
+  // Updates parameters, optimizer slots, running statistics and averages. This is the only place where training changes
+  // them. `scalars` has shape f32[kUpdateScalars] in the backend's memory; it can disable the update.
   void apply(Stream& stream, const ModelState& state, void* scalars) const;
 
  private:

@@ -1,4 +1,4 @@
-// The state a run starts from: fresh, from another run's weights, or where it stopped.
+// Prepares the initial state of a run: fresh, from the weights of another run, or resumed from a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Tells a data set from another: its size, and a hash of some of its records.
+// Identifies a data set by its size and a hash of some of its records.
 struct DataIdentity {
   int64_t samples = 0;
   uint64_t digest = 0;
@@ -26,52 +26,53 @@ struct StartParts {
   Communicator& communicator;
   Stream& stream;
   const CompiledModel& model;
-  std::vector<std::string> classes = {};  // names of the outputs, as the data have them; empty: not known
-  DataIdentity data = {};                 // of the training data; no samples: not compared
+  std::vector<std::string> classes = {};  // names of the outputs from the data; empty if unknown
+  DataIdentity data = {};                 // identity of the training data; not compared if it has no samples
 };
 
 struct StartState {
   Progress progress;
-  std::string resumed_from;               // path; empty: a fresh start
-  bool in_run_folder = false;             // resumed_from is a file of this run's own folder
-  std::vector<std::string> classes = {};  // names of the outputs: the data's, or else the file's
-  int64_t changes = 0;                    // settings in which this run differs from the one it continues
+  std::string resumed_from;               // path of the checkpoint; empty for a fresh start
+  bool in_run_folder = false;             // resumed_from is in this run's own directory
+  std::vector<std::string> classes = {};  // names of the outputs, from the data or otherwise from the checkpoint
+  int64_t changes = 0;                    // number of settings that differ from the run that is continued
 };
 
-// The loss scale with which a run in half precision begins, a power of two. Losses are summed over the `batch` of a
-// rank, and a sample's gradient by its logits is at most 1: so the largest sum over a batch, that of a bias, is not
-// infinite.
+// Returns the initial loss scale of a run in half precision, a power of two. Losses are summed over the `batch` of a
+// rank, and the gradient of a sample with respect to its logits is at most 1. The scale is chosen so that the largest
+// sum over a batch, the gradient of a bias, does not overflow.
 double first_loss_scale(int64_t batch);
 
-// Collective. Rank 0 alone decides what to start from and reads it; all ranks get its arenas and compare them. Throws
-// AgreedError: config (2) when a file does not fit the model or a fresh start would overwrite, data (3) when the run
-// before had other classes, checkpoint (5) when there are files but none is whole.
+// Collective. Only rank 0 chooses the state and reads it; all ranks receive its arenas and compare them. Throws
+// AgreedError: config (2) if a file does not match the model or a fresh start would overwrite checkpoints, data (3) if
+// the previous run had other classes, checkpoint (5) if there are files but none is intact.
 StartState prepare_start(const StartParts& parts);
 
-// Collective. Deletes the checkpoints that checkpoint.overwrite gives up for this start; to be called when nothing can
-// refuse it any more.
+// Collective. Deletes the checkpoints that checkpoint.overwrite discards for this start. Call it only when no later
+// check can still reject the start.
 void delete_given_up(const StartParts& parts, const StartState& start);
 
-// Collective. Start values, or those of checkpoint.init_from, whatever checkpoint.directory holds: it is not looked at.
+// Collective. Starts with initial values or those of checkpoint.init_from; checkpoint.directory is not read.
 StartState start_afresh(const StartParts& parts);
 
-// Collective. Takes the run back to the newest whole checkpoint of its folder: weights, slots, statistics and averages
-// on all ranks. Throws AgreedError(numerics) when there is none.
+// Collective. Rolls the run back to the newest intact checkpoint of its directory: weights, slots, statistics and
+// averages on all ranks. Throws AgreedError(numerics) if there is none.
 StartState return_to_checkpoint(const StartParts& parts);
 
 struct LoadedWeights {
   int64_t step = 0;
   double epoch = 0;
   bool has_average = false;
-  std::vector<std::string> classes;  // that the checkpoint names
+  std::vector<std::string> classes;  // the class names in the checkpoint
 };
 
-// Collective. The weights (and averages, where file and configuration have them) of a checkpoint: a path, or "latest"
-// in checkpoint.directory. Throws AgreedError as prepare_start does. Data with fewer classes than the checkpoint pass,
-// and have to follow its classes.
+// Collective. Loads the weights of a checkpoint, and its averages if file and configuration have them. `checkpoint` is
+// a path, or "latest" in checkpoint.directory. Throws AgreedError as prepare_start() does. Data with only some of the
+// checkpoint's classes are accepted; the caller must then make them use the checkpoint's labels
+// (DataSource::follow_classes).
 LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint);
 
-// Rank 0's parameters, statistics, slots and averages to all ranks.
+// Collective. Broadcasts rank 0's parameters, statistics, slots and averages.
 void broadcast_state(const StartParts& parts);
 
 }  // namespace lockstep

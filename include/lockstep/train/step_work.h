@@ -1,4 +1,4 @@
-// What a step does with its batch: forward, backward, reduction, update.
+// The work of a step on its batch: forward, backward, all-reduce, update.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace lockstep {
 
-// All of it must outlive the work.
+// All members must outlive the StepWork.
 struct StepWorkParts {
   const Config& config;
   Communicator& communicator;
@@ -36,22 +36,23 @@ struct StepWorkParts {
   StepTrace& trace;
 };
 
-// One a rank, owned by the trainer, for the thread that runs the step. On a device it only enqueues.
+// Every rank has one, owned by the trainer and used by the thread that runs the step. On a GPU it only enqueues work.
 class StepWork {
  public:
   explicit StepWork(const StepWorkParts& parts);
   StepWork(const StepWork&) = delete;
   StepWork& operator=(const StepWork&) = delete;
 
-  // Enqueues the work on one micro-batch of a step; with the last of train.accumulate, the reduction and the update.
-  // As one piece where the backend can capture it.
+  // Enqueues the work of one micro-batch of a step; with the last of train.accumulate micro-batches, also the
+  // all-reduce and the update. If the backend supports it, the work is captured and launched as a whole.
   void enqueue(int64_t step, int64_t micro, const ExternalInputs& batch);
 
-  // Why this rank's steps are not captured although the backend captures; empty: they are, or none has been tried yet.
+  // Returns why this rank's steps are not captured although the backend supports it. Empty if they are captured, or if
+  // no capture has been tried yet.
   const std::string& not_captured() const { return not_captured_; }
 
   std::span<const Bucket> buckets() const { return reducer_.buckets(); }
-  // When each bucket was complete in the step that ran last: monotonic_seconds().
+  // Returns when each bucket of the last step was complete, in monotonic_seconds().
   std::span<const double> ready_times() const { return reducer_.ready_times(); }
 
  private:
@@ -68,11 +69,12 @@ class StepWork {
   Updater updater_;
   GradientAccumulator accumulator_;
   GradientReducer reducer_;
-  std::array<std::unique_ptr<CapturedWork>, 3> captured_;  // compute() of the first, the other, the last micro-batches
+  std::array<std::unique_ptr<CapturedWork>, 3>
+      captured_;  // compute() of the first, the middle, and the last micro-batches
   bool may_capture_;
   std::string not_captured_;
-  int64_t computed_ = 0;  // micro-batches
-  int64_t step_ = 0;      // the one that is enqueued
+  int64_t computed_ = 0;  // number of micro-batches
+  int64_t step_ = 0;      // the step that is being enqueued
   Arenas arenas_;
   const RankSum sum_over_ranks_ = sum_over_ranks();
 };

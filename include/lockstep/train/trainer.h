@@ -29,7 +29,7 @@
 
 namespace lockstep {
 
-// What a run is made of; all of it owned by main and alive as long as the trainer.
+// The parts of a run. main owns all of them, and they must outlive the trainer.
 struct TrainerParts {
   const Config& config;
   ProcessGroup& group;
@@ -38,7 +38,7 @@ struct TrainerParts {
   Stream& stream;
   const CompiledModel& model;
   const DataSource& data;
-  Evaluator* evaluator;  // null: no validation data
+  Evaluator* evaluator;  // null without validation data
   Checkpointer& checkpointer;
   Reporter& reporter;
   Watchdog& watchdog;
@@ -47,34 +47,34 @@ struct TrainerParts {
 
 enum class RunEnd : uint8_t { finished, stopped };
 
-// One a rank; its thread runs the step.
+// Every rank has one. The thread that calls run() runs the steps.
 class Trainer {
  public:
   Trainer(const TrainerParts& parts, int loader_threads, const Progress& start);
 
-  // Waits for steps under way.
+  // Waits for steps in flight.
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Trains to the end of the configuration, or until a stop is requested on any rank; saves and evaluates on the way
-  // and at the end. Throws AgreedError(numerics) when loss or gradients are not finite and train.not_finite allows no
-  // more of it.
+  // Collective. Trains for the configured length, or until a stop is requested on any rank. Saves and evaluates during
+  // training and at the end. Throws AgreedError(numerics) if the loss or a gradient is non-finite and train.not_finite
+  // does not allow to continue.
   RunEnd run();
 
-  // Where the run stands as far as the host knows: a step counts once its outcome is there.
+  // Returns the progress that the host knows: a step counts once its outcome has arrived.
   const Progress& progress() const { return progress_; }
-  // Rank 0: the limit of time that has ended the run; empty: none has.
+  // On rank 0, returns the time limit that has ended the run; empty if none has.
   std::string time_limit_reached() const;
   int64_t total_steps() const { return total_steps_; }
   std::span<const Bucket> buckets() const { return work_.buckets(); }
-  // When each bucket was complete in the step that ran last, in seconds after its beginning. Empty on a device, whose
-  // steps are only enqueued.
+  // Returns when each bucket of the last step was complete, in seconds after the start of the step. Empty on a GPU,
+  // where steps are only enqueued.
   std::vector<double> bucket_ready_seconds() const;
   double base_learning_rate() const { return schedule_.base_rate; }  // before schedule and warm-up
 
  private:
-  // What the outcomes of steps ask for, to be done at the next step boundary.
+  // The actions that outcomes of steps require at the next step boundary.
   struct PendingActions {
     bool stop = false;
     bool save = false;
@@ -114,20 +114,20 @@ class Trainer {
   int64_t global_batch_;
   int64_t total_steps_;
   Progress progress_;
-  int64_t first_step_;           // of this process
-  int64_t steps_in_flight_ = 0;  // enqueued beyond progress_
+  int64_t first_step_;           // the step at which this process started
+  int64_t steps_in_flight_ = 0;  // number of steps enqueued after progress_
   LearningRateSchedule schedule_;
   DeviceStepState device_state_;
   StepTimer timer_;
   StepTrace trace_;
   StepWork work_;
   int loader_threads_;
-  std::optional<Loader> loader_;  // made anew when the run goes back
+  std::optional<Loader> loader_;  // recreated when the run rolls back
   BatchUpload upload_;
   PendingActions pending_;
   double started_ = 0;
-  double window_loss_ = 0, window_samples_ = 0;   // of the log interval, but for steps without a finite loss
-  double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and of how many
+  double window_loss_ = 0, window_samples_ = 0;   // over the log interval, without steps with a non-finite loss
+  double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and number of batches
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   bool loss_explained_ = false;
