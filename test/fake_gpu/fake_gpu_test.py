@@ -70,6 +70,11 @@ class Orders(FakeGpuCase):
     def test_one_rank_has_the_same_bits_in_all_orders(self):
         self.check_orders({"train.accumulate": 3, "train.steps": 5}, 0)
 
+    def test_half_precision_has_the_same_bits(self):
+        config = self.config({"train.steps": 5, "train.precision": "fp16"}, SMALL)
+        first = self.run_once("first", config, 0, "eager", {"device.graph": "off"})
+        self.assert_same_bits(first, self.run_once("shuffled", config, 0, "random:5"))
+
     def test_two_ranks_have_the_same_bits_over_nccl_and_over_mpi(self):
         config = self.config({"train.steps": 5}, SMALL)
         nccl = self.run_once("nccl", config, 2, "lazy", devices=2)
