@@ -39,8 +39,7 @@ def parse(words):
     parser.add_argument("--limit", type=limit, default=(None, 0), metavar="PATTERN=SECONDS", help="the limit of steps whose names "
                         "have the pattern")
     parser.add_argument("--go-on", action="store_true", help="go on with other modes after a smoke test that failed")
-    parser.add_argument("--train-steps", type=int, default=20, help="of short runs; at least 6 (default: 20)")
-    parser.add_argument("--train-batch", type=int, help="images of a step, for a device that is slow (default: the recipe's)")
+    parser.add_argument("--small", action="store_true", help="few steps of few images, for a fake device or the CPU")
     parser.add_argument("--out", default=os.environ.get("OUT") or "gpu_report", help="directory of the report (default: $OUT, "
                         "else gpu_report)")
     parser.add_argument("--bundle", help="directory that scripts/bundle.sh made")

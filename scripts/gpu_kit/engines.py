@@ -8,11 +8,13 @@ from kit import Step
 
 LAYER_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256), ("inception_v3", "fp16", 256))
 ENGINE_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256))
+SMALL = (("cifar10_cnn", "bf16", 4),)
 ENGINE_TITLE = "Convolutions of a step, ms, if each had the engine that is named"
 
 
 def steps(kit):
-    layer_cases = LAYER_CASES if kit.device == "gpu" else (("cifar10_cnn", "float32", 4),)
+    small = kit.arguments.small
+    layer_cases = (("cifar10_cnn", "float32", 4),) if kit.device == "cpu" else SMALL if small else LAYER_CASES
 
     def step(name, seconds, work):
         return Step("engines", name, seconds, work)
@@ -21,7 +23,7 @@ def steps(kit):
         return " ".join(map(str, case))
 
     result = [step(f"layers: {name(case)}", 45, lambda case=case: layers(kit, *case)) for case in layer_cases]
-    return result + [step(f"engines: {name(case)}", 90, lambda case=case: engines(kit, *case)) for case in ENGINE_CASES]
+    return result + [step(f"engines: {name(case)}", 90, lambda case=case: engines(kit, *case)) for case in (SMALL if small else ENGINE_CASES)]
 
 
 def ask(kit, command, model, precision, batch, *more):

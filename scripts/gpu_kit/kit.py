@@ -45,7 +45,8 @@ class Kit:
         self.environment["TORCHINDUCTOR_CACHE_DIR"] = str(self.scratch / "inductor")
         self.budget = self.share / ("step_budget.tsv" if arguments.bundle else "models/step_budget.tsv")
         self.ceilings = {"copy": 4.3e12, "product": 780e12}  # of an H200, until they are measured
-        self.few = arguments.train_steps
+        self.without_pytorch = ""  # or why there is none
+        self.few = 6 if arguments.small else 20  # steps of short runs
         self.children = Children(self.report.out, self.scratch, self.environment)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.stop)
@@ -145,8 +146,8 @@ class Kit:
         """Trains the digits; `options` are keys and values in turn, and win."""
         pairs = {"--config": "digits", "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
                  "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
-        if self.arguments.train_batch:
-            pairs["--train.batch_size"] = self.arguments.train_batch
+        if self.arguments.small:
+            pairs["--train.batch_size"] = 2
         pairs.update(zip(options[::2], options[1::2]))
         start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []
         text = self.run([*start, *self.program("trainer"), *command, *(part for pair in pairs.items() for part in pair)],

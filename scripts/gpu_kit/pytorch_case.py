@@ -24,7 +24,9 @@ LOSS_SCALE = 128.0  # fp16 inside a graph, where a scale that adapts itself woul
 def build(name):
     if name == "inception_v3":
         return torchvision.models.inception_v3(weights=None, aux_logits=True, init_weights=False)
-    return torchvision.models.resnet50(weights=None)
+    if name == "resnet50":
+        return torchvision.models.resnet50(weights=None)
+    raise ValueError(f"torchvision has no {name}")
 
 
 class Training:

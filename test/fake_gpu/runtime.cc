@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/fake_gpu/memory.h"
 
@@ -252,7 +253,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return call([&](Lock&) { delete &event_of(event); });
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return call([&](Lock&) { record(stream_of(stream), event_of(event)); });
+  return call([&](Lock&) {
+    if (const auto reached = event_of(event).reached; reached && !stream_of(stream).capture) {
+      submit(stream_of(stream),
+             {.what = "an event's time", .run = [reached] { *reached = lockstep::monotonic_seconds(); }});
+    }
+    record(stream_of(stream), event_of(event));
+  });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call([&](Lock&) {

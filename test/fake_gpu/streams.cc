@@ -114,9 +114,9 @@ WorkPtr work_of(Stream& stream) {
 void record(Stream& stream, Event& event) {
   if (stream.capture) {
     expect_valid(*stream.capture);
-    event = {.work = nullptr, .capture = stream.capture, .frontier = stream.frontier};
+    event = {.work = nullptr, .capture = stream.capture, .frontier = stream.frontier, .reached = event.reached};
   } else {
-    event = {.work = work_of(stream), .capture = nullptr, .frontier = {}};
+    event = {.work = work_of(stream), .capture = nullptr, .frontier = {}, .reached = event.reached};
   }
 }
 

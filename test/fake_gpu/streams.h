@@ -43,6 +43,7 @@ struct Event {
   WorkPtr work;                      // null: nothing to wait for
   std::shared_ptr<Capture> capture;  // of the last record, if that was captured
   Frontier frontier;
+  std::shared_ptr<double> reached;  // with timing: seconds when the stream came by, in monotonic_seconds()
 };
 
 struct Graph {

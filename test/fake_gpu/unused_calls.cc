@@ -9,15 +9,12 @@
     std::abort();                                                                            \
   }
 
-UNUSED_CALL(cudaEventCreate)
-UNUSED_CALL(cudaEventElapsedTime)
 UNUSED_CALL(cudaGraphRetainUserObject)
 UNUSED_CALL(cudaKernelSetAttributeForDevice)
 UNUSED_CALL(cudaLaunchKernel)
 UNUSED_CALL(cudaLibraryGetKernel)
 UNUSED_CALL(cudaLibraryLoadData)
 UNUSED_CALL(cudaLibraryUnload)
-UNUSED_CALL(cudaMemsetAsync)
 UNUSED_CALL(cudaPointerGetAttributes)
 UNUSED_CALL(cudaStreamGetCaptureInfo)
 UNUSED_CALL(cudaThreadExchangeStreamCaptureMode)

@@ -24,7 +24,6 @@ using cuda::ConvKind;
 using cuda::ConvProblem;
 
 constexpr int64_t kMostWorkspaceBytes = int64_t{1} << 30;
-constexpr size_t kMostTensorBytes = size_t{3} << 30;
 constexpr int kRepeats = 5;
 
 // ---- the problems of a step
@@ -66,6 +65,17 @@ std::map<std::string, Counted> problems_of(const Graph& graph, bool tf32) {
                node.op);
   }
   return problems;
+}
+
+size_t most_tensor_bytes(const std::map<std::string, Counted>& problems) {
+  size_t most = 0;
+  for (const auto& [text, counted] : problems) {
+    const ConvProblem& p = counted.problem;
+    for (const Shape& shape : {p.x, p.weights, p.y}) {
+      most = std::max(most, static_cast<size_t>(shape.elements()) * dtype_bytes(p.dtype));
+    }
+  }
+  return (most + 4095) / 4096 * 4096;  // each of the three begins at a page
 }
 
 // ---- all engines of one
@@ -128,7 +138,7 @@ struct Engine {
 // Where engines are planned and, on a device that is there, timed.
 class Bench {
  public:
-  explicit Bench(const std::string& device_as_json) {
+  Bench(const std::string& device_as_json, size_t most_tensor_bytes) : tensor_bytes_(most_tensor_bytes) {
     if (!device_as_json.empty()) {
       properties_ = std::make_shared<fe::DeviceProperties>();
       if (properties_->deserialize({device_as_json.begin(), device_as_json.end()}).is_bad()) {
@@ -137,7 +147,7 @@ class Bench {
       return;
     }
     require(cudnnCreate(&handle_) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
-    check(cudaMalloc(reinterpret_cast<void**>(&memory_), kBytes), "memory for the tensors");
+    check(cudaMalloc(reinterpret_cast<void**>(&memory_), 3 * tensor_bytes_), "memory for the tensors");
     fill();
     check(cudaEventCreate(&start_), "an event");
     check(cudaEventCreate(&stop_), "an event");
@@ -146,6 +156,7 @@ class Bench {
     if (!handle_) return;
     (void)cudaEventDestroy(stop_);
     (void)cudaEventDestroy(start_);
+    (void)cudaFree(workspace_);
     (void)cudaFree(memory_);
     (void)cudnnDestroy(handle_);
   }
@@ -177,21 +188,26 @@ class Bench {
   }
 
  private:
-  static constexpr size_t kBytes = 3 * kMostTensorBytes + static_cast<size_t>(kMostWorkspaceBytes);
-
   // Numbers of either sign between 1/8 and 2 in any of the types: zeros would be faster.
   void fill() {
-    std::vector<uint16_t> noise(size_t{32} << 20);
+    std::vector<uint16_t> noise(size_t{1} << 20);
     uint32_t state = 1;
     for (uint16_t& x : noise) {
       state = state * 1664525 + 1013904223;
       x = static_cast<uint16_t>((state >> 16 & 0x81ff) | 0x3e00);
     }
-    const size_t bytes = noise.size() * sizeof noise[0];
-    for (size_t at = 0; at < kBytes; at += bytes) {
-      check(cudaMemcpy(memory_ + at, noise.data(), std::min(bytes, kBytes - at), cudaMemcpyHostToDevice),
+    const size_t bytes = noise.size() * sizeof noise[0], all = 3 * tensor_bytes_;
+    for (size_t at = 0; at < all; at += bytes) {
+      check(cudaMemcpy(memory_ + at, noise.data(), std::min(bytes, all - at), cudaMemcpyHostToDevice),
             "filling tensors");
     }
+  }
+
+  void have_workspace(int64_t bytes) {
+    if (bytes <= workspace_bytes_) return;
+    check(cudaFree(workspace_), "freeing the workspace");
+    workspace_bytes_ = bytes;
+    check(cudaMalloc(reinterpret_cast<void**>(&workspace_), static_cast<size_t>(bytes)), "memory for the workspace");
   }
 
   static bool allowed(const AllEngines& graph, const ConvProblem& problem, int64_t i) {
@@ -208,6 +224,7 @@ class Bench {
     const bool fits = engine.workspace_bytes <= kMostWorkspaceBytes;
     engine.allowed = fits && allowed(graph, problem, i);
     if (!handle_ || !fits) return;
+    have_workspace(engine.workspace_bytes);
     if (time(graph, i, 1) < 0) return;  // loads the kernel
     engine.ms = time(graph, i, 1);
     if (engine.ms < 0) return;
@@ -219,11 +236,11 @@ class Bench {
   // Milliseconds of one run, or -1.
   double time(AllEngines& graph, int64_t i, int runs) {
     std::unordered_map<int64_t, void*> tensors{
-        {1, memory_}, {2, memory_ + kMostTensorBytes}, {3, memory_ + 2 * kMostTensorBytes}};
+        {1, memory_}, {2, memory_ + tensor_bytes_}, {3, memory_ + 2 * tensor_bytes_}};
     bool good = true;
     check(cudaEventRecord(start_, nullptr), "an event");
     for (int run = 0; run < runs && good; ++run) {
-      good = graph.execute_plan_at_index(handle_, tensors, memory_ + 3 * kMostTensorBytes, i).is_good();
+      good = graph.execute_plan_at_index(handle_, tensors, workspace_, i).is_good();
     }
     check(cudaEventRecord(stop_, nullptr), "an event");
     check(cudaEventSynchronize(stop_), "running an engine");
@@ -234,7 +251,9 @@ class Bench {
 
   std::shared_ptr<fe::DeviceProperties> properties_;  // of a device that is only described
   cudnnHandle_t handle_ = nullptr;
-  char* memory_ = nullptr;
+  const size_t tensor_bytes_;
+  char *memory_ = nullptr, *workspace_ = nullptr;
+  int64_t workspace_bytes_ = 0;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   double fastest_ms_ = -1;  // of the problem's engines so far
 };
@@ -275,15 +294,15 @@ void time_engines(const Question& question, const std::string& device_file) {
       device.empty() ? cuda::make_backend_on_device(options) : cuda::make_backend_for_described_device(device, options);
   const Executable e =
       Executable::compile(training_graph(question), *backend, {.training = true, .compute = question.compute()});
-  std::map<std::string, std::string> taken;  // problem: the backend's engine
-  Bench bench(device);
+  const auto problems = problems_of(e.graph(), question.tf32());
+  Bench bench(device, most_tensor_bytes(problems));
   Totals totals;
   cudnnHandle_t handle = nullptr;
   if (device.empty()) require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
   {
     cuda::ConvPlanner planner = device.empty() ? cuda::ConvPlanner(handle) : cuda::ConvPlanner(device);
     fmt::print("problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\n");
-    for (const auto& [text, counted] : problems_of(e.graph(), question.tf32())) {
+    for (const auto& [text, counted] : problems) {
       const std::string chosen = planner.plan(counted.problem)->name();
       const std::vector<Engine> engines = bench.engines(counted.problem);
       for (const Engine& engine : engines) {

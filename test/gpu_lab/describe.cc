@@ -6,18 +6,16 @@
 
 #include <iostream>
 
-#include "lockstep/base/error.h"
 #include "test/gpu_lab/training_graph.h"
 
 namespace lockstep::lab {
 namespace {
 
+// As JSON; null when cuDNN does not describe it, which the fake device's cannot.
 std::string as_cudnn_sees_it(int device) {
   cudnn_frontend::DeviceProperties properties;
   std::vector<uint8_t> bytes;
-  if (properties.set_device_id(device).build().is_bad() || properties.serialize(bytes).is_bad()) {
-    fail(ExitCode::internal, "cuDNN does not describe device {}", device);
-  }
+  if (properties.set_device_id(device).build().is_bad() || properties.serialize(bytes).is_bad()) return "null";
   return {bytes.begin(), bytes.end()};
 }
 
