@@ -24,7 +24,7 @@ constexpr Row kBackends[] = {
 std::vector<std::string_view> usable_backends() {
   std::vector<std::string_view> names;
   for (const Row& row : kBackends) {
-    if (row.make != make_cuda_backend || gpu_obstacle().empty()) names.push_back(row.name);
+    if (row.make != make_cuda_backend || gpu_unavailable_reason().empty()) names.push_back(row.name);
   }
   return names;
 }

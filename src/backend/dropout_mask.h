@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Which elements one execution of Dropout keeps (ops.h): a pure function of the step and the element's place, so that
+// Which elements one execution of Dropout keeps (ops.h): a pure function of the step and the element's index, so that
 // forward and backward agree, as do all backends and any number of ranks.
 class DropoutMask {
  public:

@@ -20,7 +20,7 @@ class Driver {
  public:
   Driver() : library_(::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL)) {}
 
-  std::string obstacle() const {
+  std::string unavailable_reason() const {
     if (!library_) return fmt::format("no NVIDIA driver ({} is not installed)", kDriver);
     if (const int error = call("cuInit", 0U)) return fmt::format("the NVIDIA driver says: {}", text(error));
     int devices = 0;
@@ -30,7 +30,7 @@ class Driver {
     return devices > 0 ? "" : "the NVIDIA driver sees no device";
   }
 
-  // After obstacle() has found none.
+  // Only where unavailable_reason() is empty.
   std::vector<std::string> ids() const {
     int devices = 0;
     require(call("cuDeviceGetCount", &devices) == 0, "the NVIDIA driver has lost its devices");
@@ -38,8 +38,8 @@ class Driver {
     for (int i = 0; i < devices; ++i) {
       int device = 0;
       std::array<unsigned char, 16> uuid{};
-      const bool told = call("cuDeviceGet", &device, i) == 0 && call("cuDeviceGetUuid_v2", uuid.data(), device) == 0;
-      require(told, "the NVIDIA driver does not tell the UUID of device {}", i);
+      const bool known = call("cuDeviceGet", &device, i) == 0 && call("cuDeviceGetUuid_v2", uuid.data(), device) == 0;
+      require(known, "the NVIDIA driver does not tell the UUID of device {}", i);
       ids.push_back(fmt::format("GPU-{:02x}", fmt::join(uuid, "")));
     }
     return ids;
@@ -62,8 +62,8 @@ class Driver {
   void* library_;  // stays open: a device library unloads badly
 };
 
-// A profiler that takes NVTX ranges is told of all spans from now on.
-void tell_profiler() {
+// From now on an attached profiler sees every span as an NVTX range.
+void observe_with_nvtx() {
   using Ranges = SpanObserver*();
   const auto ranges = reinterpret_cast<Ranges*>(plugin_function(kPlugin, "lockstep_nvtx_ranges"));
   if (SpanObserver* const observer = ranges()) {
@@ -74,20 +74,22 @@ void tell_profiler() {
 
 }  // namespace
 
-const std::string& gpu_obstacle() {
-  static const std::string obstacle =
-      find_plugin(kPlugin) ? Driver().obstacle() : std::string("this installation has no CUDA plugin");
-  return obstacle;
+const std::string& gpu_unavailable_reason() {
+  static const std::string reason =
+      find_plugin(kPlugin) ? Driver().unavailable_reason() : std::string("this installation has no CUDA plugin");
+  return reason;
 }
 
-std::vector<std::string> gpu_ids() { return gpu_obstacle().empty() ? Driver().ids() : std::vector<std::string>{}; }
+std::vector<std::string> gpu_ids() {
+  return gpu_unavailable_reason().empty() ? Driver().ids() : std::vector<std::string>{};
+}
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
-  if (!gpu_obstacle().empty()) fail(ExitCode::config, "no usable GPU: {}", gpu_obstacle());
+  if (!gpu_unavailable_reason().empty()) fail(ExitCode::config, "no usable GPU: {}", gpu_unavailable_reason());
   using Make = Backend*(const BackendOptions*);
   const auto make = reinterpret_cast<Make*>(plugin_function(kPlugin, "lockstep_make_cuda_backend"));
   std::unique_ptr<Backend> backend(make(&options));
-  tell_profiler();
+  observe_with_nvtx();
   return backend;
 }
 

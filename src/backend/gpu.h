@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Throws Error(config) where there is no usable GPU (gpu_obstacle) or the plugin's libraries are missing.
+// Throws Error(config) where there is no usable GPU (gpu_unavailable_reason) or the plugin's libraries are missing.
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options);
 
 }  // namespace lockstep

@@ -27,15 +27,15 @@ size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions&
 ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
                             const ModelStateOptions& options) {
   const size_t element = dtype_bytes(options.dtype);
-  const auto trained_bytes = static_cast<size_t>(layout.trained_elements) * element;
-  const auto statistic_bytes = static_cast<size_t>(layout.statistic_elements) * element;
+  const auto trained_bytes = layout.trained_elements * element;
+  const auto statistic_bytes = layout.statistic_elements * element;
   ModelState state;
   state.trained_elements = layout.trained_elements;
   state.statistic_elements = layout.statistic_elements;
   state.parameters = backend.allocate(trained_bytes);
   state.statistics = backend.allocate(statistic_bytes);
   if (options.training) {
-    state.gradients = backend.allocate(static_cast<size_t>(state.gradient_elements()) * element);
+    state.gradients = backend.allocate(state.gradient_elements() * element);
     std::vector<double> start = optimizer_slots(options.optimizer).initial;
     if (options.optimizer == OptimizerKind::ftrl) start[0] = options.initial_accumulator;
     for (double initial : start) {

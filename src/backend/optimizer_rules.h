@@ -14,7 +14,7 @@ namespace lockstep::kernels {
 template <class S>
 struct OptimizerConstants {
   S rate, gradient_scale, bias1, bias2;
-  S momentum, decay, fresh, beta1, fresh1, beta2, fresh2, epsilon, l1, twice_l2, power;
+  S momentum, decay, one_minus_decay, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, l1, twice_l2, power;
 
   template <class T>
   OptimizerConstants(const ApplyOptimizer& op, const T* scalars)
@@ -24,11 +24,11 @@ struct OptimizerConstants {
         bias2(static_cast<S>(scalars[kBias2])),
         momentum(static_cast<S>(op.momentum)),
         decay(static_cast<S>(op.decay)),
-        fresh(static_cast<S>(1 - op.decay)),
+        one_minus_decay(static_cast<S>(1 - op.decay)),
         beta1(static_cast<S>(op.beta1)),
-        fresh1(static_cast<S>(1 - op.beta1)),
+        one_minus_beta1(static_cast<S>(1 - op.beta1)),
         beta2(static_cast<S>(op.beta2)),
-        fresh2(static_cast<S>(1 - op.beta2)),
+        one_minus_beta2(static_cast<S>(1 - op.beta2)),
         epsilon(static_cast<S>(op.epsilon)),
         l1(static_cast<S>(op.l1)),
         twice_l2(static_cast<S>(2 * op.l2)),
@@ -65,7 +65,7 @@ struct RmspropTfRule {
                                          OptimizerElement<V>& e) {
     using std::sqrt;
     const V gradient = e.gradient + segment.weight_decay * e.value;
-    e.slot0 += c.fresh * (gradient * gradient - e.slot0);
+    e.slot0 += c.one_minus_decay * (gradient * gradient - e.slot0);
     e.slot1 = c.momentum * e.slot1 + c.rate * gradient / sqrt(e.slot0 + c.epsilon);
     e.value -= e.slot1;
   }
@@ -78,7 +78,7 @@ struct RmspropRule {
                                          OptimizerElement<V>& e) {
     using std::sqrt;
     const V gradient = e.gradient + segment.weight_decay * e.value;
-    e.slot0 = c.decay * e.slot0 + c.fresh * gradient * gradient;
+    e.slot0 = c.decay * e.slot0 + c.one_minus_decay * gradient * gradient;
     e.slot1 = c.momentum * e.slot1 + gradient / (sqrt(e.slot0) + c.epsilon);
     e.value -= c.rate * e.slot1;
   }
@@ -90,8 +90,8 @@ struct AdamwRule {
   LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
                                          OptimizerElement<V>& e) {
     using std::sqrt;
-    e.slot0 = c.beta1 * e.slot0 + c.fresh1 * e.gradient;
-    e.slot1 = c.beta2 * e.slot1 + c.fresh2 * e.gradient * e.gradient;
+    e.slot0 = c.beta1 * e.slot0 + c.one_minus_beta1 * e.gradient;
+    e.slot1 = c.beta2 * e.slot1 + c.one_minus_beta2 * e.gradient * e.gradient;
     const V step = (e.slot0 / c.bias1) / (sqrt(e.slot1 / c.bias2) + c.epsilon);
     e.value -= c.rate * (step + segment.weight_decay * e.value);
   }

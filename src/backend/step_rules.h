@@ -66,7 +66,7 @@ struct DecideArgs {
   StepOutcome* outcome;
 };
 
-LOCKSTEP_HOST_DEVICE inline void move_loss_scale(bool applied, bool overflowed, UpdateState& state) {
+LOCKSTEP_HOST_DEVICE inline void update_loss_scale(bool applied, bool overflowed, UpdateState& state) {
   if (overflowed) {
     state.loss_scale /= 2;
     state.steady_steps = 0;
@@ -88,7 +88,7 @@ LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const Dec
   if (rule.halt && !finite && !overflowed) state.halted = 1;
   const bool applied = finite && state.halted == 0;
   if (applied) state.updates += 1;
-  if (rule.scale_loss) move_loss_scale(applied, overflowed, state);
+  if (rule.scale_loss) update_loss_scale(applied, overflowed, state);
 
   const double clipped = rule.clip_norm > 0 && norm > rule.clip_norm ? rule.clip_norm / norm : 1.0;
   const double n = state.updates;
@@ -97,8 +97,8 @@ LOCKSTEP_HOST_DEVICE inline void decide_update(const DecideRule& rule, const Dec
   scalars[kGradientScale] = static_cast<T>(scale * clipped);
   scalars[kBias1] = static_cast<T>(1 - std::pow(rule.beta1, n));
   scalars[kBias2] = static_cast<T>(1 - std::pow(rule.beta2, n));
-  const double young = (1 + n) / (10 + n);
-  scalars[kAverageDecay] = static_cast<T>(young < rule.average_decay ? young : rule.average_decay);
+  const double warmup_decay = (1 + n) / (10 + n);
+  scalars[kAverageDecay] = static_cast<T>(warmup_decay < rule.average_decay ? warmup_decay : rule.average_decay);
   scalars[kSampleCount] = static_cast<T>(samples);
   scalars[kSkip] = static_cast<T>(applied ? 0 : 1);
   scalars[kLossScale] = static_cast<T>(state.loss_scale);
@@ -124,7 +124,7 @@ struct StatisticsRule {
   double samples, count, momentum;
 };
 template <class T>
-LOCKSTEP_HOST_DEVICE inline void move_statistics(const StatisticsRule& rule, T first, T second, T& mean, T& var) {
+LOCKSTEP_HOST_DEVICE inline void update_running_stats(const StatisticsRule& rule, T first, T second, T& mean, T& var) {
   const double shift = static_cast<double>(first) / rule.samples;
   const double raw = static_cast<double>(second) / rule.samples - shift * shift;
   const double biased = raw < 0 ? 0 : raw;

@@ -30,7 +30,7 @@ DeviceStepState::DeviceStepState(const Backend& backend, const CompiledModel& mo
                                                               .average_decay = config.ema.decay,
                                                               .halt = config.train.not_finite == NonFiniteRule::stop,
                                                               .scale_loss = compute_type(config) == DType::f16}});
-  find_ = backend.compile(UpdateOp{DType::f32, FindNotFinite{model.layout().trained_elements}});
+  find_ = backend.compile(UpdateOp{DType::f32, FindNonFinite{model.layout().trained_elements}});
   for (int i = 0; i <= ahead; ++i) done_.push_back(backend.make_event());
   ring_ = backend.allocate_pinned(done_.size() * sizeof(Slot));
   dropout_ring_ = backend.allocate_pinned(done_.size() * micro_batches_ * sizeof(Dropout));

@@ -174,7 +174,7 @@ TEST_CASE("operations give the same bits late as at once") {
   }
 }
 
-TEST_CASE("a kernel on a run of channels uses these and no others") {
+TEST_CASE("a kernel on a channel slice uses these channels and no others") {
   const Format format = GENERATE(Format::blocked(8), Format::plain());
   const auto backend = deferred("cpu");
   const auto one = backend->make_stream(), other = backend->make_stream();

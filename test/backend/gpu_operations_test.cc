@@ -109,8 +109,8 @@ constexpr Precision kPrecisions[] = {
 }  // namespace
 
 TEST_CASE("operations on a GPU agree with the reference backend, in every precision", "[gpu]") {
-  if (!gpu_obstacle().empty()) {
-    WARN("skipped, no usable GPU: " << gpu_obstacle());
+  if (!gpu_unavailable_reason().empty()) {
+    WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
     return;
   }
   for (const Precision& precision : kPrecisions) {

@@ -9,14 +9,14 @@ using namespace lockstep;
 
 TEST_CASE("the GPU is a backend where it can be used, and elsewhere an error that says why not") {
   const bool listed = std::ranges::count(backend_names(), "cuda") == 1;
-  CHECK(listed == gpu_obstacle().empty());
+  CHECK(listed == gpu_unavailable_reason().empty());
   if (listed) return;
   try {
     make_backend("cuda", {});
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::config);
-    CHECK(error.what() == "no usable GPU: " + gpu_obstacle());
+    CHECK(error.what() == "no usable GPU: " + gpu_unavailable_reason());
   }
 }
 

@@ -43,16 +43,16 @@ NormChannels channels_of(int block) {
 }
 
 // Lengths about the width of a vector, about a piece of the sums, and more.
-constexpr int64_t kPlaces[] = {1, 3, 16, 35, 255, 256, 257, 1225, 5000};
+constexpr int64_t kPixels[] = {1, 3, 16, 35, 255, 256, 257, 1225, 5000};
 
-// Calls check(kernels, run) for all of them.
+// Calls check(kernels, tile) for all of them.
 template <class Check>
-void for_each_run(const Check& check) {
+void for_each_tile(const Check& check) {
   for (const LaneKernels* kernels : instruction_sets()) {
     for (const int block : {1, 8, 16}) {
-      for (const int64_t places : kPlaces) {
-        INFO(std::string(kernels->name) << ", blocks of " << block << ", " << places << " places");
-        check(*kernels, Run{places, block});
+      for (const int64_t pixels : kPixels) {
+        INFO(std::string(kernels->name) << ", blocks of " << block << ", " << pixels << " pixels");
+        check(*kernels, Tile{pixels, block});
       }
     }
   }
@@ -64,35 +64,35 @@ double normalized(const NormChannels& channels, int c, double x) {
 
 }  // namespace
 
-TEST_CASE("moments of a run are exact also where the mean is far larger than the deviation") {
+TEST_CASE("moments of a tile are exact also where the mean is far larger than the deviation") {
   for (const double mean : {0.0, 1000.0}) {
-    for_each_run([&](const LaneKernels& kernels, const Run& run) {
-      const std::vector<float> x = random_values(run.places * run.block, 1, mean);
+    for_each_tile([&](const LaneKernels& kernels, const Tile& tile) {
+      const std::vector<float> x = random_values(tile.pixels * tile.block, 1, mean);
       MomentSums sums;
-      kernels.moments(run, x.data(), sums);
-      for (int c = 0; c < run.block; ++c) {
+      kernels.moments(tile, x.data(), sums);
+      for (int c = 0; c < tile.block; ++c) {
         double sum = 0, squares = 0;
-        for (int64_t p = 0; p < run.places; ++p) sum += x[p * run.block + c];
-        const double expected = sum / static_cast<double>(run.places);
-        for (int64_t p = 0; p < run.places; ++p) squares += std::pow(x[p * run.block + c] - expected, 2);
+        for (int64_t p = 0; p < tile.pixels; ++p) sum += x[p * tile.block + c];
+        const double expected = sum / static_cast<double>(tile.pixels);
+        for (int64_t p = 0; p < tile.pixels; ++p) squares += std::pow(x[p * tile.block + c] - expected, 2);
         CHECK(sums.mean.at[c] == Approx(expected).margin(mean > 0 ? 1e-4 : 1e-6));
-        CHECK(sums.squares.at[c] == Approx(squares).epsilon(1e-5).margin(1e-6));
+        CHECK(sums.m2.at[c] == Approx(squares).epsilon(1e-5).margin(1e-6));
       }
     });
   }
 }
 
-TEST_CASE("a run is normalized and rectified, in place too") {
-  for_each_run([&](const LaneKernels& kernels, const Run& run) {
-    const NormChannels channels = channels_of(run.block);
-    const std::vector<float> x = random_values(run.places * run.block, 2, 0);
+TEST_CASE("a tile is normalized and goes through its ReLU, in place too") {
+  for_each_tile([&](const LaneKernels& kernels, const Tile& tile) {
+    const NormChannels channels = channels_of(tile.block);
+    const std::vector<float> x = random_values(tile.pixels * tile.block, 2, 0);
     for (const bool relu : {false, true}) {
       std::vector<float> y(x.size()), in_place = x;
-      kernels.normalize({.run = run, .x = x.data(), .relu = relu, .channels = channels}, y.data());
-      kernels.normalize({.run = run, .x = in_place.data(), .relu = relu, .channels = channels}, in_place.data());
+      kernels.normalize({.tile = tile, .x = x.data(), .relu = relu, .channels = channels}, y.data());
+      kernels.normalize({.tile = tile, .x = in_place.data(), .relu = relu, .channels = channels}, in_place.data());
       CHECK(in_place == y);
       for (size_t i = 0; i < x.size(); ++i) {
-        const double value = normalized(channels, static_cast<int>(i % static_cast<size_t>(run.block)), x[i]);
+        const double value = normalized(channels, static_cast<int>(i % static_cast<size_t>(tile.block)), x[i]);
         if (std::abs(y[i] - (relu ? std::max(value, 0.0) : value)) > 1e-5) FAIL("element " << i);
       }
     }
@@ -100,34 +100,34 @@ TEST_CASE("a run is normalized and rectified, in place too") {
 }
 
 TEST_CASE("a NaN passes through normalization and its ReLU") {
-  for_each_run([&](const LaneKernels& kernels, const Run& run) {
-    const NormChannels channels = channels_of(run.block);
-    std::vector<float> x(static_cast<size_t>(run.places * run.block), 1.0F);
+  for_each_tile([&](const LaneKernels& kernels, const Tile& tile) {
+    const NormChannels channels = channels_of(tile.block);
+    std::vector<float> x(static_cast<size_t>(tile.pixels * tile.block), 1.0F);
     x.back() = std::nanf("");
-    kernels.normalize({.run = run, .x = x.data(), .relu = true, .channels = channels}, x.data());
+    kernels.normalize({.tile = tile, .x = x.data(), .relu = true, .channels = channels}, x.data());
     CHECK(std::isnan(x.back()));
   });
 }
 
-TEST_CASE("the gradient of a run knows the mask of the ReLU from the input alone") {
-  for_each_run([&](const LaneKernels& kernels, const Run& run) {
-    const NormChannels channels = channels_of(run.block);
+TEST_CASE("the gradient of a tile knows the mask of the ReLU from the input alone") {
+  for_each_tile([&](const LaneKernels& kernels, const Tile& tile) {
+    const NormChannels channels = channels_of(tile.block);
     NormGradientChannels slopes{};
-    for (int c = 0; c < run.block; ++c) {
+    for (int c = 0; c < tile.block; ++c) {
       slopes.slope.at[c] = 0.25F;
       slopes.offset.at[c] = 0.01F * static_cast<float>(c);
     }
-    const std::vector<float> x = random_values(run.places * run.block, 3, 0);
-    const std::vector<float> dy = random_values(run.places * run.block, 4, 0);
+    const std::vector<float> x = random_values(tile.pixels * tile.block, 3, 0);
+    const std::vector<float> dy = random_values(tile.pixels * tile.block, 4, 0);
     for (const bool relu : {false, true}) {
-      const NormRun norm{run, x.data(), dy.data(), relu, channels};
+      const NormTile norm{tile, x.data(), dy.data(), relu, channels};
       GradientSums sums;
       kernels.gradient_sums(norm, sums);
       std::vector<float> dx = dy;
-      kernels.gradient({run, x.data(), dx.data(), relu, channels}, slopes, dx.data());
+      kernels.gradient({tile, x.data(), dx.data(), relu, channels}, slopes, dx.data());
       std::array<double, kMaxBlock> gradients{}, products{};
       for (size_t i = 0; i < x.size(); ++i) {
-        const auto c = static_cast<int>(i % static_cast<size_t>(run.block));
+        const auto c = static_cast<int>(i % static_cast<size_t>(tile.block));
         const double g = relu && normalized(channels, c, x[i]) <= 0 ? 0 : dy[i];
         const double centered = x[i] - double{channels.mean.at[c]};
         gradients[static_cast<size_t>(c)] += g;
@@ -136,7 +136,7 @@ TEST_CASE("the gradient of a run knows the mask of the ReLU from the input alone
             double{channels.factor.at[c]} * g - double{slopes.slope.at[c]} * centered - double{slopes.offset.at[c]};
         if (std::abs(dx[i] - expected) > 1e-5) FAIL("element " << i << ": " << dx[i] << " for " << expected);
       }
-      for (int c = 0; c < run.block; ++c) {
+      for (int c = 0; c < tile.block; ++c) {
         CHECK(sums.gradient.at[c] == Approx(gradients[static_cast<size_t>(c)]).epsilon(1e-5).margin(1e-3));
         CHECK(sums.product.at[c] == Approx(products[static_cast<size_t>(c)]).epsilon(1e-5).margin(1e-3));
       }

@@ -1,4 +1,4 @@
-// The index arithmetic of the CUDA pools, against going through all windows and places.
+// The index arithmetic of the CUDA pools, against going through all windows and positions.
 #include "backend/cuda/pool_geometry.h"
 
 #include <algorithm>
@@ -47,22 +47,24 @@ PoolShape shape_of(const Geometry& g, unsigned packs) {
   return s;
 }
 
-using Link = std::pair<int64_t, int64_t>;  // of an output and an image place, by pack
+using Link = std::pair<int64_t, int64_t>;  // of an output and an image position, by pack
 
 }  // namespace
 
-TEST_CASE("an image place gathers from exactly the windows that hold it, at the same place in them") {
+TEST_CASE("an image position gathers from exactly the windows that hold it, at the same position in them") {
   for (const Geometry& geometry : kGeometries) {
     const PoolShape s = shape_of(geometry, 3);
     INFO(s.kernel_h << "x" << s.kernel_w << " stride " << s.stride_h << "x" << s.stride_w << " of " << s.in_h << "x"
                     << s.in_w);
     std::map<Link, int> forward, backward;
     for (unsigned i = 0; i < s.out_items; ++i) {
-      for_window(s, item_of(i, s.packs, s.out_h, s.out_w), [&](int place, int64_t at) { forward[{i, at}] = place; });
+      for_window(s, item_of(i, s.packs, s.out_h, s.out_w), [&](int position, int64_t at) {
+        forward[{i, at}] = position;
+      });
     }
     for (unsigned i = 0; i < s.in_items; ++i) {
-      for_covering(s, item_of(i, s.packs, s.in_h, s.in_w), [&](int place, int64_t at, int, int) {
-        backward[{at, i}] = place;
+      for_covering(s, item_of(i, s.packs, s.in_h, s.in_w), [&](int position, int64_t at, int, int) {
+        backward[{at, i}] = position;
       });
     }
     CHECK(!forward.empty());
@@ -70,20 +72,20 @@ TEST_CASE("an image place gathers from exactly the windows that hold it, at the 
   }
 }
 
-TEST_CASE("a window's places are those of the image, each once, in row-major order, of the window's own channels") {
+TEST_CASE("a window's positions are those of the image, each once, in row-major order, of the window's own channels") {
   for (const Geometry& geometry : kGeometries) {
     const PoolShape s = shape_of(geometry, 2);
     for (unsigned i = 0; i < s.out_items; ++i) {
       const Item out = item_of(i, s.packs, s.out_h, s.out_w);
-      std::vector<int64_t> places;
+      std::vector<int64_t> positions;
       for_window(s, out, [&](int, int64_t at) {
-        places.push_back(at);
+        positions.push_back(at);
         CHECK(at % s.packs == out.pack);
         CHECK(at / s.packs / (s.in_h * s.in_w) == out.n);
       });
-      CHECK(std::ranges::is_sorted(places));
-      CHECK(std::set(places.begin(), places.end()).size() == places.size());
-      CHECK(static_cast<int>(places.size()) == std::max(divisor(s, out.h, out.w), 0));
+      CHECK(std::ranges::is_sorted(positions));
+      CHECK(std::set(positions.begin(), positions.end()).size() == positions.size());
+      CHECK(static_cast<int>(positions.size()) == std::max(divisor(s, out.h, out.w), 0));
     }
   }
 }

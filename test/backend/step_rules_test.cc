@@ -131,7 +131,7 @@ TEST_CASE("a finite step is decided on: scalars for the update, the count of upd
       CHECK(decide.scalars[kSkip] == 0);
       CHECK(decide.scalars[kBias1] == 1 - std::pow(0.5, update));
       CHECK(decide.scalars[kBias2] == 1 - std::pow(0.75, update));
-      // A young average follows at (1 + n) / (10 + n): 2/11, 3/12, then its own decay.
+      // During its warm-up the average decays by (1 + n) / (10 + n): 2/11, 3/12, then by its own decay.
       const double expected = std::min(0.3, (1.0 + update) / (10.0 + update));
       CHECK(decide.scalars[kAverageDecay] == Approx(expected).epsilon(1e-7));
     }

@@ -196,7 +196,7 @@ std::vector<To> converted(const Backend& backend, const UpdateOp& op, const std:
   return to;
 }
 
-TEST_CASE("values become numbers of 16 bits and come back, on every backend with the same bits") {
+TEST_CASE("values become 16-bit floats and come back, on every backend with the same bits") {
   std::vector<float> values = {0, -1.5F, 1e-7F, 70000, -1e30F, 3.14159265F, std::numeric_limits<float>::infinity()};
   RandomStream random(4);
   while (values.size() < 1001)
@@ -210,8 +210,8 @@ TEST_CASE("values become numbers of 16 bits and come back, on every backend with
     for (std::string_view name : backend_names()) {
       INFO(name << " in " << dtype_name(type));
       const auto backend = make_backend(name, {.threads = 2});
-      CHECK(converted<uint16_t>(*backend, {DType::f32, NarrowValues{count, type}}, values) == expected);
-      CHECK(converted<float>(*backend, {DType::f32, WidenValues{count, type}}, expected) == back);
+      CHECK(converted<uint16_t>(*backend, {DType::f32, DowncastValues{count, type}}, values) == expected);
+      CHECK(converted<float>(*backend, {DType::f32, UpcastValues{count, type}}, expected) == back);
     }
   }
 }
@@ -221,7 +221,7 @@ TEST_CASE("the first value that is not finite is found, where the sum of squares
     const double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr size_t kPlace = offsetof(StepOutcome, bad_gradient) / sizeof(double);
     auto place = [&](std::vector<double> values, double squares) {
-      const FindNotFinite op{static_cast<int64_t>(values.size())};
+      const FindNonFinite op{static_cast<int64_t>(values.size())};
       const HostTensor inputs[] = {vector_of(dtype, std::move(values)), {{1}, DType::f64, {squares}}};
       std::vector<double> before(sizeof(StepOutcome) / sizeof(double), 5);
       before[kPlace] = -1;

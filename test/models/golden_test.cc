@@ -56,8 +56,8 @@ constexpr GpuPrecision kGpuPrecisions[] = {{"tf32", true, DType::f32, 0.01, 0.05
 
 // `loss_factor`: how much more the loss may be off than in the table.
 void check_on_gpu(const std::string& file, double loss_factor = 1) {
-  if (!gpu_obstacle().empty()) {
-    WARN("skipped, no usable GPU: " << gpu_obstacle());
+  if (!gpu_unavailable_reason().empty()) {
+    WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
     return;
   }
   check_in_float32(file, "cuda");

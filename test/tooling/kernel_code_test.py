@@ -33,7 +33,7 @@ TABLE = [
     (r"transpose_few<", 48, 8200),
     (r"softmax|sum_results", 48, 4200),
     (r"lrn_", 64, 0),
-    (r"piece_squares|segment_trust|partial_squares|add_partial|find_not_finite", 40, 4200),
+    (r"piece_squares|segment_trust|partial_squares|add_partial|find_non_finite", 40, 4200),
     (r"", 64, 0),
 ]
 # Kernels on packs: how many 16-byte loads stand before the first 16-byte store or sum, and whether they store packs.

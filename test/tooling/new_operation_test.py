@@ -24,7 +24,7 @@ OWED = {
     "src/ops/infer.cc": ["infer_op"],
     "src/graph/gradients.cc": ["rule"],
     "src/exchange/onnx.cc": ["draw"],
-    "src/backend/reference/reference_backend.cc": ["loops", "saved_bytes"],
+    "src/backend/reference/reference_backend.cc": ["compute", "saved_bytes"],
     "src/backend/cpu/cpu_backend.cc": ["compile", "choose_formats", "saved_bytes", "slices_of"],
     "src/backend/cuda/cuda_backend.cc": ["compile", "slices_of"],
     "src/backend/cuda/context.cc": ["saved_bytes"],

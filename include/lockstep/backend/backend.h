@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// A place in the work of a stream, remembered by Stream::record. One that was never recorded counts as passed.
+// A point in the work of a stream, marked by Stream::record. One that was never recorded counts as passed.
 // Any thread may ask it. A wait is for the last record before it, so an event may be recorded again at once.
 class Event {
  public:
@@ -50,7 +50,7 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void run(const KernelArgs& args) const = 0;
   virtual size_t workspace_bytes() const { return 0; }
-  // What serves it, for explain and for the test that nothing falls to a slow path ("jit:avx512_core", "loops").
+  // Its name in explain ("jit:avx512_core", "loops"); a test checks by it that no kernel takes a slow path.
   virtual std::string implementation() const = 0;
 };
 
@@ -108,11 +108,11 @@ class Backend {
   // wherever an input lies otherwise. Parameters, labels and sample weights always arrive in plain format.
   virtual FormatChoice choose_formats(const Op& op, std::span<const TensorDesc> inputs,
                                       std::span<const TensorDesc> outputs) const = 0;
-  // Whether the operation can read this input, or write its first output, where that is a run of channels of a larger
+  // Whether the operation can read this input, or write its first output, where that is a channel slice of a larger
   // tensor (TensorDesc::parent_channels).
   virtual bool reads_slice(const Op&, size_t /*input*/) const { return false; }
   virtual bool writes_slice(const Op&) const { return false; }
-  // Whether normalizing again is cheap beside the memory that it saves.
+  // Whether recomputing a normalization in backward costs little beside the memory that it saves.
   virtual bool recomputes_norms() const { return false; }
   // Size of the operation's `saved` output (ops.h) for these inputs, in the formats chosen; 0 where it has none.
   virtual size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const = 0;
@@ -155,9 +155,9 @@ std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOption
 // Those that this process can use, the fastest first.
 std::span<const std::string_view> backend_names();
 
-// Why this process can use no GPU ("no NVIDIA driver: ..."); empty when it can. Asks the driver, without opening the
-// CUDA libraries, once a process.
-const std::string& gpu_obstacle();
+// Why this process cannot use a GPU ("no NVIDIA driver: ..."); empty when it can. The driver is asked once, without
+// opening the CUDA libraries.
+const std::string& gpu_unavailable_reason();
 // The UUIDs of the GPUs that this process sees, in the order of BackendOptions::device; none when it can use none.
 std::vector<std::string> gpu_ids();
 

@@ -27,7 +27,7 @@ struct StepHeader {
 };
 static_assert(sizeof(StepHeader) == kStepHeaderElements * sizeof(float));
 
-// The header's members by place, for kernels: the arena may be of another element type.
+// The header's members by index, for kernels: the arena may be of another element type.
 enum HeaderElement : int {
   kHeaderSamples = 0,
   kHeaderLoss = 1,
@@ -69,7 +69,7 @@ struct StepOutcome {
   double updates = 0;                       // UpdateState::updates after the step
   double loss_scale = 1, steady_steps = 0;  // UpdateState's after the step
   double overflowed = 0;                    // 1: skipped because the loss scale was too large, which is no failure
-  double bad_gradient = -1;                 // place in the gradients of the first that is not finite; -1: none
+  double bad_gradient = -1;                 // index of the first non-finite gradient; -1: none
   double own_loss = 0;                      // of this rank's samples alone, 0 when the step begins
 };
 

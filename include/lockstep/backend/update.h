@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// A run of consecutive elements that share one weight decay.
+// Consecutive elements that share one weight decay.
 struct UpdateSegment {
   int64_t offset = 0, count = 0;  // elements in the trained arena
   double weight_decay = 0;
@@ -36,13 +36,13 @@ enum class OptimizerKind : uint8_t {
                // (TensorFlow's FtrlOptimizer, McMahan et al. 2013; n starts above 0); slots accumulator, linear
 };
 
-// Scalars of one step, in the parameters' element type, at these places of the `scalars` input.
+// Scalars of one step, in the parameters' element type, at these indices of the `scalars` input.
 enum UpdateScalar : int {
   kLearningRate = 0,
   kGradientScale = 1,  // multiplies every gradient before anything else (1 / global sample count; clipping)
   kBias1 = 2,          // adamw: c1
   kBias2 = 3,          // adamw: c2
-  kAverageDecay = 4,   // decay of the moving average at this step
+  kAverageDecay = 4,   // decay of the exponential moving average at this step
   kSampleCount = 5,    // samples of the global batch
   kSkip = 6,           // not 0: the step changes nothing
   kLossScale = 7,      // of the next step's gradients
@@ -92,14 +92,14 @@ struct AddToSums {
   int64_t count = 0;
 };
 
-// Values as numbers of 16 bits (`to`: bf16 | f16), and back: gradients on the wire. What is too large for the type
+// Values as 16-bit floats (`to`: bf16 | f16), and back: gradients on the wire. What is too large for the type
 // becomes infinite.
-// NarrowValues: inputs: values; outputs: narrow values. WidenValues: inputs: narrow values; outputs: values.
-struct NarrowValues {
+// DowncastValues: inputs: values; outputs: 16-bit values. UpcastValues: inputs: 16-bit values; outputs: values.
+struct DowncastValues {
   int64_t count = 0;
   DType to = DType::bf16;
 };
-struct WidenValues {
+struct UpcastValues {
   int64_t count = 0;
   DType from = DType::bf16;
 };
@@ -120,22 +120,21 @@ struct FillStepHeader {
 struct DecideUpdate {
   double clip_norm = 0;               // longer gradients are scaled down to this norm; 0: none are
   double beta1 = 0.9, beta2 = 0.999;  // adamw
-  double average_decay = 0;           // at most; young averages follow faster: (1 + n) / (10 + n) at update n
+  double average_decay = 0;           // at most; during its warm-up (1 + n) / (10 + n) at update n
   bool halt = false;                  // after values that are not finite, skip every later step too
   bool scale_loss = false;
 };
 
-// The place of the first of the values that is not finite, when their sum of squares says that there is one; without a
-// second look otherwise.
-// inputs: values, sum of squares f64[1]; outputs (read and written): StepOutcome (bad_gradient)
-struct FindNotFinite {
+// The index of the first non-finite value, where the sum of squares says that there is one; otherwise the values are
+// not read. inputs: values, sum of squares f64[1]; outputs (read and written): StepOutcome (bad_gradient)
+struct FindNonFinite {
   int64_t count = 0;
 };
 
 struct UpdateOp {
   DType dtype = DType::f32;
-  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, AddToSums, NarrowValues, WidenValues,
-               FillStepHeader, DecideUpdate, FindNotFinite>
+  std::variant<ApplyOptimizer, ApplyAverage, ApplyStatistics, SumOfSquares, AddToSums, DowncastValues, UpcastValues,
+               FillStepHeader, DecideUpdate, FindNonFinite>
       op;
 };
 

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A member that whoever makes an OpFacts must give: it has no default.
+// A member without a default: an aggregate that leaves it out does not compile.
 template <class T>
 struct Required {
   template <std::convertible_to<T> From>

@@ -66,7 +66,7 @@ struct TensorDesc {
   Shape shape;
   DType dtype = DType::f32;
   Format format;
-  // 0: dense. Otherwise the tensor is a run of channels of one with this many, whose other channels lie between.
+  // 0: dense. Otherwise the tensor is a channel slice of one with this many, whose other channels lie between.
   int64_t parent_channels = 0;
   bool operator==(const TensorDesc&) const = default;
   std::string to_string() const;  // "f32[8,64,35,35] blocked16"

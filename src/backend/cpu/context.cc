@@ -36,7 +36,7 @@ Format OpaqueFormats::format_of(const MemoryDesc& desc) {
 MemoryDesc OpaqueFormats::desc_of(Format format) const {
   const std::lock_guard lock(mutex_);
   require(format.id >= 0 && static_cast<size_t>(format.id) < descs_.size(), "unknown format {}", format.to_string());
-  return descs_[static_cast<size_t>(format.id)];
+  return descs_[format.id];
 }
 
 MemoryDesc Context::memory_desc(const TensorDesc& desc) const {

@@ -23,7 +23,7 @@ class OpaqueFormats {
 
  private:
   mutable std::mutex mutex_;
-  std::vector<MemoryDesc> descs_;  // place = id
+  std::vector<MemoryDesc> descs_;  // index = id
 };
 
 // Owned by the backend, which outlives its kernels.

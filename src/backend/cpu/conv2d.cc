@@ -57,8 +57,8 @@ bool suits_winograd(const Window& w) {
 
 // Where a workspace is mostly transformed weights, as in the last layers, little is gained, and memory is fullest.
 bool is_frugal(const dnnl::primitive_desc& description, const ConvolutionDescs& d) {
-  constexpr size_t kMost = 8;
-  return description.scratchpad_desc().get_size() <= kMost * (d.src.get_size() + d.dst.get_size());
+  constexpr size_t kMaxRatio = 8;
+  return description.scratchpad_desc().get_size() <= kMaxRatio * (d.src.get_size() + d.dst.get_size());
 }
 
 // Empty where the library has nothing for these layouts.

@@ -1,4 +1,4 @@
-// The one place that knows which oneDNN is installed: 2.x (operation descriptors) or 3.x. Every function describes one
+// The only file that knows which oneDNN is installed: 2.x (operation descriptors) or 3.x. Every function describes one
 // primitive with scratch memory given by the caller; where the library has no implementation for the tensors asked
 // for, the description is empty (converts to false).
 #pragma once
@@ -42,7 +42,7 @@ dnnl::inner_product_backward_data::primitive_desc describe_inner_product_backwar
 dnnl::inner_product_backward_weights::primitive_desc describe_inner_product_backward_weights(
     const dnnl::engine& engine, const InnerProductDescs& d);
 
-// Maximum pooling; writes the chosen places to its workspace.
+// Maximum pooling; writes the positions of the maxima to its workspace.
 struct PoolingDescs {
   MemoryDesc src, dst;
   Window window;

@@ -5,12 +5,12 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kGrain = 16;  // samples or rows: less is not worth a thread
+constexpr int64_t kGrain = 16;  // samples or rows; fewer are not worth a thread
 
 struct Bags {
   const int32_t* ids;   // [N,L]
   const float* values;  // [N,L]
-  int64_t samples, most;
+  int64_t samples, max_ids;
   int64_t width;  // D
 };
 
@@ -18,7 +18,7 @@ LOCKSTEP_VECTORIZED void sum_bags(const Bags& bags, const float* table, const fl
   for (int64_t n = samples.begin; n < samples.end; ++n) {
     float* const sum = y + n * bags.width;
     std::copy_n(bias, bags.width, sum);
-    for (int64_t l = n * bags.most; l < (n + 1) * bags.most && bags.ids[l] >= 0; ++l) {
+    for (int64_t l = n * bags.max_ids; l < (n + 1) * bags.max_ids && bags.ids[l] >= 0; ++l) {
       const float* const row = table + bags.ids[l] * bags.width;
       const float value = bags.values[l];
       for (int64_t d = 0; d < bags.width; ++d) sum[d] += value * row[d];
@@ -26,12 +26,13 @@ LOCKSTEP_VECTORIZED void sum_bags(const Bags& bags, const float* table, const fl
   }
 }
 
-// The rows of the table in `rows` alone, in the order of the samples: the result depends on no number of threads.
+// Writes only the rows of the table in `rows`, in the order of the samples, so that the result does not depend on the
+// number of threads.
 LOCKSTEP_VECTORIZED void scatter_bags(const Bags& bags, const float* dy, float* dtable, Range rows) {
   std::fill_n(dtable + rows.begin * bags.width, rows.size() * bags.width, 0.0F);
   for (int64_t n = 0; n < bags.samples; ++n) {
     const float* const gradient = dy + n * bags.width;
-    for (int64_t l = n * bags.most; l < (n + 1) * bags.most && bags.ids[l] >= 0; ++l) {
+    for (int64_t l = n * bags.max_ids; l < (n + 1) * bags.max_ids && bags.ids[l] >= 0; ++l) {
       const int64_t id = bags.ids[l];
       if (id < rows.begin || id >= rows.end) continue;
       float* const row = dtable + id * bags.width;

@@ -37,6 +37,7 @@ size_t saved_bytes(const Context& context, const SyncBatchNorm& op, Descs inputs
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchMoments& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormSums& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGradSums& op, Descs inputs, Descs outputs);
@@ -67,7 +68,6 @@ std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs in
 std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs outputs);
-std::unique_ptr<Kernel> compile(const Context& context, const BatchMoments& op, Descs inputs, Descs outputs);
 
 // local_response_norm.cc
 std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNorm& op, Descs inputs, Descs outputs);

@@ -1,5 +1,5 @@
-// Local response normalization across channels, by our own loops: oneDNN serves it by its slow fallback outside nhwc.
-// One place (n, h, w) at a time: its channels are gathered into a line, so that sums over neighbours are unit-stride.
+// Local response normalization across channels, by our own loops: oneDNN has a fast implementation for nhwc alone. The
+// channels of one pixel (n, h, w) at a time are gathered into a line, so that sums over neighbours have stride 1.
 #include <cmath>
 
 #include "backend/cpu/kernels.h"
@@ -9,7 +9,7 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kGrain = 64;  // places
+constexpr int64_t kGrain = 64;  // pixels
 
 struct Normalization {
   int64_t half;  // of the window, without its middle
@@ -30,9 +30,7 @@ struct Lines {
       : length_(line_length(channels, half)), margin_(half), scratch_(scratch) {}
   static constexpr int kCount = 5;
   static int64_t line_length(int64_t channels, int64_t half) { return channels + 2 * half; }
-  static size_t bytes(int64_t channels, int64_t half) {
-    return static_cast<size_t>(kCount * line_length(channels, half)) * sizeof(float);
-  }
+  static size_t bytes(int64_t channels, int64_t half) { return kCount * line_length(channels, half) * sizeof(float); }
   float* operator[](int i) const { return scratch_ + i * length_ + margin_; }
 
  private:
@@ -43,14 +41,14 @@ struct Lines {
 void gather(const ChannelLayout& layout, const float* from, float* line) {
   for (int64_t b = 0; b < layout.blocks; ++b) {
     const int64_t c = b * layout.block;
-    std::copy_n(from + c * layout.places, std::min(layout.block, layout.channels - c), line + c);
+    std::copy_n(from + c * layout.pixels, std::min(layout.block, layout.channels - c), line + c);
   }
 }
 
 void scatter(const ChannelLayout& layout, const float* line, float* to) {
   for (int64_t b = 0; b < layout.blocks; ++b) {
     const int64_t c = b * layout.block, lanes = std::min(layout.block, layout.channels - c);
-    float* block = std::copy_n(line + c, lanes, to + c * layout.places);
+    float* block = std::copy_n(line + c, lanes, to + c * layout.pixels);
     std::fill_n(block, layout.block - lanes, 0.0F);
   }
 }
@@ -73,7 +71,7 @@ LOCKSTEP_VECTORIZED void raise(const Normalization& norm, float* values, float* 
   const float alpha = norm.alpha, k = norm.k;
 #pragma omp simd
   for (int64_t c = 0; c < count; ++c) values[c] = k + alpha * values[c];
-  if (norm.beta == 0.75F) {  // everybody's choice, and two square roots are vectors where pow is not
+  if (norm.beta == 0.75F) {  // the usual value: square roots are vectorized, pow is not
     for (int64_t c = 0; c < count; ++c) powers[c] = 1 / std::sqrt(values[c] * std::sqrt(values[c]));
     return;
   }
@@ -93,23 +91,23 @@ LOCKSTEP_VECTORIZED void combine(const float* dy, const float* powers, const flo
   for (int64_t c = 0; c < count; ++c) dx[c] = dy[c] * powers[c] - factor * x[c] * sums[c];
 }
 
-// Calls body(offset of the place's first channel, the thread's lines) for every place.
+// Calls body(offset of the pixel's first channel, the thread's lines) for every pixel.
 template <class Body>
-void for_each_place(int threads, const ChannelLayout& layout, int64_t half, void* workspace, const Body& body) {
+void for_each_pixel(int threads, const ChannelLayout& layout, int64_t half, void* workspace, const Body& body) {
   const size_t bytes = Lines::bytes(layout.channels, half);
-  parallel_ranges(threads, layout.samples * layout.places, kGrain, [&](Range range, int thread) {
-    char* scratch = static_cast<char*>(workspace) + static_cast<size_t>(thread) * bytes;
+  parallel_ranges(threads, layout.samples * layout.pixels, kGrain, [&](Range range, int thread) {
+    char* scratch = static_cast<char*>(workspace) + thread * bytes;
     std::fill_n(scratch, bytes, '\0');
     const Lines lines(reinterpret_cast<float*>(scratch), layout.channels, half);
     for (int64_t i = range.begin; i < range.end; ++i) {
-      body(layout.offset(i / layout.places, 0, i % layout.places), lines);
+      body(layout.offset(i / layout.pixels, 0, i % layout.pixels), lines);
     }
   });
 }
 
 template <class Op>
 size_t scratch_bytes(const Context& context, const Op& op, const TensorDesc& x) {
-  return static_cast<size_t>(context.threads) * Lines::bytes(x.shape.c(), Normalization(op).half);
+  return context.threads * Lines::bytes(x.shape.c(), Normalization(op).half);
 }
 
 }  // namespace
@@ -119,7 +117,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNorm&
   const Normalization norm(op);
   const auto body = [layout, norm, threads = context.threads](const KernelArgs& args) {
     const int64_t channels = layout.channels;
-    for_each_place(threads, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
+    for_each_pixel(threads, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
       float *x = lines[0], *squares = lines[1], *scales = lines[2], *powers = lines[3];
       gather(layout, input(args, 0) + at, x);
       multiply(x, x, squares, channels);
@@ -140,7 +138,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const LocalResponseNormG
   const auto body = [layout, norm, threads = context.threads](const KernelArgs& args) {
     const int64_t channels = layout.channels;
     const float factor = 2 * norm.alpha * norm.beta;
-    for_each_place(threads, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
+    for_each_pixel(threads, layout, norm.half, args.workspace, [&](int64_t at, const Lines& lines) {
       float *x = lines[0], *dy = lines[1], *terms = lines[2], *scales = lines[3], *powers = lines[4];
       gather(layout, input(args, 0) + at, x);
       gather(layout, input(args, 1) + at, dy);

@@ -1,4 +1,4 @@
-// What our own kernels are made of: a range a thread, and loops compiled once per instruction set.
+// What our own kernels are made of: ranges for threads, and loops that are compiled once per instruction set.
 #pragma once
 
 #include <omp.h>
@@ -12,7 +12,7 @@
 #include "lockstep/backend/backend.h"
 
 // A function whose loops the compiler vectorizes for each of these, the best being chosen when the program starts.
-// Sanitizers are not ready at that moment, so their builds have the baseline alone. OpenMP moves the body of a parallel
+// Sanitizers are not ready at that moment, so their builds have only the baseline. OpenMP moves the body of a parallel
 // region out of such a function, hence the region goes around the call.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_VECTORIZED __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
@@ -27,15 +27,19 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Part `index` of `parts` of [0, count), in whole grains.
-inline Range part_of(int64_t count, int64_t grain, Range index_of_parts) {
+// One of the parts into which work is divided.
+struct Part {
+  int64_t index = 0, parts = 1;
+};
+// The range of [0, count) that is this part; it begins and ends at multiples of `grain`, or at `count`.
+inline Range range_of(const Part& part, int64_t count, int64_t grain) {
   const int64_t grains = (count + grain - 1) / grain;
-  const auto cut = [&](int64_t i) { return std::min(count, grains * i / index_of_parts.end * grain); };
-  return {cut(index_of_parts.begin), cut(index_of_parts.begin + 1)};
+  const auto cut = [&](int64_t i) { return std::min(count, grains * i / part.parts * grain); };
+  return {cut(part.index), cut(part.index + 1)};
 }
 
-// Calls body(range, thread) with one contiguous range of [0, count) a thread, cut at multiples of `grain`. The ranges
-// depend on count, grain and the number of threads alone.
+// Calls body(range, thread) in each thread with a contiguous range of [0, count) that begins at a multiple of `grain`.
+// The ranges depend only on count, grain and the number of threads.
 template <class Body>
 void parallel_ranges(int threads, int64_t count, int64_t grain, const Body& body) {
   if (threads == 1 || count <= grain) {
@@ -45,7 +49,7 @@ void parallel_ranges(int threads, int64_t count, int64_t grain, const Body& body
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
-    const Range range = part_of(count, grain, {thread, omp_get_num_threads()});
+    const Range range = range_of({.index = thread, .parts = omp_get_num_threads()}, count, grain);
     if (range.size() > 0) body(range, thread);
   }
 }
@@ -78,10 +82,10 @@ T* output(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.outputs[i]);
 }
 
-// Where the channels of a tensor, or of a slice of one, lie: sample n, channel c, place p = h * W + w. A plain tensor
+// Where the channels of a tensor, or of a slice of one, lie: sample n, channel c, pixel p = h * W + w. A plain tensor
 // is one of blocks of one channel.
 struct ChannelLayout {
-  int64_t samples, channels, places;
+  int64_t samples, channels, pixels;
   int64_t block;            // channels side by side
   int64_t blocks;           // of a sample, the last one padded
   int64_t sample_elements;  // from one sample to the next, padding and the channels of others included
@@ -89,13 +93,13 @@ struct ChannelLayout {
   explicit ChannelLayout(const TensorDesc& desc)
       : samples(desc.shape.n()),
         channels(desc.shape.c()),
-        places(desc.shape.h() * desc.shape.w()),
+        pixels(desc.shape.h() * desc.shape.w()),
         block(desc.format.kind == Format::Kind::blocked ? desc.format.id : 1),
         blocks((channels + block - 1) / block),
-        sample_elements((std::max(channels, desc.parent_channels) + block - 1) / block * block * places) {}
+        sample_elements((std::max(channels, desc.parent_channels) + block - 1) / block * block * pixels) {}
 
   int64_t offset(int64_t n, int64_t c, int64_t p) const {
-    return n * sample_elements + (c / block * places + p) * block + c % block;
+    return n * sample_elements + (c / block * pixels + p) * block + c % block;
   }
 };
 

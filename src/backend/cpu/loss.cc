@@ -1,5 +1,5 @@
-// Softmax and cross-entropy with label smoothing, stable for any finite logits. A row a thread; the rows' losses are
-// added in order, so the result does not depend on the threads.
+// Softmax and cross-entropy with label smoothing, stable for any finite logits. Rows are shared among the threads, and
+// their losses are added in order, so that the result does not depend on the number of threads.
 #include <cmath>
 
 #include "backend/cpu/kernels.h"
@@ -13,18 +13,18 @@ constexpr int64_t kGrain = 4;  // rows
 
 struct RowResult {
   double loss = 0;
-  int64_t place = -1;  // of the label among the logits; -1: the sample is left out
+  int64_t rank = -1;  // of the label among the logits; -1: the sample is left out
 };
 
 // How many classes come before `label` when classes are sorted by falling logit, ties by class number. A NaN comes
 // before everything, so that no sample of a diverged run counts as right.
-int64_t place_of(std::span<const float> logits, size_t label) {
-  int64_t place = 0;
+int64_t rank_of(std::span<const float> logits, size_t label) {
+  int64_t rank = 0;
   for (size_t k = 0; k < logits.size(); ++k) {
     if (k == label) continue;
-    place += k < label ? !(logits[k] < logits[label]) : !(logits[k] <= logits[label]);
+    rank += k < label ? !(logits[k] < logits[label]) : !(logits[k] <= logits[label]);
   }
-  return place;
+  return rank;
 }
 
 // Writes the probabilities and returns the logarithm of their denominator.
@@ -44,7 +44,7 @@ RowResult cross_entropy(std::span<const float> logits, double log_sum, size_t la
   double total = 0;
   for (const float logit : logits) total += logit;
   const double mean = log_sum - total / static_cast<double>(logits.size());  // against every class in turn
-  return {(1 - smoothing) * (log_sum - logits[label]) + smoothing * mean, place_of(logits, label)};
+  return {(1 - smoothing) * (log_sum - logits[label]) + smoothing * mean, rank_of(logits, label)};
 }
 
 // Before the rows go to threads, out of which nothing may be thrown.
@@ -61,17 +61,16 @@ std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntrop
   const int64_t batch = inputs[0].shape[0], classes = inputs[0].shape[1];
   const auto body = [op, batch, classes, threads = context.threads](const KernelArgs& args) {
     auto* rows = static_cast<RowResult*>(args.workspace);
-    const std::span labels(input<int32_t>(args, 1), static_cast<size_t>(batch));
+    const std::span labels(input<int32_t>(args, 1), batch);
     check_labels(labels, input(args, 2), classes);
     parallel_ranges(threads, batch, kGrain, [&](Range range, int) {
       for (int64_t n = range.begin; n < range.end; ++n) {
-        const std::span logits(input(args, 0) + n * classes, static_cast<size_t>(classes));
+        const std::span logits(input(args, 0) + n * classes, classes);
         const double log_sum = softmax(logits, output(args, 0) + n * classes);
         const float weight = input(args, 2)[n];
         rows[n] = {};
         if (weight == 0) continue;
-        rows[n] =
-            cross_entropy(logits, log_sum, static_cast<size_t>(labels[static_cast<size_t>(n)]), op.label_smoothing);
+        rows[n] = cross_entropy(logits, log_sum, labels[n], op.label_smoothing);
         rows[n].loss *= weight;
       }
     });
@@ -79,13 +78,13 @@ std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntrop
     int32_t correct[2] = {0, 0};
     for (int64_t n = 0; n < batch; ++n) {
       loss += rows[n].loss;
-      correct[0] += rows[n].place == 0;
-      correct[1] += rows[n].place >= 0 && rows[n].place < 5;
+      correct[0] += rows[n].rank == 0;
+      correct[1] += rows[n].rank >= 0 && rows[n].rank < 5;
     }
     output(args, 1)[0] = static_cast<float>(loss);
     std::copy_n(correct, 2, output<int32_t>(args, 2));
   };
-  return make_loop_kernel(body, static_cast<size_t>(batch) * sizeof(RowResult));
+  return make_loop_kernel(body, batch * sizeof(RowResult));
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const SoftmaxCrossEntropyGrad& op, Descs inputs, Descs) {

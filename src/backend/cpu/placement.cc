@@ -12,9 +12,9 @@ namespace {
 
 bool whole_blocks(const Context& context, int64_t channels) { return channels % context.blocked.id == 0; }
 
-size_t sample_bytes(const TensorDesc& desc) { return packed_bytes(desc) / static_cast<size_t>(desc.shape.n()); }
+size_t sample_bytes(const TensorDesc& desc) { return packed_bytes(desc) / desc.shape.n(); }
 
-// A run of bytes of every sample.
+// The same number of contiguous bytes of every sample.
 struct Piece {
   size_t bytes = 0;
   size_t input = 0;                  // number of the operand it comes from
@@ -22,7 +22,7 @@ struct Piece {
   size_t to = 0, to_stride = 0;
 };
 
-// Everything lies in its place already.
+// The output is a view of the input: there is nothing to copy.
 class ViewKernel final : public Kernel {
  public:
   void run(const KernelArgs&) const override {}
@@ -76,7 +76,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Concat&, Descs inp
     const auto count = static_cast<int64_t>(members.size());
     parallel_ranges(threads, samples * count, 1, [&](Range range, int) {
       for (int64_t i = range.begin; i < range.end; ++i) {
-        const Piece& member = members[static_cast<size_t>(i % count)];
+        const Piece& member = members[i % count];
         copy_piece(member, i / count, args.inputs[member.input], args.outputs[0]);
       }
     });
@@ -90,7 +90,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs i
   if (outputs[0].parent_channels > 0) return std::make_unique<ViewKernel>();
   const size_t bytes = sample_bytes(outputs[0]);
   const Piece piece{.bytes = bytes,
-                    .from = static_cast<size_t>(layout.offset(0, op.begin, 0)) * sizeof(float),
+                    .from = layout.offset(0, op.begin, 0) * sizeof(float),
                     .from_stride = sample_bytes(inputs[0]),
                     .to_stride = bytes};
   return make_loop_kernel([piece, samples = layout.samples, threads = context.threads](const KernelArgs& args) {

@@ -21,18 +21,16 @@ void expect_one_format(const Op& op, Descs tensors) {
   }
 }
 
-// The output may be the memory of an input, which the compiler would otherwise have to fear.
-
 // A NaN passes, so that a diverged run is noticed.
 LOCKSTEP_VECTORIZED void relu(const float* x, float* y, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = kernels::rectified(x[i]);
+  for (int64_t i = 0; i < count; ++i) y[i] = kernels::relu(x[i]);
 }
 
 LOCKSTEP_VECTORIZED void relu_grad(const float* y, const float* dy, float* dx, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    dx[i] = kernels::rectified_gradient(y[i], dy[i]);
+    dx[i] = kernels::relu_gradient(y[i], dy[i]);
   }
 }
 
@@ -93,31 +91,20 @@ std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs
   return make_loop_kernel([op, layout, threads = context.threads](const KernelArgs& args) {
     const DropoutMask mask(op, std::span<const int32_t, 4>(input<int32_t>(args, 1), 4));
     const double factor = 1 / (1 - op.rate);
-    const auto places = static_cast<uint64_t>(layout.places);
+    const auto pixels = static_cast<uint64_t>(layout.pixels);
     parallel_ranges(threads, layout.samples * layout.blocks, 1, [&](Range range, int) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         const int64_t n = i / layout.blocks, c = i % layout.blocks * layout.block;
         const auto lanes = static_cast<size_t>(std::min(layout.block, layout.channels - c));
-        const uint64_t first = mask.counter(n, layout.channels * layout.places) + static_cast<uint64_t>(c) * places;
-        for (uint64_t p = 0; p < places; ++p) {
+        const uint64_t first = mask.counter(n, layout.channels * layout.pixels) + static_cast<uint64_t>(c) * pixels;
+        for (uint64_t p = 0; p < pixels; ++p) {
           const int64_t at = layout.offset(n, c, static_cast<int64_t>(p));
           float* y = output(args, 0) + at;
-          drop(mask, first + p, places, {input(args, 0) + at, lanes}, factor, y);
+          drop(mask, first + p, pixels, {input(args, 0) + at, lanes}, factor, y);
           std::fill(y + lanes, y + layout.block, 0.0F);
         }
       }
     });
-  });
-}
-
-std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs inputs, Descs) {
-  return make_loop_kernel([channels = inputs[0].shape.elements(), op](const KernelArgs& args) {
-    const auto samples = static_cast<float>(op.samples);
-    const float *mean = input(args, 0), *var = input(args, 1), *running_mean = input(args, 2);
-    float *first = output(args, 0), *second = output(args, 1);
-    for (int64_t c = 0; c < channels; ++c) {
-      kernels::moment_terms(samples, mean[c], var[c], running_mean[c], first[c], second[c]);
-    }
   });
 }
 

@@ -1,6 +1,6 @@
-// Pooling. Maximum pooling is by oneDNN: the places of the maxima are stored in the order of the format, so forward and
-// gradient choose the format by the same rule, which asks the shapes alone. Average pooling is by our own vector loops,
-// in blocks of channels: it reads and writes slices, which the library's does not.
+// Pooling. Maximum pooling is by oneDNN: the positions of the maxima are stored in the order of the format, so forward
+// and gradient choose the format by the same rule, which looks only at the shapes. Average pooling is by our own vector
+// loops, in blocks of channels: it reads and writes slices, which the library's does not.
 #include <algorithm>
 #include <limits>
 
@@ -71,14 +71,14 @@ class MaxPoolKernel final : public Kernel {
 // Where the windows lie along one axis.
 struct WindowAxis {
   int64_t kernel, stride, pad;
-  int64_t inputs, outputs;  // places
+  int64_t inputs, outputs;  // positions
   bool count_include_pad;
 
   int64_t first_input(int64_t output) const { return std::max<int64_t>(0, output * stride - pad); }
   int64_t end_input(int64_t output) const { return std::min(inputs, output * stride - pad + kernel); }
   float weight(int64_t output) const {
-    const int64_t places = count_include_pad ? kernel : end_input(output) - first_input(output);
-    return 1 / static_cast<float>(places);
+    const int64_t positions = count_include_pad ? kernel : end_input(output) - first_input(output);
+    return 1 / static_cast<float>(positions);
   }
 };
 
@@ -88,18 +88,18 @@ class AxisTable {
   AxisTable(const WindowAxis& axis, bool gradient)
       : written_(gradient ? axis.inputs : axis.outputs), read_(gradient ? axis.outputs : axis.inputs) {
     for (int64_t o = 0; o < axis.outputs; ++o) weight_.push_back(axis.weight(o));
-    begin_.assign(static_cast<size_t>(written_), gradient ? static_cast<int32_t>(axis.outputs) : 0);
-    end_.assign(static_cast<size_t>(written_), 0);
+    begin_.assign(written_, gradient ? static_cast<int32_t>(axis.outputs) : 0);
+    end_.assign(written_, 0);
     for (int64_t o = 0; o < axis.outputs; ++o) {
-      const auto place = static_cast<int32_t>(o);
+      const auto position = static_cast<int32_t>(o);
       if (!gradient) {
-        begin_[static_cast<size_t>(o)] = static_cast<int32_t>(axis.first_input(o));
-        end_[static_cast<size_t>(o)] = static_cast<int32_t>(axis.end_input(o));
+        begin_[o] = static_cast<int32_t>(axis.first_input(o));
+        end_[o] = static_cast<int32_t>(axis.end_input(o));
         continue;
       }
       for (int64_t i = axis.first_input(o); i < axis.end_input(o); ++i) {  // windows that see an input are neighbours
-        begin_[static_cast<size_t>(i)] = std::min(begin_[static_cast<size_t>(i)], place);
-        end_[static_cast<size_t>(i)] = place + 1;
+        begin_[i] = std::min(begin_[i], position);
+        end_[i] = position + 1;
       }
     }
   }
@@ -133,7 +133,7 @@ class AveragePoolKernel final : public Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    const PoolRun pool{static_cast<int>(from_.block), h_.view(), w_.view(), gradient_};
+    const PoolTile pool{static_cast<int>(from_.block), h_.view(), w_.view(), gradient_};
     parallel_ranges(threads_, from_.samples * from_.blocks, 1, [&](Range range, int) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         const int64_t n = i / from_.blocks, c = i % from_.blocks * from_.block;

@@ -43,9 +43,9 @@ LOCKSTEP_VECTORIZED void update(const Constants& of_step, const Segment& of_segm
   }
 }
 
-LOCKSTEP_VECTORIZED void move_averages(const float* values, float weight, float* averages, int64_t count) {
+LOCKSTEP_VECTORIZED void update_averages(const float* values, float weight, float* averages, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) averages[i] = kernels::moved_average(averages[i], values[i], weight);
+  for (int64_t i = 0; i < count; ++i) averages[i] = kernels::ema(averages[i], values[i], weight);
 }
 
 LOCKSTEP_VECTORIZED void add_to(const float* values, float* sums, int64_t count) {
@@ -114,7 +114,7 @@ class OptimizerKernel final : public Kernel {
   template <class Body>
   void for_each_piece(const Body& body) const {
     parallel_ranges(threads_, static_cast<int64_t>(pieces_.size()), 1, [&](Range range, int) {
-      for (int64_t i = range.begin; i < range.end; ++i) body(static_cast<size_t>(i));
+      for (int64_t i = range.begin; i < range.end; ++i) body(i);
     });
   }
 
@@ -155,7 +155,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyAverag
     if (input(args, 1)[kSkip] != 0) return;
     const float weight = 1 - input(args, 1)[kAverageDecay];
     parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
-      move_averages(input(args, 0) + range.begin, weight, output(args, 0) + range.begin, range.size());
+      update_averages(input(args, 0) + range.begin, weight, output(args, 0) + range.begin, range.size());
     });
   });
 }
@@ -171,7 +171,7 @@ std::unique_ptr<Kernel> compile_update(const Context&, const ApplyStatistics& op
       const StatisticsRule rule{samples, samples * static_cast<double>(entry.spatial), op.momentum};
       for (int64_t c = 0; c < entry.channels; ++c) {
         const int64_t mean = entry.mean_offset + c, var = entry.var_offset + c;
-        move_statistics(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
+        update_running_stats(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
       }
     }
   });
@@ -190,7 +190,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const SumOfSquare
     for (int64_t i = 0; i < pieces; ++i) total += sums[i];
     output<double>(args, 0)[0] = total;
   };
-  return make_loop_kernel(body, static_cast<size_t>(pieces) * sizeof(double));
+  return make_loop_kernel(body, pieces * sizeof(double));
 }
 
 std::unique_ptr<Kernel> compile_update(const Context& context, const AddToSums& op) {
@@ -206,7 +206,7 @@ std::span<T> part(T* values, Range range) {
   return {values + range.begin, static_cast<size_t>(range.size())};
 }
 
-std::unique_ptr<Kernel> compile_update(const Context& context, const NarrowValues& op) {
+std::unique_ptr<Kernel> compile_update(const Context& context, const DowncastValues& op) {
   return make_loop_kernel([op, threads = context.threads](const KernelArgs& args) {
     parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
       to_half(op.to, part(input(args, 0), range), part(output<uint16_t>(args, 0), range));
@@ -214,7 +214,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const NarrowValue
   });
 }
 
-std::unique_ptr<Kernel> compile_update(const Context& context, const WidenValues& op) {
+std::unique_ptr<Kernel> compile_update(const Context& context, const UpcastValues& op) {
   return make_loop_kernel([op, threads = context.threads](const KernelArgs& args) {
     parallel_ranges(threads, op.count, kPiece, [&](Range range, int) {
       from_half(op.from, part(input<uint16_t>(args, 0), range), part(output(args, 0), range));
@@ -222,7 +222,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const WidenValues
   });
 }
 
-std::unique_ptr<Kernel> compile_update(const Context&, const FindNotFinite& op) {
+std::unique_ptr<Kernel> compile_update(const Context&, const FindNonFinite& op) {
   return make_loop_kernel([op](const KernelArgs& args) {
     if (std::isfinite(input<double>(args, 1)[0])) return;
     const float* const values = input(args, 0);

@@ -1,4 +1,4 @@
-// Batch norm, of one rank's samples and of all ranks'.
+// Batch norm, over the samples of one rank and of all ranks.
 #include "backend/cuda/batch_norm.h"
 #include "backend/cuda/context.h"
 #include "lockstep/base/error.h"
@@ -21,12 +21,73 @@ void expect_gradient(const Op& op, const TensorDesc& x, const TensorDesc& dy) {
           x.to_string(), dy.to_string());
 }
 
+// What a batch norm's kernels know before they run.
+struct Norm {
+  Rows shape;
+  DType dtype = DType::f32;
+  float epsilon = 0;
+  bool relu = false;
+  int64_t x = 0, dy = 0, out = 0;  // elements from a row to the next, of slices too: the output is y or dx
+};
+
 int64_t row_elements(const TensorDesc& desc) {
   return desc.parent_channels > 0 ? desc.parent_channels : desc.shape.c();
 }
-RowsIn rows_in(const KernelArgs& args, size_t i, int64_t row) { return {input(args, i), row}; }
-RowsOut rows_out(const KernelArgs& args, size_t i, int64_t row) { return {output(args, i), row}; }
-// Of a workspace that begins with `sums` bytes of partial sums.
+
+// Inputs: x, then vectors; the first output is y.
+template <class Operation>
+Norm forward_norm(const Operation& op, Descs inputs, Descs outputs) {
+  expect_element(op, inputs[0].dtype);
+  expect_float_vectors(op, inputs.subspan(1));
+  return {.shape = rows_of(inputs[0]),
+          .dtype = inputs[0].dtype,
+          .epsilon = static_cast<float>(op.epsilon),
+          .relu = op.relu,
+          .x = row_elements(inputs[0]),
+          .out = row_elements(outputs[0])};
+}
+
+// Inputs: x, dy, scale, mean, var, saved.
+template <class Operation>
+Norm backward_norm(const Operation& op, Descs inputs) {
+  expect_gradient(op, inputs[0], inputs[1]);
+  expect_float_vectors(op, inputs.subspan(2, 3));
+  return {.shape = rows_of(inputs[0]),
+          .dtype = inputs[0].dtype,
+          .epsilon = static_cast<float>(op.epsilon),
+          .relu = op.relu,
+          .x = row_elements(inputs[0]),
+          .dy = row_elements(inputs[1])};
+}
+
+NormForward forward_args(const Norm& norm, const KernelArgs& args) {
+  return {.shape = norm.shape,
+          .epsilon = norm.epsilon,
+          .relu = norm.relu,
+          .x = {input(args, 0), norm.x},
+          .scale = input<float>(args, 1),
+          .shift = input<float>(args, 2),
+          .y = {output(args, 0), norm.out}};
+}
+
+NormStatistics statistics_of(const KernelArgs& args) {
+  return {.mean = output<float>(args, 1), .var = output<float>(args, 2), .saved = output<float>(args, 3)};
+}
+
+NormBackward backward_args(const Norm& norm, const KernelArgs& args) {
+  return {.shape = norm.shape,
+          .epsilon = norm.epsilon,
+          .relu = norm.relu,
+          .x = {input(args, 0), norm.x},
+          .dy = {input(args, 1), norm.dy},
+          .mean = input<float>(args, 3),
+          .var = input<float>(args, 4),
+          .saved = input<float>(args, 5)};
+}
+
+size_t coefficient_bytes(Rows shape) { return 2 * shape.channels * sizeof(float); }
+
+// Behind the `sums` bytes of the workspace.
 float* coefficients_in(const KernelArgs& args, size_t sums) {
   return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + sums);
 }
@@ -34,77 +95,44 @@ float* coefficients_in(const KernelArgs& args, size_t sums) {
 }  // namespace
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchNorm& op, Descs inputs, Descs outputs) {
-  expect_element(op, inputs[0].dtype);
-  expect_float_vectors(op, inputs.subspan(1));
-  const Rows shape = rows_of(inputs[0]);
-  const auto body = [op, shape, dtype = inputs[0].dtype, x = row_elements(inputs[0]), y = row_elements(outputs[0])](
-                        const KernelArgs& args, cudaStream_t stream) {
-    launch_norm(stream, dtype,
-                {.shape = shape,
-                 .epsilon = static_cast<float>(op.epsilon),
-                 .relu = op.relu,
-                 .x = rows_in(args, 0, x),
-                 .scale = input<float>(args, 1),
-                 .shift = input<float>(args, 2),
-                 .y = rows_out(args, 0, y),
-                 .mean = output<float>(args, 1),
-                 .var = output<float>(args, 2),
-                 .saved = output<float>(args, 3),
-                 .memory = sums_memory(args)});
+  const auto body = [norm = forward_norm(op, inputs, outputs)](const KernelArgs& args, cudaStream_t stream) {
+    launch_norm(stream, norm.dtype, forward_args(norm, args), statistics_of(args), sums_memory(args));
   };
-  return make_launch_kernel("norm", body, channel_sums_bytes(shape));
+  return make_launch_kernel("norm", body, channel_sums_bytes(rows_of(inputs[0])));
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchNormGrad& op, Descs inputs, Descs outputs) {
-  expect_gradient(op, inputs[0], inputs[1]);
-  expect_float_vectors(op, inputs.subspan(2, 3));
-  const Rows shape = rows_of(inputs[0]);
-  const auto body = [op, shape, dtype = inputs[0].dtype, x = row_elements(inputs[0]), dy = row_elements(inputs[1]),
-                     dx = row_elements(outputs[0])](const KernelArgs& args, cudaStream_t stream) {
-    launch_norm_grad(stream, dtype,
-                     {.shape = shape,
-                      .epsilon = static_cast<float>(op.epsilon),
-                      .relu = op.relu,
-                      .x = rows_in(args, 0, x),
-                      .dy = rows_in(args, 1, dy),
-                      .mean = input<float>(args, 3),
-                      .var = input<float>(args, 4),
-                      .saved = input<float>(args, 5),
-                      .dx = rows_out(args, 0, dx),
-                      .dscale = output<float>(args, 1),
-                      .dshift = output<float>(args, 2),
-                      .memory = sums_memory(args),
-                      .coefficients = coefficients_in(args, channel_sums_bytes(shape))});
+  Norm norm = backward_norm(op, inputs);
+  norm.out = row_elements(outputs[0]);
+  const size_t sums = channel_sums_bytes(norm.shape);
+  const auto body = [norm, sums](const KernelArgs& args, cudaStream_t stream) {
+    const NormGradients gradients{
+        .dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
+    launch_norm_grad(stream, norm.dtype, backward_args(norm, args), gradients, sums_memory(args),
+                     coefficients_in(args, sums));
   };
-  const size_t coefficients = static_cast<size_t>(2 * shape.channels) * sizeof(float);
-  return make_launch_kernel("norm", body, channel_sums_bytes(shape) + coefficients);
+  return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchNormInference& op, Descs inputs, Descs outputs) {
-  expect_element(op, inputs[0].dtype);
-  expect_float_vectors(op, inputs.subspan(1));
-  const Rows shape = rows_of(inputs[0]);
-  return make_launch_kernel("norm", [op, shape, dtype = inputs[0].dtype, x = row_elements(inputs[0]),
-                                     y = row_elements(outputs[0])](const KernelArgs& args, cudaStream_t stream) {
-    launch_norm_inference(stream, dtype,
-                          {.shape = shape,
-                           .epsilon = static_cast<float>(op.epsilon),
-                           .relu = op.relu,
-                           .x = rows_in(args, 0, x),
-                           .scale = input<float>(args, 1),
-                           .shift = input<float>(args, 2),
-                           .mean = input<float>(args, 3),
-                           .var = input<float>(args, 4),
-                           .y = rows_out(args, 0, y)});
-  });
+  const auto body = [norm = forward_norm(op, inputs, outputs)](const KernelArgs& args, cudaStream_t stream) {
+    launch_norm_inference(stream, norm.dtype, forward_args(norm, args),
+                          {.mean = input<float>(args, 3), .var = input<float>(args, 4)});
+  };
+  return make_launch_kernel("norm", body);
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs inputs, Descs) {
   expect_float_vectors(op, inputs);
   const auto samples = static_cast<float>(op.samples);
   const auto body = [channels = inputs[0].shape.elements(), samples](const KernelArgs& args, cudaStream_t stream) {
-    launch_moments(stream, channels, samples, {input<float>(args, 0), input<float>(args, 1), input<float>(args, 2)},
-                   {output<float>(args, 0), output<float>(args, 1)});
+    launch_moments(stream, {.channels = channels,
+                            .samples = samples,
+                            .mean = input<float>(args, 0),
+                            .var = input<float>(args, 1),
+                            .running_mean = input<float>(args, 2),
+                            .first = output<float>(args, 0),
+                            .second = output<float>(args, 1)});
   };
   return make_launch_kernel("moments", body);
 }
@@ -115,79 +143,43 @@ std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormSums& op, Des
   const Rows shape = rows_of(inputs[0]);
   const auto body = [shape, dtype = inputs[0].dtype, x = row_elements(inputs[0])](const KernelArgs& args,
                                                                                   cudaStream_t stream) {
-    launch_sync_norm_sums(stream, dtype, shape, rows_in(args, 0, x), input<float>(args, 1), output<float>(args, 0),
+    launch_sync_norm_sums(stream, dtype, shape, {input(args, 0), x}, input<float>(args, 1), output<float>(args, 0),
                           sums_memory(args));
   };
   return make_launch_kernel("norm", body, channel_sums_bytes(shape));
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNorm& op, Descs inputs, Descs outputs) {
-  expect_element(op, inputs[0].dtype);
-  expect_float_vectors(op, inputs.subspan(1));
-  const Rows shape = rows_of(inputs[0]);
-  return make_launch_kernel("norm", [op, shape, dtype = inputs[0].dtype, x = row_elements(inputs[0]),
-                                     y = row_elements(outputs[0])](const KernelArgs& args, cudaStream_t stream) {
-    launch_sync_norm(stream, dtype,
-                     {.shape = shape,
-                      .values = static_cast<double>(op.values),
-                      .epsilon = static_cast<float>(op.epsilon),
-                      .relu = op.relu,
-                      .x = rows_in(args, 0, x),
-                      .scale = input<float>(args, 1),
-                      .shift = input<float>(args, 2),
-                      .running_mean = input<float>(args, 3),
-                      .sums = input<float>(args, 4),
-                      .y = rows_out(args, 0, y),
-                      .mean = output<float>(args, 1),
-                      .var = output<float>(args, 2),
-                      .saved = output<float>(args, 3)});
-  });
+  const auto body = [norm = forward_norm(op, inputs, outputs), values = static_cast<double>(op.values)](
+                        const KernelArgs& args, cudaStream_t stream) {
+    launch_sync_norm(stream, norm.dtype, forward_args(norm, args),
+                     {.values = values, .running_mean = input<float>(args, 3), .sums = input<float>(args, 4)},
+                     statistics_of(args));
+  };
+  return make_launch_kernel("norm", body);
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGradSums& op, Descs inputs, Descs) {
-  expect_gradient(op, inputs[0], inputs[1]);
-  expect_float_vectors(op, inputs.subspan(2, 3));
-  const Rows shape = rows_of(inputs[0]);
-  const auto body = [op, shape, dtype = inputs[0].dtype, x = row_elements(inputs[0]), dy = row_elements(inputs[1])](
-                        const KernelArgs& args, cudaStream_t stream) {
-    launch_sync_norm_grad_sums(stream, dtype,
-                               {.shape = shape,
-                                .epsilon = static_cast<float>(op.epsilon),
-                                .relu = op.relu,
-                                .x = rows_in(args, 0, x),
-                                .dy = rows_in(args, 1, dy),
-                                .mean = input<float>(args, 3),
-                                .var = input<float>(args, 4),
-                                .saved = input<float>(args, 5),
-                                .dscale = output<float>(args, 0),
-                                .dshift = output<float>(args, 1),
-                                .own_sums = output<float>(args, 2),
-                                .memory = sums_memory(args)});
+  const auto body = [norm = backward_norm(op, inputs)](const KernelArgs& args, cudaStream_t stream) {
+    launch_sync_norm_grad_sums(
+        stream, norm.dtype, backward_args(norm, args),
+        {.dscale = output<float>(args, 0), .dshift = output<float>(args, 1), .sums = output<float>(args, 2)},
+        sums_memory(args));
   };
-  return make_launch_kernel("norm", body, channel_sums_bytes(shape));
+  return make_launch_kernel("norm", body, channel_sums_bytes(rows_of(inputs[0])));
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const SyncBatchNormGrad& op, Descs inputs, Descs outputs) {
-  expect_gradient(op, inputs[0], inputs[1]);
-  expect_float_vectors(op, inputs.subspan(2, 3));
-  const Rows shape = rows_of(inputs[0]);
-  const auto body = [op, shape, dtype = inputs[0].dtype, x = row_elements(inputs[0]), dy = row_elements(inputs[1]),
-                     dx = row_elements(outputs[0])](const KernelArgs& args, cudaStream_t stream) {
-    launch_sync_norm_grad(stream, dtype,
-                          {.shape = shape,
-                           .values = static_cast<double>(op.values),
-                           .epsilon = static_cast<float>(op.epsilon),
-                           .relu = op.relu,
-                           .x = rows_in(args, 0, x),
-                           .dy = rows_in(args, 1, dy),
-                           .mean = input<float>(args, 3),
-                           .var = input<float>(args, 4),
-                           .saved = input<float>(args, 5),
+  Norm norm = backward_norm(op, inputs);
+  norm.out = row_elements(outputs[0]);
+  const auto body = [norm, values = static_cast<double>(op.values)](const KernelArgs& args, cudaStream_t stream) {
+    launch_sync_norm_grad(stream, norm.dtype, backward_args(norm, args),
+                          {.values = values,
                            .sums = input<float>(args, 6),
-                           .dx = rows_out(args, 0, dx),
+                           .dx = {output(args, 0), norm.out},
                            .coefficients = coefficients_in(args, 0)});
   };
-  return make_launch_kernel("norm", body, static_cast<size_t>(2 * shape.channels) * sizeof(float));
+  return make_launch_kernel("norm", body, coefficient_bytes(norm.shape));
 }
 
 }  // namespace lockstep::cuda

@@ -50,16 +50,14 @@ struct GradientFinish {
   }
 };
 
-__global__ void moments(int64_t channels, float samples, const float* mean, const float* var, const float* running,
-                        float* first, float* second) {
-  for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
-    kernels::moment_terms(samples, mean[c], var[c], running[c], first[c], second[c]);
+__global__ void moments(MomentTerms t) {
+  for (int64_t c = thread_index(); c < t.channels; c += grid_threads()) {
+    kernels::moment_terms(t.samples, t.mean[c], t.var[c], t.running_mean[c], t.first[c], t.second[c]);
   }
 }
 
-// Over the samples of all ranks: this rank's sums, and what is made of everybody's.
-
-// Sums of d = x - running_mean and of d^2, from those of the distances from the channel's first value.
+// Batch norm over the samples of all ranks. Sums of d = x - running_mean and of d^2, from those of the distances from
+// the channel's first value.
 template <class T>
 struct SumsFinish {
   const T* x;
@@ -76,14 +74,15 @@ struct SumsFinish {
   }
 };
 
-__global__ void statistics_of_sums(int64_t channels, double values, float epsilon, SyncNormForward args) {
+__global__ void statistics_of_sums(NormForward args, JointSums joint, NormStatistics statistics) {
+  const int64_t channels = args.shape.channels;
   for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
-    const double distance = args.sums[c] / values;
-    const double variance = kernels::rectified(args.sums[channels + c] / values - distance * distance);
-    args.mean[c] = static_cast<float>(args.running_mean[c] + distance);
-    args.var[c] = static_cast<float>(variance);
-    args.saved[c] = static_cast<float>(args.scale[c] / sqrt(variance + epsilon));
-    args.saved[channels + c] = args.shift[c];
+    const double distance = joint.sums[c] / joint.values;
+    const double variance = kernels::relu(joint.sums[channels + c] / joint.values - distance * distance);
+    statistics.mean[c] = static_cast<float>(joint.running_mean[c] + distance);
+    statistics.var[c] = static_cast<float>(variance);
+    statistics.saved[c] = static_cast<float>(args.scale[c] / sqrt(variance + args.epsilon));
+    statistics.saved[channels + c] = args.shift[c];
   }
 }
 
@@ -99,62 +98,64 @@ struct GradientSumsFinish {
   }
 };
 
-__global__ void coefficients_of_sums(int64_t channels, double values, double epsilon, const float* var,
-                                     const float* saved, const float* sums, float* coefficients) {
+__global__ void coefficients_of_sums(NormBackward args, JointGradient joint) {
+  const int64_t channels = args.shape.channels;
+  const double epsilon = args.epsilon;
   for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
-    const double factor = saved[c] / values;
-    coefficients[c] = static_cast<float>(factor * sums[c] / sqrt(var[c] + epsilon));
-    coefficients[channels + c] = static_cast<float>(factor * sums[channels + c]);
+    const double factor = args.saved[c] / joint.values;
+    joint.coefficients[c] = static_cast<float>(factor * joint.sums[c] / sqrt(args.var[c] + epsilon));
+    joint.coefficients[channels + c] = static_cast<float>(factor * joint.sums[channels + c]);
   }
 }
 
 }  // namespace
 
-void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args) {
+void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args, const NormStatistics& statistics,
+                 const SumsMemory& memory) {
   const int64_t channels = args.shape.channels;
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.y}), [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
     const auto x = image_in<T>(args.x);
+    const auto [mean, var, saved] = statistics;
     const BatchFinish<T> finish{
-        x.data,       args.scale, args.shift, args.mean, args.var, args.saved, static_cast<double>(args.shape.rows),
-        args.epsilon, channels};
-    launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, args.memory);
-    const SavedNorm norm{args.mean, args.saved, channels};
-    launch_map_rows<kLanes>(stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, x, image_out<T>(args.y)});
+        x.data, args.scale, args.shift, mean, var, saved, static_cast<double>(args.shape.rows), args.epsilon, channels};
+    launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, memory);
+    launch_map_rows<kLanes>(stream, args.shape,
+                            Normalize<T, SavedNorm>{{mean, saved, channels}, args.relu, x, image_out<T>(args.y)});
   });
 }
 
-void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args) {
+void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const NormGradients& gradients,
+                      const SumsMemory& memory, float* coefficients) {
   const int64_t channels = args.shape.channels;
-  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, args.dx}), [&](auto element, auto lanes) {
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, gradients.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
     const auto x = image_in<T>(args.x), dy = image_in<T>(args.dy);
     const SavedNorm norm{args.mean, args.saved, channels};
-    const GradientFinish finish{args.var,     args.saved,        args.dscale,
-                                args.dshift,  args.coefficients, static_cast<double>(args.shape.rows),
-                                args.epsilon, channels};
-    launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, args.memory);
+    const GradientFinish finish{args.var,         args.saved,   gradients.dscale,
+                                gradients.dshift, coefficients, static_cast<double>(args.shape.rows),
+                                args.epsilon,     channels};
+    launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, memory);
     launch_map_rows<kLanes>(stream, args.shape,
-                            ApplyGradient<T>{norm, args.relu, x, dy, args.coefficients, image_out<T>(args.dx)});
+                            ApplyGradient<T>{norm, args.relu, x, dy, coefficients, image_out<T>(gradients.dx)});
   });
 }
 
-void launch_norm_inference(cudaStream_t stream, DType dtype, const NormInference& args) {
+void launch_norm_inference(cudaStream_t stream, DType dtype, const NormForward& args,
+                           const RunningStatistics& running) {
   const int64_t granule = common_granule(dtype, args.shape.channels, {args.x, args.y});
   with_packs(dtype, granule, [&](auto element, auto lanes) {
     using T = decltype(element);
-    const RunningNorm norm{args.scale, args.shift, args.mean, args.var, args.epsilon};
+    const RunningNorm norm{args.scale, args.shift, running.mean, running.var, args.epsilon};
     launch_map_rows<decltype(lanes)::value>(
         stream, args.shape, Normalize<T, RunningNorm>{norm, args.relu, image_in<T>(args.x), image_out<T>(args.y)});
   });
 }
 
-void launch_moments(cudaStream_t stream, int64_t channels, float samples, const float* const (&mean_var_running)[3],
-                    float* const (&first_second)[2]) {
-  moments<<<blocks_for(channels), kThreads, 0, stream>>>(channels, samples, mean_var_running[0], mean_var_running[1],
-                                                         mean_var_running[2], first_second[0], first_second[1]);
+void launch_moments(cudaStream_t stream, const MomentTerms& terms) {
+  moments<<<blocks_for(terms.channels), kThreads, 0, stream>>>(terms);
 }
 
 void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const float* running_mean,
@@ -167,39 +168,40 @@ void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn 
   });
 }
 
-void launch_sync_norm(cudaStream_t stream, DType dtype, const SyncNormForward& args) {
+void launch_sync_norm(cudaStream_t stream, DType dtype, const NormForward& args, const JointSums& joint,
+                      const NormStatistics& statistics) {
   const int64_t channels = args.shape.channels;
-  statistics_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(channels, args.values, args.epsilon, args);
+  statistics_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(args, joint, statistics);
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.y}), [&](auto element, auto lanes) {
     using T = decltype(element);
-    const SavedNorm norm{args.mean, args.saved, channels};
+    const SavedNorm norm{statistics.mean, statistics.saved, channels};
     launch_map_rows<decltype(lanes)::value>(
         stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, image_in<T>(args.x), image_out<T>(args.y)});
   });
 }
 
-void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNormBackward& args) {
+void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const NormBackward& args, const GradientSums& own,
+                                const SumsMemory& memory) {
   const int64_t channels = args.shape.channels;
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.saved, channels};
-    const GradientSumsFinish finish{args.var, args.dscale, args.dshift, args.own_sums, args.epsilon, channels};
+    const GradientSumsFinish finish{args.var, own.dscale, own.dshift, own.sums, args.epsilon, channels};
     launch_sum_rows<decltype(lanes)::value>(
         stream, args.shape, GradientTerms<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy)}, finish,
-        args.memory);
+        memory);
   });
 }
 
-void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const SyncNormBackward& args) {
+void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const JointGradient& joint) {
   const int64_t channels = args.shape.channels;
-  coefficients_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(channels, args.values, args.epsilon, args.var,
-                                                                      args.saved, args.sums, args.coefficients);
-  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, args.dx}), [&](auto element, auto lanes) {
+  coefficients_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(args, joint);
+  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, joint.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.saved, channels};
     launch_map_rows<decltype(lanes)::value>(stream, args.shape,
                                             ApplyGradient<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy),
-                                                             args.coefficients, image_out<T>(args.dx)});
+                                                             joint.coefficients, image_out<T>(joint.dx)});
   });
 }
 

@@ -5,73 +5,75 @@
 
 namespace lockstep::cuda {
 
-// Batch statistics and what the output is made of: saved = slope [C], then shift [C].
+// x, scale and shift, from which y is made: what every forward kernel has.
 struct NormForward {
   Rows shape;
   float epsilon = 0;
   bool relu = false;
   RowsIn x;
-  const float *scale, *shift;
+  const float *scale = nullptr, *shift = nullptr;
   RowsOut y;
-  float *mean, *var, *saved;
-  SumsMemory memory;
 };
-void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args);
+// What a forward pass leaves: mean and biased variance, and saved = slope [C], then shift [C].
+struct NormStatistics {
+  float *mean = nullptr, *var = nullptr, *saved = nullptr;
+};
+void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args, const NormStatistics& statistics,
+                 const SumsMemory& memory);
 
+struct RunningStatistics {
+  const float *mean = nullptr, *var = nullptr;
+};
+void launch_norm_inference(cudaStream_t stream, DType dtype, const NormForward& args, const RunningStatistics& running);
+
+// x, the gradient of y, and what the forward pass left: what every gradient kernel has.
 struct NormBackward {
   Rows shape;
   float epsilon = 0;
   bool relu = false;
   RowsIn x, dy;
-  const float *mean, *var, *saved;
+  const float *mean = nullptr, *var = nullptr, *saved = nullptr;
+};
+struct NormGradients {
   RowsOut dx;
-  float *dscale, *dshift;
-  SumsMemory memory;
-  float* coefficients;  // [2,C] of scratch memory
+  float *dscale = nullptr, *dshift = nullptr;
 };
-void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args);
+// coefficients: [2,C] of scratch memory.
+void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const NormGradients& gradients,
+                      const SumsMemory& memory, float* coefficients);
 
-struct NormInference {
-  Rows shape;
-  float epsilon = 0;
-  bool relu = false;
-  RowsIn x;
-  const float *scale, *shift, *mean, *var;
-  RowsOut y;
+// BatchMoments, f32.
+struct MomentTerms {
+  int64_t channels = 0;
+  float samples = 0;
+  const float *mean = nullptr, *var = nullptr, *running_mean = nullptr;
+  float *first = nullptr, *second = nullptr;
 };
-void launch_norm_inference(cudaStream_t stream, DType dtype, const NormInference& args);
-// first, second of BatchMoments; f32
-void launch_moments(cudaStream_t stream, int64_t channels, float samples, const float* const (&mean_var_running)[3],
-                    float* const (&first_second)[2]);
+void launch_moments(cudaStream_t stream, const MomentTerms& terms);
 
-// Over the samples of all ranks; `values`: of a channel on all of them together.
+// Over the samples of all ranks. SyncBatchNormSums:
 void launch_sync_norm_sums(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const float* running_mean,
                            float* sums, const SumsMemory& memory);
-struct SyncNormForward {
-  Rows shape;
+// `values`: of a channel, on all ranks together, whose SyncBatchNormSums were added up to `sums`.
+struct JointSums {
   double values = 0;
-  float epsilon = 0;
-  bool relu = false;
-  RowsIn x;
-  const float *scale, *shift, *running_mean, *sums;
-  RowsOut y;
-  float *mean, *var, *saved;  // as of NormForward
+  const float *running_mean = nullptr, *sums = nullptr;
 };
-void launch_sync_norm(cudaStream_t stream, DType dtype, const SyncNormForward& args);
-struct SyncNormBackward {
-  Rows shape;
+void launch_sync_norm(cudaStream_t stream, DType dtype, const NormForward& args, const JointSums& joint,
+                      const NormStatistics& statistics);
+// SyncBatchNormGradSums.
+struct GradientSums {
+  float *dscale = nullptr, *dshift = nullptr, *sums = nullptr;
+};
+void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const NormBackward& args, const GradientSums& own,
+                                const SumsMemory& memory);
+// SyncBatchNormGrad. `values`: as of JointSums.
+struct JointGradient {
   double values = 0;
-  float epsilon = 0;
-  bool relu = false;
-  RowsIn x, dy;
-  const float *mean, *var, *saved;
-  float *dscale = nullptr, *dshift = nullptr, *own_sums = nullptr;  // of the sums
-  const float* sums = nullptr;                                      // of the gradient: of all ranks
-  RowsOut dx = {};
-  SumsMemory memory = {};         // of the sums
-  float* coefficients = nullptr;  // of the gradient: [2,C] of scratch memory
+  const float* sums = nullptr;  // of the ranks' SyncBatchNormGradSums
+  RowsOut dx;
+  float* coefficients = nullptr;  // [2,C] of scratch memory
 };
-void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const SyncNormBackward& args);
-void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const SyncNormBackward& args);
+void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const JointGradient& joint);
 
 }  // namespace lockstep::cuda

@@ -48,19 +48,19 @@ struct Normalize {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ Row<T, kLanes> load(Place place) const {
-    return {load_pack<T, kLanes>(x.at(place))};
+  __device__ Row<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(x.at(location))};
   }
   template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, const Row<T, kLanes>& loaded, Place place) const {
+  __device__ void row(const Norms<kLanes>& norms, const Row<T, kLanes>& loaded, Location location) const {
     float values[kLanes];
     unpack(loaded.x, values);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float z = kernels::normalized(values[i], norms.lane[i]);
-      values[i] = relu ? kernels::rectified(z) : z;
+      values[i] = relu ? kernels::relu(z) : z;
     }
-    store<kLanes>(values, y.at(place));
+    store<kLanes>(values, y.at(location));
   }
 };
 
@@ -82,8 +82,8 @@ struct BatchTerms {
     return pivots;
   }
   template <int kLanes>
-  __device__ Row<T, kLanes> load(Place place) const {
-    return {load_pack<T, kLanes>(x.at(place))};
+  __device__ Row<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(x.at(location))};
   }
   template <int kLanes>
   __device__ void row(const Pivots<kLanes>& pivots, const Row<T, kLanes>& loaded, float* first, float* second) const {
@@ -110,8 +110,8 @@ struct GradientTerms {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ RowAndGradient<T, kLanes> load(Place place) const {
-    return {load_pack<T, kLanes>(x.at(place)), load_pack<T, kLanes>(dy.at(place))};
+  __device__ RowAndGradient<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(x.at(location)), load_pack<T, kLanes>(dy.at(location))};
   }
   template <int kLanes>
   __device__ void row(const Norms<kLanes>& norms, const RowAndGradient<T, kLanes>& loaded, float* first,
@@ -122,7 +122,7 @@ struct GradientTerms {
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float z = kernels::normalized(values[i], norms.lane[i]);
-      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
+      const float g = relu ? kernels::relu_gradient(z, gradients[i]) : gradients[i];
       first[i] += g;
       second[i] += g * (values[i] - norms.lane[i].mean);
     }
@@ -154,11 +154,11 @@ struct ApplyGradient {
     return all;
   }
   template <int kLanes>
-  __device__ RowAndGradient<T, kLanes> load(Place place) const {
-    return {load_pack<T, kLanes>(x.at(place)), load_pack<T, kLanes>(dy.at(place))};
+  __device__ RowAndGradient<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(x.at(location)), load_pack<T, kLanes>(dy.at(location))};
   }
   template <int kLanes>
-  __device__ void row(const Gradients<kLanes>& all, const RowAndGradient<T, kLanes>& loaded, Place place) const {
+  __device__ void row(const Gradients<kLanes>& all, const RowAndGradient<T, kLanes>& loaded, Location location) const {
     float values[kLanes], gradients[kLanes];
     unpack(loaded.x, values);
     unpack(loaded.dy, gradients);
@@ -166,10 +166,10 @@ struct ApplyGradient {
     for (int i = 0; i < kLanes; ++i) {
       const auto& norm = all.norms.lane[i];
       const float z = kernels::normalized(values[i], norm);
-      const float g = relu ? kernels::rectified_gradient(z, gradients[i]) : gradients[i];
+      const float g = relu ? kernels::relu_gradient(z, gradients[i]) : gradients[i];
       gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
     }
-    store<kLanes>(gradients, dx.at(place));
+    store<kLanes>(gradients, dx.at(location));
   }
 };
 

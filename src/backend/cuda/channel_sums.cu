@@ -13,8 +13,8 @@ struct PlainTerms {
     return std::integral_constant<int, kLanes>{};
   }
   template <int kLanes>
-  __device__ Row<T, kLanes> load(Place place) const {
-    return {load_pack<T, kLanes>(values.at(place))};
+  __device__ Row<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(values.at(location))};
   }
   template <int kLanes>
   __device__ void row(std::integral_constant<int, kLanes>, const Row<T, kLanes>& loaded, float* first, float*) const {
@@ -39,9 +39,9 @@ size_t channel_sums_bytes(Rows shape) {
   // The wider the packs, the more blocks share the rows; which width it will be depends on the element type.
   unsigned blocks = 0;
   for (int lanes : {1, kWidest<float>, kWidest<__half>}) {
-    if (shape.channels % lanes == 0) blocks = std::max(blocks, channel_grid(shape, lanes, kMostSumBlocks).grid.y);
+    if (shape.channels % lanes == 0) blocks = std::max(blocks, channel_grid(shape, lanes, kMaxSumBlocks).grid.y);
   }
-  return size_t{blocks} * 2 * static_cast<size_t>(shape.channels) * sizeof(double);
+  return size_t{blocks} * 2 * shape.channels * sizeof(double);
 }
 
 void launch_channel_sums(cudaStream_t stream, DType dtype, Rows shape, const void* values, void* sums,

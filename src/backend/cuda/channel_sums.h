@@ -7,7 +7,7 @@
 namespace lockstep::cuda {
 
 // Blocks of a multiprocessor, of all sums over rows.
-constexpr int kMostSumBlocks = 2;
+constexpr int kMaxSumBlocks = 2;
 
 // Two sums a channel over a thread's rows, in float. Terms::row(values, loaded, first, second) adds to them.
 template <int kLanes, class Terms>
@@ -21,11 +21,11 @@ struct Summing {
     return terms.template at<kSame>(channel);
   }
   template <int kSame>
-  __device__ auto load(Place place) const {
-    return terms.template load<kSame>(place);
+  __device__ auto load(Location location) const {
+    return terms.template load<kSame>(location);
   }
   template <class Values, class Loaded>
-  __device__ void row(const Values& values, const Loaded& loaded, Place) {
+  __device__ void row(const Values& values, const Loaded& loaded, Location) {
     terms.row(values, loaded, first, second);
   }
 };
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, Terms::kBlocksOfProcessor)
 template <int kLanes, class Terms, class Finish>
 void launch_sum_rows(cudaStream_t stream, Rows shape, const Terms& terms, const Finish& finish,
                      const SumsMemory& memory) {
-  static_assert(Terms::kBlocksOfProcessor <= kMostSumBlocks);
+  static_assert(Terms::kBlocksOfProcessor <= kMaxSumBlocks);
   const ChannelGrid grid = channel_grid(shape, kLanes, Terms::kBlocksOfProcessor);
   const Partials partials{static_cast<double*>(memory.workspace), memory.tickets};
   sum_rows<kLanes><<<grid.grid, grid.block, 0, stream>>>(shape, terms, partials, finish);

@@ -1,10 +1,10 @@
-// Work a channel of a channels-last tensor: a thread holds a pack of channels in registers and strides over rows, of
-// which it has several in flight. For .cu files.
+// Work on each channel of a channels-last tensor: a thread holds a pack of channels in registers and strides over rows,
+// several of which it loads before it uses the first. For .cu files.
 //
 // A body says what is done with a row:
 //   at<kLanes>(channel)            the values of a pack's channels, made once a thread
-//   load<kLanes>(place)            what is read of a row
-//   row(values, loaded, place)     what is done with it
+//   load<kLanes>(location)            what is read of a row
+//   row(values, loaded, location)     what is done with it
 //   kRowsInFlight                  rows that are read before the first is worked on
 //   kBlocksOfProcessor             thread blocks that a multiprocessor must hold at the same time
 #pragma once
@@ -14,14 +14,14 @@
 
 namespace lockstep::cuda {
 
-constexpr int kMostPacksOfBlock = 8;  // side by side: 128 bytes of each row
+constexpr int kMaxPacksOfBlock = 8;   // side by side: 128 bytes of each row
 constexpr int64_t kRowsOfThread = 4;  // at least, where there are enough
 // A grid is as many blocks as this many multiprocessors hold at the same time, so that none waits for the others to
 // end: those of an H100 and an H200. A constant, for sums in the same order on every device.
 constexpr int64_t kProcessors = 132;
 
 // A row, and the first channel of a thread's pack.
-struct Place {
+struct Location {
   int64_t row, channel;
 };
 
@@ -31,7 +31,7 @@ struct Image {
   T* data;
   int64_t row_elements;  // from a row to the next
 
-  __device__ T* at(Place place) const { return data + place.row * row_elements + place.channel; }
+  __device__ T* at(Location location) const { return data + location.row * row_elements + location.channel; }
 };
 template <class T>
 Image<const T> image_in(const RowsIn& rows) {
@@ -53,11 +53,11 @@ struct ChannelGrid {
   dim3 grid, block;
 };
 
-// Depends on the shape alone, so that sums are added in the same order on every device.
+// Depends only on the shape, so that sums are added in the same order on every device.
 inline ChannelGrid channel_grid(Rows shape, int lanes, int blocks_of_processor) {
   const auto up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
   const int64_t packs = up(shape.channels, lanes);
-  int64_t across = up(packs, kMostPacksOfBlock);
+  int64_t across = up(packs, kMaxPacksOfBlock);
   int64_t wide = up(packs, across);
   if (wide > 1) wide = up(wide, 2) * 2;  // whole sectors of 32 bytes
   across = up(packs, wide);
@@ -82,15 +82,15 @@ __device__ void for_each_row(Rows shape, Body& body) {
   constexpr int kFlight = Body::kRowsInFlight;
   int64_t row = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   for (; row + (kFlight - 1) * stride < shape.rows; row += kFlight * stride) {
-    decltype(body.template load<kLanes>(Place{})) loaded[kFlight];
+    decltype(body.template load<kLanes>(Location{})) loaded[kFlight];
 #pragma unroll
-    for (int i = 0; i < kFlight; ++i) loaded[i] = body.template load<kLanes>(Place{row + i * stride, channel});
+    for (int i = 0; i < kFlight; ++i) loaded[i] = body.template load<kLanes>(Location{row + i * stride, channel});
 #pragma unroll
-    for (int i = 0; i < kFlight; ++i) body.row(values, loaded[i], Place{row + i * stride, channel});
+    for (int i = 0; i < kFlight; ++i) body.row(values, loaded[i], Location{row + i * stride, channel});
   }
   for (; row < shape.rows; row += stride) {
-    const Place place{row, channel};
-    body.row(values, body.template load<kLanes>(place), place);
+    const Location location{row, channel};
+    body.row(values, body.template load<kLanes>(location), location);
   }
 }
 

@@ -11,13 +11,13 @@ Format dense(const Shape& shape) {
 }
 
 Format for_convolution(const TensorDesc& desc) {
-  const bool few = desc.shape.rank() == 4 && desc.dtype != DType::f32 && desc.shape.c() < kFewestChannels;
+  const bool few = desc.shape.rank() == 4 && desc.dtype != DType::f32 && desc.shape.c() < kMinChannels;
   return few ? padded() : dense(desc.shape);
 }
 
 Shape stored_shape(const TensorDesc& desc) {
   const Shape& s = desc.shape;
-  return desc.format == padded() ? Shape{s.n(), kFewestChannels, s.h(), s.w()} : s;
+  return desc.format == padded() ? Shape{s.n(), kMinChannels, s.h(), s.w()} : s;
 }
 
 void expect_element(const Op& op, DType dtype) {
@@ -44,13 +44,13 @@ void expect_alike(const Op& op, Descs tensors) {
 }
 
 // BatchNorm: slope and shift of each channel, from which backward computes the ReLU's mask again. MaxPool: for each
-// output the place of its maximum in the window.
+// output the pixel of its maximum in the window.
 size_t saved_bytes(const Op& op, Descs inputs) {
   return std::visit(
       Overload{[&](const BatchNorm&) {
-    return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+    return 2 * inputs[0].shape.c() * sizeof(float); },
                [&](const SyncBatchNorm&) {
-    return static_cast<size_t>(2 * inputs[0].shape.c()) * sizeof(float); },
+    return 2 * inputs[0].shape.c() * sizeof(float); },
                [&](const MaxPool&) {
     return static_cast<size_t>(infer(op, inputs)[0].shape.elements()); },
                []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};

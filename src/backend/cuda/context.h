@@ -21,13 +21,13 @@ struct Context {
 };
 
 // How an image or a convolution's weights lie on the GPU: channels last, which is the plain order where the image has
-// one place (the memory is the same, and so no Reorder comes between).
+// one pixel (the memory is the same, and so no Reorder comes between).
 Format dense(const Shape& shape);
 
-// Of 16 bits, images and weights of fewer channels lie for convolutions as if they had this many, the others zero: then
+// For convolutions, images and weights of 16-bit floats with fewer channels are padded with zeros to this many: then
 // tensor cores compute the first layer, too.
-constexpr int64_t kFewestChannels = 8;
-constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last, kFewestChannels of them
+constexpr int64_t kMinChannels = 8;
+constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last, kMinChannels of them
 // How a convolution reads an image or weights, and writes the gradient of weights.
 Format for_convolution(const TensorDesc& desc);
 // The shape that the memory has.

@@ -9,17 +9,21 @@ namespace {
 
 Rows rows_of(const Shape& image) { return {image.n() * image.h() * image.w(), image.c()}; }
 
-ConvProblem problem_of(const Context& context, ConvKind kind, const Window& window, Descs x_weights_y) {
-  for (const TensorDesc& desc : x_weights_y) {
-    require(desc.format == dense(desc.shape) || desc.format == padded(), "cuDNN is given {}", desc.to_string());
+struct ConvTensors {
+  const TensorDesc &x, &weights, &y;  // or their gradients
+};
+
+ConvProblem problem_of(const Context& context, ConvKind kind, const Window& window, const ConvTensors& tensors) {
+  for (const TensorDesc* desc : {&tensors.x, &tensors.weights, &tensors.y}) {
+    require(desc->format == dense(desc->shape) || desc->format == padded(), "cuDNN is given {}", desc->to_string());
   }
   return {.kind = kind,
-          .dtype = x_weights_y[0].dtype,
-          .tf32 = context.tf32 && x_weights_y[0].dtype == DType::f32,
+          .dtype = tensors.x.dtype,
+          .tf32 = context.tf32 && tensors.x.dtype == DType::f32,
           .window = window,
-          .x = stored_shape(x_weights_y[0]),
-          .weights = stored_shape(x_weights_y[1]),
-          .y = stored_shape(x_weights_y[2])};
+          .x = stored_shape(tensors.x),
+          .weights = stored_shape(tensors.weights),
+          .y = stored_shape(tensors.y)};
 }
 
 std::string implementation_of(const ConvPlan& plan) {
@@ -29,7 +33,7 @@ std::string implementation_of(const ConvPlan& plan) {
 }  // namespace
 
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs) {
-  const std::array<TensorDesc, 3> tensors{inputs[0], inputs[1], outputs[0]};
+  const ConvTensors tensors{.x = inputs[0], .weights = inputs[1], .y = outputs[0]};
   const auto plan = context.planner.plan(problem_of(context, ConvKind::forward, op.window, tensors));
   const auto body = [plan, op, dtype = inputs[0].dtype, rows = rows_of(outputs[0].shape)](const KernelArgs& args,
                                                                                           cudaStream_t stream) {
@@ -41,7 +45,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs 
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs) {
-  const std::array<TensorDesc, 3> tensors{outputs[0], inputs[1], inputs[0]};
+  const ConvTensors tensors{.x = outputs[0], .weights = inputs[1], .y = inputs[0]};
   const auto plan = context.planner.plan(problem_of(context, ConvKind::grad_input, op.window, tensors));
   const auto body = [plan](const KernelArgs& args, cudaStream_t) {
     const std::array<void*, 3> memory{args.outputs[0], args.inputs[1], args.inputs[0]};
@@ -51,7 +55,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& o
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs) {
-  const std::array<TensorDesc, 3> tensors{inputs[0], outputs[0], inputs[1]};
+  const ConvTensors tensors{.x = inputs[0], .weights = outputs[0], .y = inputs[1]};
   const auto plan = context.planner.plan(problem_of(context, ConvKind::grad_weights, op.window, tensors));
   const Rows rows = rows_of(inputs[1].shape);
   const auto body = [plan, op, rows, dtype = inputs[1].dtype](const KernelArgs& args, cudaStream_t stream) {

@@ -12,8 +12,8 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// Beyond it an engine buys little speed with memory that activations need.
-constexpr int64_t kMostWorkspaceBytes = int64_t{1} << 30;
+// Engines with larger workspaces gain little speed and take memory that activations need.
+constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 30;
 
 enum TensorId : int64_t { kX = 1, kWeights = 2, kY = 3 };
 
@@ -52,7 +52,7 @@ Attributes conv_attributes(const Window& w) {
   return Attributes().set_padding({w.pad_h, w.pad_w}).set_stride({w.stride_h, w.stride_w}).set_dilation({1, 1});
 }
 
-// One node: the convolution.
+// The graph has one node: the convolution.
 void draw(fe::graph::Graph& graph, const ConvProblem& p) {
   const auto type = data_type(p.dtype);
   graph.set_io_data_type(type)
@@ -77,7 +77,7 @@ void draw(fe::graph::Graph& graph, const ConvProblem& p) {
   }
 }
 
-// The same bits in every run, no compiling at start, and float32 that is float32.
+// Accepted engines give the same bits in every run, are not compiled at start, and compute float32 in full precision.
 void set_conditions(fe::graph::Graph& graph, const ConvProblem& p) {
   std::vector<fe::NumericalNote_t> unwanted = {fe::NumericalNote_t::NONDETERMINISTIC,
                                                fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
@@ -87,14 +87,14 @@ void set_conditions(fe::graph::Graph& graph, const ConvProblem& p) {
   }
   graph.deselect_numeric_notes(unwanted);
   graph.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
-  graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
+  graph.deselect_workspace_greater_than(kMaxWorkspaceBytes);
 }
 
-// A graph that says what its plan computes with.
+// A graph that names the engine of its plan.
 class ConvGraph final : public fe::graph::Graph {
  public:
   bool has_note(fe::NumericalNote_t note) const {
-    const auto& notes = plans.numeric_notes.at(static_cast<size_t>(plans.candidate));
+    const auto& notes = plans.numeric_notes.at(plans.candidate);
     return std::ranges::find(notes, note) != notes.end();
   }
 };
@@ -121,7 +121,8 @@ class FrontendPlan final : public ConvPlan {
 
  private:
   std::unique_ptr<ConvGraph> graph_;
-  mutable std::unordered_map<int64_t, void*> pointers_;  // as execute() wants them; after the first run nothing is made
+  mutable std::unordered_map<int64_t, void*>
+      pointers_;  // in the form that execute() needs; nothing is allocated after the first run
   std::string name_;
   size_t workspace_bytes_ = 0;
 };
@@ -130,9 +131,9 @@ class FrontendPlan final : public ConvPlan {
 
 std::string ConvProblem::to_string() const {
   constexpr std::string_view kKinds[] = {"convolution", "gradient by input", "gradient by weights"};
-  return fmt::format("{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[static_cast<size_t>(kind)],
-                     dtype_name(dtype), tf32 ? " (tf32)" : "", x.to_string(), weights.to_string(), y.to_string(),
-                     window.stride_h, window.stride_w, window.pad_h, window.pad_w);
+  return fmt::format("{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[static_cast<size_t>(kind)], dtype_name(dtype),
+                     tf32 ? " (tf32)" : "", x.to_string(), weights.to_string(), y.to_string(), window.stride_h,
+                     window.stride_w, window.pad_h, window.pad_w);
 }
 
 struct ConvPlanner::Device {
@@ -166,8 +167,7 @@ std::unique_ptr<ConvGraph> ConvPlanner::Device::candidates(const ConvProblem& pr
 std::shared_ptr<const ConvPlan> ConvPlanner::plan(const ConvProblem& problem) {
   auto& known = plans_[problem.to_string()];
   if (known) return known;
-  // In 16 bits an engine on tensor cores, where any meets the conditions: cuDNN's ranking puts others first for some
-  // first layers.
+  // For 16-bit floats, prefer an engine on tensor cores: cuDNN's ranking puts others first for some first layers.
   std::unique_ptr<ConvGraph> graph;
   if (problem.dtype != DType::f32) {
     graph = device_->candidates(problem);

@@ -17,8 +17,8 @@
 
 namespace lockstep::cuda {
 
-constexpr int kThreads = 256;      // of a block, unless a kernel says otherwise
-constexpr int kMostBlocks = 8192;  // of kernels that stride over their elements
+constexpr int kThreads = 256;     // of a block, unless a kernel says otherwise
+constexpr int kMaxBlocks = 8192;  // of kernels that stride over their elements
 
 __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -100,7 +100,7 @@ __device__ inline int64_t thread_index() { return int64_t{blockIdx.x} * blockDim
 __device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.x; }
 
 inline unsigned blocks_for(int64_t items, int threads = kThreads) {
-  return static_cast<unsigned>(std::clamp<int64_t>((items + threads - 1) / threads, 1, kMostBlocks));
+  return static_cast<unsigned>(std::clamp<int64_t>((items + threads - 1) / threads, 1, kMaxBlocks));
 }
 
 // Part of an arena may begin anywhere; then there are no packs.

@@ -11,7 +11,7 @@ EmbeddingLaunch bags_of(const KernelArgs& args, const Shape& ids, const Shape& t
   return {.ids = input<int32_t>(args, 1),
           .values = input<float>(args, 2),
           .samples = ids[0],
-          .most = ids[1],
+          .max_ids = ids[1],
           .vocabulary = table[0],
           .width = table[1]};
 }
@@ -22,8 +22,8 @@ std::unique_ptr<Kernel> compile(const Context&, const EmbeddingBag&, Descs input
   require(inputs[0].dtype == DType::f32, "embeddings of {}", inputs[0].to_string());
   return make_launch_kernel(
       "embedding", [table = inputs[0].shape, ids = inputs[1].shape](const KernelArgs& args, cudaStream_t stream) {
-        launch_embedding(stream, bags_of(args, ids, table), {input<float>(args, 0), input<float>(args, 3)},
-                         output<float>(args, 0));
+        launch_embedding(stream, bags_of(args, ids, table),
+                         {.table = input<float>(args, 0), .bias = input<float>(args, 3)}, output<float>(args, 0));
       });
 }
 

@@ -6,12 +6,12 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int64_t kMostLrnChannels = 6144;  // two lines of them fit into a block's shared memory
+constexpr int64_t kMaxLrnChannels = 6144;  // two lines of them fit into a block's shared memory
 
 LrnLaunch lrn_of(const auto& op, const TensorDesc& x) {
-  if (x.shape.c() > kMostLrnChannels) {
+  if (x.shape.c() > kMaxLrnChannels) {
     fail(ExitCode::config, "local response normalization of {} channels; there is room for {}", x.shape.c(),
-         kMostLrnChannels);
+         kMaxLrnChannels);
   }
   return {.shape = rows_of(x),
           .size = op.size,

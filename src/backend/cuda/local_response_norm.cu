@@ -86,7 +86,7 @@ __global__ void lrn_backward(LrnLaunch lrn, const T* x, const T* dy, T* dx) {
 
 void launch_lrn(cudaStream_t stream, DType dtype, const LrnLaunch& lrn, const void* x, void* y) {
   const Lines lines = lines_for(lrn.shape.channels);
-  const size_t shared = static_cast<size_t>(lines.lines * lrn.shape.channels) * sizeof(float);
+  const size_t shared = lines.lines * lrn.shape.channels * sizeof(float);
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
     lrn_forward<<<blocks_for(lrn.shape.rows, lines.lines), lines.block(), shared, stream>>>(
@@ -96,7 +96,7 @@ void launch_lrn(cudaStream_t stream, DType dtype, const LrnLaunch& lrn, const vo
 
 void launch_lrn_grad(cudaStream_t stream, DType dtype, const LrnLaunch& lrn, const void* x, const void* dy, void* dx) {
   const Lines lines = lines_for(lrn.shape.channels);
-  const size_t shared = static_cast<size_t>(lines.lines * 2 * lrn.shape.channels) * sizeof(float);
+  const size_t shared = lines.lines * 2 * lrn.shape.channels * sizeof(float);
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
     lrn_backward<<<blocks_for(lrn.shape.rows, lines.lines), lines.block(), shared, stream>>>(

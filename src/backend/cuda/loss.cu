@@ -6,8 +6,8 @@ namespace lockstep::cuda {
 namespace {
 
 struct RowResult {
-  double loss;    // weighted
-  int32_t place;  // how many classes come before the label's, as in cpu/loss.cc; -1: the sample does not count
+  double loss;   // weighted
+  int32_t rank;  // how many classes come before the label's, as in cpu/loss.cc; -1: the sample does not count
 };
 
 struct Greater {
@@ -62,18 +62,18 @@ __global__ void __launch_bounds__(kThreads) softmax_rows(LossShape shape, LossFo
   const int32_t label = args.labels[n];
   const bool known = label >= 0 && label < classes;
   const float own = known ? logits[label] : NAN;
-  int32_t place = 0;
+  int32_t rank = 0;
   for (int64_t k = threadIdx.x; k < classes; k += kThreads) {
     if (k == label) continue;
-    place += k < label ? !(logits[k] < own) : !(logits[k] <= own);
+    rank += k < label ? !(logits[k] < own) : !(logits[k] <= own);
   }
-  place = combine_block(place, Plus{});
+  rank = combine_block(rank, Plus{});
   if (threadIdx.x > 0) return;
   const double log_sum = largest + log(sum);
   const double even = log_sum - total / static_cast<double>(classes);  // against every class in turn
   const double smoothing = shape.label_smoothing;
   rows[n] = {weight == 0 ? 0 : weight * ((1 - smoothing) * (log_sum - own) + smoothing * even),
-             weight == 0 ? -1 : place};
+             weight == 0 ? -1 : rank};
 }
 
 __global__ void __launch_bounds__(kThreads) sum_results(int64_t samples, const RowResult* rows, LossForward args) {
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kThreads) sum_results(int64_t samples, const R
   int32_t first = 0, fifth = 0;
   for (int64_t n = threadIdx.x; n < samples; n += kThreads) {
     loss += rows[n].loss;
-    first += rows[n].place == 0 ? 1 : 0;
-    fifth += rows[n].place >= 0 && rows[n].place < 5 ? 1 : 0;
+    first += rows[n].rank == 0 ? 1 : 0;
+    fifth += rows[n].rank >= 0 && rows[n].rank < 5 ? 1 : 0;
   }
   loss = combine_block(loss, Plus{});
   first = combine_block(first, Plus{});
@@ -106,7 +106,7 @@ __global__ void softmax_gradient(LossShape shape, LossBackward args) {
 
 }  // namespace
 
-size_t loss_workspace_bytes(int64_t samples) { return static_cast<size_t>(samples) * sizeof(RowResult); }
+size_t loss_workspace_bytes(int64_t samples) { return samples * sizeof(RowResult); }
 
 void launch_loss(cudaStream_t stream, const LossShape& shape, const LossForward& args) {
   auto* rows = static_cast<RowResult*>(args.workspace);

@@ -12,10 +12,10 @@ Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
   const auto last = [](const TensorDesc& desc) {
     return desc.format == Format::channels_last() || desc.format == padded();
   };
-  if (s.rank() < 4) return {.samples = 1, .channels = s.elements(), .places = 1, .from = from.dtype, .to = to.dtype};
+  if (s.rank() < 4) return {.samples = 1, .channels = s.elements(), .pixels = 1, .from = from.dtype, .to = to.dtype};
   return {.samples = s.n(),
           .channels = s.c(),
-          .places = s.h() * s.w(),
+          .pixels = s.h() * s.w(),
           .from = from.dtype,
           .to = to.dtype,
           .from_channels_last = last(from),

@@ -6,7 +6,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kUnitsOfBlock = 32, kRowsOfBlock = 8;
-constexpr int64_t kMostRowBlocks = 65535;  // what a grid's y and z may be
+constexpr int64_t kMaxRowBlocks = 65535;  // what a grid's y and z may be
 
 // Counts in units.
 struct UnitCopy {
@@ -40,7 +40,7 @@ bool launch_in(cudaStream_t stream, const ChannelCopy& copy, const void* from, v
                           units(copy.to_channels),
                           units(copy.to_begin)};
   const dim3 grid(blocks_for(in_units.units, kUnitsOfBlock),
-                  static_cast<unsigned>(std::min((copy.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks)));
+                  static_cast<unsigned>(std::min((copy.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxRowBlocks)));
   copy_units<<<grid, dim3(kUnitsOfBlock, kRowsOfBlock), 0, stream>>>(in_units, static_cast<const Unit*>(from),
                                                                      static_cast<Unit*>(to));
   return true;
@@ -84,24 +84,24 @@ __global__ void transpose(Matrices shape, const From* from, To* to) {
   }
 }
 
-// The same where one side of the matrices is so short that tiles would be mostly empty, as a weight's places are: a
-// block takes a run of the long side, [run, few] of memory on the one side and [few, run] on the other, both of which
-// are read and written along lines.
+// The same where one side of the matrices is so short that tiles would be mostly empty, as a weight's pixels are: a
+// block takes a slice of the long side, [slice, few] of memory on the one side and [few, slice] on the other, both of
+// which are read and written along lines.
 constexpr int64_t kFew = 32;
-constexpr int kRunElements = 2048;
-struct FewPlaces {
-  int64_t count, many, few, run;  // run: of `many`
-  bool gathers;                   // from [few, many] to [many, few], not the other way round
+constexpr int kSliceElements = 2048;
+struct NarrowMatrices {
+  int64_t count, many, few, slice;  // slice: of `many`
+  bool gathers;                     // from [few, many] to [many, few], not the other way round
 };
 template <class From, class To>
-__global__ void transpose_few(FewPlaces shape, const From* from, To* to) {
-  __shared__ float piece[kRunElements];  // [run][few]
-  const int64_t first = int64_t{blockIdx.x} * shape.run;
-  const int run = static_cast<int>(min(shape.run, shape.many - first)), few = static_cast<int>(shape.few);
+__global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
+  __shared__ float piece[kSliceElements];  // [slice][few]
+  const int64_t first = int64_t{blockIdx.x} * shape.slice;
+  const int slice = static_cast<int>(min(shape.slice, shape.many - first)), few = static_cast<int>(shape.few);
   for (int64_t n = blockIdx.z; n < shape.count; n += gridDim.z) {
     const int64_t base = n * shape.many * shape.few;
-    for (int i = threadIdx.x; i < run * few; i += kThreads) {
-      const int along = i % run, across = i / run;
+    for (int i = threadIdx.x; i < slice * few; i += kThreads) {
+      const int along = i % slice, across = i / slice;
       if (shape.gathers) {
         piece[along * few + across] = to_float(from[base + across * shape.many + first + along]);
       } else {
@@ -109,8 +109,8 @@ __global__ void transpose_few(FewPlaces shape, const From* from, To* to) {
       }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < run * few; i += kThreads) {
-      const int along = i % run, across = i / run;
+    for (int i = threadIdx.x; i < slice * few; i += kThreads) {
+      const int along = i % slice, across = i / slice;
       if (shape.gathers) {
         to[base + first * few + i] = from_float<To>(piece[i]);
       } else {
@@ -129,9 +129,9 @@ template <class From, class To>
 __global__ void interleave(Conversion what, const From* from, To* to) {
   const int64_t from_row = what.channels + what.from_padding;
   const auto at = [&](bool last, int64_t row, int64_t i, int64_t c) {
-    return last ? i * row + c : (i / what.places * what.channels + c) * what.places + i % what.places;
+    return last ? i * row + c : (i / what.pixels * what.channels + c) * what.pixels + i % what.pixels;
   };
-  for (int64_t i = thread_index(); i < what.samples * what.places; i += grid_threads()) {
+  for (int64_t i = thread_index(); i < what.samples * what.pixels; i += grid_threads()) {
     float values[kPadded] = {};
 #pragma unroll
     for (int c = 0; c < kPadded; ++c) {
@@ -150,11 +150,11 @@ __global__ void interleave(Conversion what, const From* from, To* to) {
 
 template <class From, class To>
 void launch_typed(cudaStream_t stream, const Conversion& what, const From* from, To* to) {
-  const int64_t count = what.samples * what.channels * what.places;
-  const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.places == 1;
+  const int64_t count = what.samples * what.channels * what.pixels;
+  const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.pixels == 1;
   const bool pads = what.from_padding > 0 || what.to_padding > 0;
   if (pads || (!same_order && what.to_channels_last && what.channels <= kFewChannels)) {
-    interleave<<<blocks_for(what.samples * what.places), kThreads, 0, stream>>>(what, from, to);
+    interleave<<<blocks_for(what.samples * what.pixels), kThreads, 0, stream>>>(what, from, to);
   } else if (same_order) {
     constexpr int kLanes = std::max(kWidest<From>, kWidest<To>);
     if (begins_pack(from) && begins_pack(to)) {
@@ -162,18 +162,18 @@ void launch_typed(cudaStream_t stream, const Conversion& what, const From* from,
     } else {
       convert<1><<<blocks_for(count), kThreads, 0, stream>>>(count, from, to);
     }
-  } else if (what.places <= kFew && what.channels > what.places) {
-    const int64_t run = std::min(kRunElements / what.places, what.channels);
-    const FewPlaces shape{what.samples, what.channels, what.places, run, what.from_channels_last};
-    const dim3 grid(static_cast<unsigned>((what.channels + run - 1) / run), 1,
-                    static_cast<unsigned>(std::min(what.samples, kMostRowBlocks)));
+  } else if (what.pixels <= kFew && what.channels > what.pixels) {
+    const int64_t slice = std::min(kSliceElements / what.pixels, what.channels);
+    const NarrowMatrices shape{what.samples, what.channels, what.pixels, slice, what.from_channels_last};
+    const dim3 grid(static_cast<unsigned>((what.channels + slice - 1) / slice), 1,
+                    static_cast<unsigned>(std::min(what.samples, kMaxRowBlocks)));
     transpose_few<<<grid, kThreads, 0, stream>>>(shape, from, to);
   } else {
     const bool to_last = what.to_channels_last;
-    const Matrices shape{what.samples, to_last ? what.channels : what.places, to_last ? what.places : what.channels};
+    const Matrices shape{what.samples, to_last ? what.channels : what.pixels, to_last ? what.pixels : what.channels};
     const auto tiles = [](int64_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
     const dim3 grid(tiles(shape.columns), tiles(shape.rows),
-                    static_cast<unsigned>(std::min(shape.count, kMostRowBlocks)));
+                    static_cast<unsigned>(std::min(shape.count, kMaxRowBlocks)));
     transpose<<<grid, dim3(kTile, kRowsOfBlock), 0, stream>>>(shape, from, to);
   }
 }

@@ -21,7 +21,7 @@ void launch_channel_copy(cudaStream_t stream, const ChannelCopy& copy, const voi
 
 // Element type and order of an image changed at once.
 struct Conversion {
-  int64_t samples = 0, channels = 0, places = 0;
+  int64_t samples = 0, channels = 0, pixels = 0;
   DType from = DType::f32, to = DType::f32;
   bool from_channels_last = false, to_channels_last = false;
   // Channels behind the others of a side that is channels last; zeros are written.

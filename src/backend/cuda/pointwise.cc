@@ -26,12 +26,12 @@ std::unique_ptr<Kernel> compile(const Context&, const Add& op, Descs inputs, Des
   expect_alike(op, inputs);
   const auto body = [count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
                                                                                   cudaStream_t stream) {
-    // kMostTerms at once; of more than that the sum so far is the first term of the next.
-    std::array<const void*, kMostTerms> terms{};
+    // kMaxTerms at once; of more than that the sum so far is the first term of the next.
+    std::array<const void*, kMaxTerms> terms{};
     size_t gathered = 0;
     for (size_t i = 0; i < args.inputs.size(); ++i) {
       terms[gathered++] = args.inputs[i];
-      if (gathered < kMostTerms && i + 1 < args.inputs.size()) continue;
+      if (gathered < kMaxTerms && i + 1 < args.inputs.size()) continue;
       launch_add(stream, dtype, count, std::span(terms).first(gathered), output(args, 0));
       terms[0] = output(args, 0);
       gathered = 1;
@@ -43,7 +43,7 @@ std::unique_ptr<Kernel> compile(const Context&, const Add& op, Descs inputs, Des
 std::unique_ptr<Kernel> compile(const Context&, const Dropout& op, Descs inputs, Descs) {
   expect_element(op, inputs[0].dtype);
   const Shape& s = inputs[0].shape;
-  const DropoutLaunch what{.op = op, .samples = s.n(), .channels = s.c(), .places = s.h() * s.w()};
+  const DropoutLaunch what{.op = op, .samples = s.n(), .channels = s.c(), .pixels = s.h() * s.w()};
   return make_launch_kernel("dropout", [what, dtype = inputs[0].dtype](const KernelArgs& args, cudaStream_t stream) {
     launch_dropout(stream, dtype, what, input<int32_t>(args, 1), input(args, 0), output(args, 0));
   });

@@ -7,11 +7,11 @@
 namespace lockstep::cuda {
 namespace {
 
-struct Rectify {
-  __device__ float operator()(float x, float) const { return kernels::rectified(x); }
+struct ApplyRelu {
+  __device__ float operator()(float x, float) const { return kernels::relu(x); }
 };
-struct RectifyGradient {
-  __device__ float operator()(float y, float dy) const { return kernels::rectified_gradient(y, dy); }
+struct ApplyReluGradient {
+  __device__ float operator()(float y, float dy) const { return kernels::relu_gradient(y, dy); }
 };
 
 // out[i] = body(a[i], b[i]) in packs, the rest one by one; b may be null for bodies of one argument.
@@ -104,11 +104,11 @@ template <class T>
 __global__ void drop(DropoutLaunch what, const int32_t* step, const T* x, T* y) {
   const DropoutMask mask(what.op, std::span<const int32_t, 4>(step, 4));
   const auto factor = static_cast<float>(1 / (1 - what.op.rate));
-  const int64_t of_sample = what.channels * what.places;
+  const int64_t of_sample = what.channels * what.pixels;
   for (int64_t i = thread_index(); i < what.samples * of_sample; i += grid_threads()) {
     const int64_t n = i / of_sample, inside = i % of_sample;
-    const int64_t place = inside / what.channels, channel = inside % what.channels;
-    const uint64_t counter = mask.counter(n, of_sample) + static_cast<uint64_t>(channel * what.places + place);
+    const int64_t pixel = inside / what.channels, channel = inside % what.channels;
+    const uint64_t counter = mask.counter(n, of_sample) + static_cast<uint64_t>(channel * what.pixels + pixel);
     y[i] = from_float<T>(mask.keeps(counter) ? to_float(x[i]) * factor : 0);
   }
 }
@@ -116,11 +116,11 @@ __global__ void drop(DropoutLaunch what, const int32_t* step, const T* x, T* y) 
 }  // namespace
 
 void launch_relu(cudaStream_t stream, DType dtype, int64_t count, const void* x, void* y) {
-  launch_map<Rectify>(stream, dtype, count, x, nullptr, y);
+  launch_map<ApplyRelu>(stream, dtype, count, x, nullptr, y);
 }
 
 void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const void* y, const void* dy, void* dx) {
-  launch_map<RectifyGradient>(stream, dtype, count, y, dy, dx);
+  launch_map<ApplyReluGradient>(stream, dtype, count, y, dy, dx);
 }
 
 void launch_add(cudaStream_t stream, DType dtype, int64_t count, std::span<const void* const> terms, void* sum) {
@@ -143,7 +143,7 @@ void launch_add_bias(cudaStream_t stream, DType dtype, Rows shape, const void* b
 
 void launch_dropout(cudaStream_t stream, DType dtype, const DropoutLaunch& what, const int32_t* step, const void* x,
                     void* y) {
-  const int64_t count = what.samples * what.channels * what.places;
+  const int64_t count = what.samples * what.channels * what.pixels;
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
     drop<T><<<blocks_for(count), kThreads, 0, stream>>>(what, step, static_cast<const T*>(x), static_cast<T*>(y));

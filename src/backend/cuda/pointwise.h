@@ -10,8 +10,8 @@ namespace lockstep::cuda {
 
 void launch_relu(cudaStream_t stream, DType dtype, int64_t count, const void* x, void* y);
 void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const void* y, const void* dy, void* dx);
-// The sum of kMostTerms arrays at most, rounded once.
-constexpr size_t kMostTerms = 4;
+// The sum of kMaxTerms arrays at most, rounded once.
+constexpr size_t kMaxTerms = 4;
 void launch_add(cudaStream_t stream, DType dtype, int64_t count, std::span<const void* const> terms, void* sum);
 // y += bias of the row's channel
 void launch_add_bias(cudaStream_t stream, DType dtype, Rows shape, const void* bias, void* y);
@@ -19,7 +19,7 @@ void launch_add_bias(cudaStream_t stream, DType dtype, Rows shape, const void* b
 // As DropoutMask chooses (dropout_mask.h); `step` lies on the device.
 struct DropoutLaunch {
   Dropout op;
-  int64_t samples = 0, channels = 0, places = 0;
+  int64_t samples = 0, channels = 0, pixels = 0;
 };
 void launch_dropout(cudaStream_t stream, DType dtype, const DropoutLaunch& what, const int32_t* step, const void* x,
                     void* y);

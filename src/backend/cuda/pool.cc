@@ -19,7 +19,7 @@ PoolLaunch pool_of(const Window& window, const Shape& image, const Shape& out) {
 std::unique_ptr<Kernel> compile(const Context&, const MaxPool& op, Descs inputs, Descs outputs) {
   expect_element(op, inputs[0].dtype);
   if (op.window.kernel_h * op.window.kernel_w > kNoMaximum) {
-    fail(ExitCode::config, "a max pool over {} x {} places; there is room for {}", op.window.kernel_h,
+    fail(ExitCode::config, "a max pool over {} x {} positions; there is room for {}", op.window.kernel_h,
          op.window.kernel_w, kNoMaximum);
   }
   const PoolLaunch pool = pool_of(op.window, inputs[0].shape, outputs[0].shape);

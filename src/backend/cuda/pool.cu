@@ -11,39 +11,41 @@ template <class T, int kLanes>
 __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
   for (int64_t i = thread_index(); i < s.out_items; i += grid_threads()) {
     float best[kLanes];
-    Pack<uint8_t, kLanes> places;
+    Pack<uint8_t, kLanes> positions;
 #pragma unroll
     for (int lane = 0; lane < kLanes; ++lane) {
       best[lane] = -INFINITY;
-      places.lane[lane] = kNoMaximum;
+      positions.lane[lane] = kNoMaximum;
     }
-    for_window(s, item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w), [&](int place, int64_t at) {
+    for_window(s, item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w), [&](int position, int64_t at) {
       float values[kLanes];
       load<kLanes>(x + at * kLanes, values);
 #pragma unroll
       for (int lane = 0; lane < kLanes; ++lane) {
-        if (places.lane[lane] != kNoMaximum && !(values[lane] > best[lane]) && !isnan(values[lane])) continue;
+        if (positions.lane[lane] != kNoMaximum && !(values[lane] > best[lane]) && !isnan(values[lane])) continue;
         best[lane] = values[lane];
-        places.lane[lane] = static_cast<uint8_t>(place);
+        positions.lane[lane] = static_cast<uint8_t>(position);
       }
     });
     store<kLanes>(best, y + i * kLanes);
-    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = places;
+    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = positions;
   }
 }
 
-// Every image place gathers from the windows that chose it, so nothing is added by two threads.
+// Every pixel of the image gathers from the windows that chose it, so nothing is added by two threads.
 template <class T, int kLanes>
 __global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, T* dx) {
   for (int64_t i = thread_index(); i < s.in_items; i += grid_threads()) {
     float sums[kLanes] = {};
-    for_covering(s, item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w), [&](int place, int64_t at, int, int) {
-      const auto places = *reinterpret_cast<const Pack<uint8_t, kLanes>*>(saved + at * kLanes);
-      float gradients[kLanes];
-      load<kLanes>(dy + at * kLanes, gradients);
+    for_covering(s, item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w),
+                 [&](int position, int64_t at, int, int) {
+                   const auto positions = *reinterpret_cast<const Pack<uint8_t, kLanes>*>(saved + at * kLanes);
+                   float gradients[kLanes];
+                   load<kLanes>(dy + at * kLanes, gradients);
 #pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) sums[lane] += places.lane[lane] == place ? gradients[lane] : 0;
-    });
+                   for (int lane = 0; lane < kLanes; ++lane)
+                     sums[lane] += positions.lane[lane] == position ? gradients[lane] : 0;
+                 });
     store<kLanes>(sums, dx + i * kLanes);
   }
 }

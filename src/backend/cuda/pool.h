@@ -14,7 +14,7 @@ struct PoolLaunch {
   Shape image, out;               // [N,C,H,W]
   bool count_include_pad = true;  // average
 };
-// saved: for each output the place of the maximum in its window, kNoMaximum where the window is all padding
+// saved: for each output the position of the maximum in its window, kNoMaximum where the window is all padding
 constexpr int kNoMaximum = 255;
 void launch_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* x, void* y, uint8_t* saved);
 void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* dy,

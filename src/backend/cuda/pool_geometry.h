@@ -1,4 +1,4 @@
-// Which places a pool's windows hold: the index arithmetic of its kernels. Compiled by the host compiler too, which
+// Which positions a pool's windows hold: the index arithmetic of its kernels. Compiled by the host compiler too, which
 // tests it.
 #pragma once
 
@@ -45,7 +45,7 @@ LOCKSTEP_POOL_FUNCTION int64_t offset_of(int n, int h, int w, int height, int wi
 LOCKSTEP_POOL_FUNCTION int smaller(int a, int b) { return a < b ? a : b; }
 LOCKSTEP_POOL_FUNCTION int larger(int a, int b) { return a > b ? a : b; }
 
-// The outputs along one axis whose windows hold place `at`: [first, last).
+// The outputs along one axis whose windows hold position `at`: [first, last).
 struct Covering {
   int first, last;
 };
@@ -60,7 +60,7 @@ LOCKSTEP_POOL_FUNCTION int divisor(const PoolShape& s, int oh, int ow) {
   return (smaller(h + s.kernel_h, s.in_h) - larger(h, 0)) * (smaller(w + s.kernel_w, s.in_w) - larger(w, 0));
 }
 
-// Calls body(place in the window, offset of the pack in the image) for the places that lie in the image.
+// Calls body(position in the window, offset of the pack in the image) for the positions that lie in the image.
 template <class Body>
 LOCKSTEP_POOL_FUNCTION void for_window(const PoolShape& s, const Item& out, const Body& body) {
   for (int kh = 0; kh < s.kernel_h; ++kh) {
@@ -74,15 +74,16 @@ LOCKSTEP_POOL_FUNCTION void for_window(const PoolShape& s, const Item& out, cons
   }
 }
 
-// The same for the windows that hold an image place: body(place in the window, offset of the output's pack, oh, ow).
+// The same for the windows that hold an image position: body(position in the window, offset of the output's pack, oh,
+// ow).
 template <class Body>
 LOCKSTEP_POOL_FUNCTION void for_covering(const PoolShape& s, const Item& in, const Body& body) {
   const Covering hs = covering(in.h, s.kernel_h, s.stride_h, s.pad_h, s.out_h);
   const Covering ws = covering(in.w, s.kernel_w, s.stride_w, s.pad_w, s.out_w);
   for (int oh = hs.first; oh < hs.last; ++oh) {
     for (int ow = ws.first; ow < ws.last; ++ow) {
-      const int place = (in.h + s.pad_h - oh * s.stride_h) * s.kernel_w + in.w + s.pad_w - ow * s.stride_w;
-      body(place, offset_of(in.n, oh, ow, s.out_h, s.out_w, s.packs) + in.pack, oh, ow);
+      const int position = (in.h + s.pad_h - oh * s.stride_h) * s.kernel_w + in.w + s.pad_w - ow * s.stride_w;
+      body(position, offset_of(in.n, oh, ow, s.out_h, s.out_w, s.packs) + in.pack, oh, ow);
     }
   }
 }

@@ -1,7 +1,7 @@
-// How kernels see a tensor. Images are channels last, so a tensor is rows (samples and places) of channels; rank-2
-// tensors are the same with one place. What <stem>.cu launches for <stem>.cc is declared in <stem>.h: plain functions
+// How kernels see a tensor. Images are channels last, so a tensor is rows (samples and pixels) of channels; rank-2
+// tensors are the same with one pixel. What <stem>.cu launches for <stem>.cc is declared in <stem>.h: plain functions
 // that enqueue on a stream and return at once. Element types are f32, bf16 and f16 unless named; sums are of floats or
-// doubles in an order that depends on shapes alone.
+// doubles in an order that depends only on shapes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ struct Rows {
   constexpr int64_t elements() const { return rows * channels; }
 };
 
-// Rows in memory, which may be a slice: then other channels lie between them.
+// Rows in memory. Those of a channel slice have other channels between them.
 struct RowsIn {
   const void* data = nullptr;
   int64_t row_elements = 0;  // from a row to the next

@@ -35,7 +35,7 @@ struct StreamTraits {
   static type invalid() { return nullptr; }
   static void destroy(type stream) noexcept;
 };
-// Shared by the stream that runs plans and whoever makes them.
+// Shared by the stream that runs plans and the planner that makes them.
 using CudnnHandle = std::shared_ptr<std::remove_pointer_t<cudnnHandle_t>>;
 CudnnHandle make_cudnn_handle();
 

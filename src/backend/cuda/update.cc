@@ -31,7 +31,7 @@ std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments) {
 std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments) {
   std::vector<UpdateSpan> spans(segments);
   for (size_t i = 0; i < pieces.size(); ++i) {
-    UpdateSpan& span = spans[static_cast<size_t>(pieces[i].segment)];
+    UpdateSpan& span = spans[pieces[i].segment];
     if (span.end == 0) span.first = static_cast<int32_t>(i);
     span.end = static_cast<int32_t>(i) + 1;
   }
@@ -131,25 +131,29 @@ std::unique_ptr<Kernel> compile_one(const AddToSums& op) {
 }
 
 std::unique_ptr<Kernel> compile_conversion(int64_t count, DType from, DType to) {
-  const Conversion what{.samples = 1, .channels = count, .places = 1, .from = from, .to = to};
+  const Conversion what{.samples = 1, .channels = count, .pixels = 1, .from = from, .to = to};
   return make_launch_kernel("convert", [what](const KernelArgs& args, cudaStream_t stream) {
     launch_convert(stream, what, input(args, 0), output(args, 0));
   });
 }
 
-std::unique_ptr<Kernel> compile_one(const NarrowValues& op) { return compile_conversion(op.count, DType::f32, op.to); }
+std::unique_ptr<Kernel> compile_one(const DowncastValues& op) {
+  return compile_conversion(op.count, DType::f32, op.to);
+}
 
-std::unique_ptr<Kernel> compile_one(const WidenValues& op) { return compile_conversion(op.count, op.from, DType::f32); }
+std::unique_ptr<Kernel> compile_one(const UpcastValues& op) {
+  return compile_conversion(op.count, op.from, DType::f32);
+}
 
-std::unique_ptr<Kernel> compile_one(const FindNotFinite& op) {
-  return make_launch_kernel("find_not_finite", [op](const KernelArgs& args, cudaStream_t stream) {
-    launch_find_not_finite(stream, op.count, input<float>(args, 0), input<double>(args, 1),
+std::unique_ptr<Kernel> compile_one(const FindNonFinite& op) {
+  return make_launch_kernel("find_non_finite", [op](const KernelArgs& args, cudaStream_t stream) {
+    launch_find_non_finite(stream, op.count, input<float>(args, 0), input<double>(args, 1),
                            output<StepOutcome>(args, 0));
   });
 }
 
 std::unique_ptr<Kernel> compile_one(const FillStepHeader& op) {
-  require(op.head_weights.size() <= kMostHeads, "{} loss heads", op.head_weights.size());
+  require(op.head_weights.size() <= kMaxHeads, "{} loss heads", op.head_weights.size());
   return make_launch_kernel("step_header", [op](const KernelArgs& args, cudaStream_t stream) {
     HeadLosses heads{.count = static_cast<int>(op.head_weights.size())};
     for (size_t i = 0; i < op.head_weights.size(); ++i) {

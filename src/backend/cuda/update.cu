@@ -92,7 +92,7 @@ __global__ void apply_average(int64_t count, const float* values, const float* s
   if (scalars[kSkip] != 0) return;
   const float weight = 1 - scalars[kAverageDecay];
   for (int64_t i = thread_index(); i < count; i += grid_threads())
-    averages[i] = kernels::moved_average(averages[i], values[i], weight);
+    averages[i] = kernels::ema(averages[i], values[i], weight);
 }
 
 // One block a batch norm.
@@ -103,7 +103,7 @@ __global__ void apply_statistics(StatisticsTable table, const float* moments, co
   const StatisticsRule rule{samples, samples * static_cast<double>(entry.spatial), table.momentum};
   for (int64_t c = threadIdx.x; c < entry.channels; c += blockDim.x) {
     const int64_t mean = entry.mean_offset + c, var = entry.var_offset + c;
-    move_statistics(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
+    update_running_stats(rule, moments[mean], moments[var], statistics[mean], statistics[var]);
   }
 }
 
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads) add_partial(const double* partial, d
 
 // One block, which looks at nothing in a step that went well.
 __global__ void __launch_bounds__(kThreads)
-    find_not_finite(int64_t count, const float* values, const double* squares, StepOutcome* outcome) {
+    find_non_finite(int64_t count, const float* values, const double* squares, StepOutcome* outcome) {
   if (isfinite(*squares)) return;
   __shared__ int64_t first[kThreads];
   int64_t mine = count;
@@ -188,9 +188,9 @@ void launch_sum_of_squares(cudaStream_t stream, int64_t count, const float* valu
   add_partial<<<1, kThreads, 0, stream>>>(partial, result);
 }
 
-void launch_find_not_finite(cudaStream_t stream, int64_t count, const float* values, const double* squares,
+void launch_find_non_finite(cudaStream_t stream, int64_t count, const float* values, const double* squares,
                             StepOutcome* outcome) {
-  find_not_finite<<<1, kThreads, 0, stream>>>(count, values, squares, outcome);
+  find_non_finite<<<1, kThreads, 0, stream>>>(count, values, squares, outcome);
 }
 
 void launch_fill_step_header(cudaStream_t stream, const HeadLosses& heads, const StepControl* control,

@@ -57,15 +57,15 @@ void launch_statistics(cudaStream_t stream, const StatisticsTable& table, const 
 size_t sum_of_squares_bytes();
 void launch_sum_of_squares(cudaStream_t stream, int64_t count, const float* values, double* result, void* workspace);
 
-// FindNotFinite
-void launch_find_not_finite(cudaStream_t stream, int64_t count, const float* values, const double* squares,
+// FindNonFinite
+void launch_find_non_finite(cudaStream_t stream, int64_t count, const float* values, const double* squares,
                             StepOutcome* outcome);
 
-// The losses of the heads lie apart: pointers and weights of at most kMostHeads.
-constexpr int kMostHeads = 8;
+// The losses of the heads lie apart: pointers and weights of at most kMaxHeads.
+constexpr int kMaxHeads = 8;
 struct HeadLosses {
-  const float* loss[kMostHeads] = {};
-  double weight[kMostHeads] = {};
+  const float* loss[kMaxHeads] = {};
+  double weight[kMaxHeads] = {};
   int count = 0;
 };
 void launch_fill_step_header(cudaStream_t stream, const HeadLosses& heads, const StepControl* control,

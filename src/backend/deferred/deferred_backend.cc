@@ -17,7 +17,7 @@ using Label = std::shared_ptr<const std::string>;
 
 class DeferredStream;
 
-// The memory of an operand: stretches of as many bytes each, one `stride` from the last. A run of channels of a larger
+// The memory of an operand: stretches of as many bytes each, one `stride` from the last. A channel slice of a larger
 // tensor has several.
 struct Stretches {
   size_t bytes = 0, stride = 0, count = 1;
@@ -37,7 +37,7 @@ Stretches stretches_of(const Backend& backend, const TensorDesc& desc) {
   return {bytes, packed_bytes(one), static_cast<size_t>(rows ? s.n() * s.h() * s.w() : s.n())};
 }
 
-// A recorded place in the work of a stream.
+// A recorded point in the work of a stream.
 struct Mark {
   DeferredStream* stream = nullptr;
   bool passed = false;

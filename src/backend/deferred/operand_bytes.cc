@@ -33,7 +33,7 @@ OperandBytes operand_bytes(const UpdateOp& op) {
             return OperandBytes{{arena, scalars}, std::vector<size_t>(1 + optimizer_slots(o.kind).slots.size(), arena)};
           },
           [&](const ApplyAverage& o) {
-            const size_t values = static_cast<size_t>(o.count) * element;
+            const size_t values = o.count * element;
             return OperandBytes{{values, scalars}, {values}};
           },
           [&](const ApplyStatistics& o) {
@@ -41,20 +41,20 @@ OperandBytes operand_bytes(const UpdateOp& op) {
             return OperandBytes{{statistics, scalars}, {statistics}};
           },
           [&](const AddToSums& o) {
-            const size_t values = static_cast<size_t>(o.count) * element;
+            const size_t values = o.count * element;
             return OperandBytes{{values}, {values}};
           },
           [&](const SumOfSquares& o) {
-            return OperandBytes{{static_cast<size_t>(o.count) * element}, {sizeof(double)}};
+            return OperandBytes{{o.count * element}, {sizeof(double)}};
           },
-          [&](const NarrowValues& o) {
-            return OperandBytes{{static_cast<size_t>(o.count) * element}, {static_cast<size_t>(o.count) * kHalfBytes}};
+          [&](const DowncastValues& o) {
+            return OperandBytes{{o.count * element}, {o.count * kHalfBytes}};
           },
-          [&](const WidenValues& o) {
-            return OperandBytes{{static_cast<size_t>(o.count) * kHalfBytes}, {static_cast<size_t>(o.count) * element}};
+          [&](const UpcastValues& o) {
+            return OperandBytes{{o.count * kHalfBytes}, {o.count * element}};
           },
-          [&](const FindNotFinite& o) {
-            return OperandBytes{{static_cast<size_t>(o.count) * element, sizeof(double)}, {sizeof(StepOutcome)}};
+          [&](const FindNonFinite& o) {
+            return OperandBytes{{o.count * element, sizeof(double)}, {sizeof(StepOutcome)}};
           },
           [&](const FillStepHeader& o) {
             OperandBytes bytes{{sizeof(StepControl), 2 * sizeof(int32_t)},
@@ -74,8 +74,8 @@ std::string_view operation_name(const UpdateOp& op) {
       Overload{
           [](const ApplyOptimizer&) { return "ApplyOptimizer"; }, [](const ApplyAverage&) { return "ApplyAverage"; },
           [](const ApplyStatistics&) { return "ApplyStatistics"; }, [](const AddToSums&) { return "AddToSums"; },
-          [](const NarrowValues&) { return "NarrowValues"; }, [](const WidenValues&) { return "WidenValues"; },
-          [](const FindNotFinite&) { return "FindNotFinite"; }, [](const SumOfSquares&) { return "SumOfSquares"; },
+          [](const DowncastValues&) { return "DowncastValues"; }, [](const UpcastValues&) { return "UpcastValues"; },
+          [](const FindNonFinite&) { return "FindNonFinite"; }, [](const SumOfSquares&) { return "SumOfSquares"; },
           [](const FillStepHeader&) { return "FillStepHeader"; }, [](const DecideUpdate&) { return "DecideUpdate"; }},
       op.op);
 }

@@ -44,7 +44,7 @@ void OrderCheck::for_each(const MemoryRange& range, const Body& body) {
   split(end);
   for (uintptr_t at = begin; at < end;) {
     auto cell = cells_.lower_bound(at);
-    if (cell == cells_.end() || cell->first > at) {  // bytes that nobody has used yet
+    if (cell == cells_.end() || cell->first > at) {  // bytes that have not been used yet
       const uintptr_t gap_end = cell == cells_.end() ? end : std::min(end, cell->first);
       cell = cells_.emplace_hint(cell, at, Cell{.end = gap_end});
     }

@@ -20,13 +20,13 @@ struct LaneFunctions {
 
 // A NaN passes, so that a diverged run is noticed.
 template <class V>
-LOCKSTEP_FORMULA V rectified(V x) {
+LOCKSTEP_FORMULA V relu(V x) {
   return LaneFunctions<V>::select(x <= V(0), V(0), x);
 }
 
 // Gradient of a ReLU from its output, or from anything of the same sign.
 template <class V>
-LOCKSTEP_FORMULA V rectified_gradient(V y, V dy) {
+LOCKSTEP_FORMULA V relu_gradient(V y, V dy) {
   return LaneFunctions<V>::select(y <= V(0), V(0), dy);
 }
 
@@ -39,7 +39,7 @@ LOCKSTEP_FORMULA void moment_terms(V samples, const V& mean, const V& var, const
 }
 
 template <class V>
-LOCKSTEP_FORMULA V moved_average(V average, V value, V weight) {
+LOCKSTEP_FORMULA V ema(V average, V value, V weight) {
   return average + weight * (value - average);
 }
 
@@ -68,27 +68,28 @@ LOCKSTEP_FORMULA V normalized_gradient(V x, V g, const Normalization<V>& norm,
   return norm.factor * g - gradient.slope * (x - norm.mean) - gradient.offset;
 }
 
-// Mean and sum of squared distances from it of a number of values: added piece by piece, so that nothing cancels
-// (Chan, Golub and LeVeque 1983). What depends on the two counts alone:
+// The mean of a number of values and M2, the sum of their squared distances from it, as in Welford's algorithm: added
+// piece by piece, so that nothing cancels (Chan, Golub and LeVeque 1983). MomentShare is what depends on the two counts
+// alone.
 template <class T>
 struct MomentShare {
   T share, cross;
   LOCKSTEP_FORMULA MomentShare(T count, T added) : share(added / (count + added)), cross(count * share) {}
 
-  LOCKSTEP_FORMULA void add(T added_mean, T added_squares, T& mean, T& squares) const {
+  LOCKSTEP_FORMULA void add(T added_mean, T added_m2, T& mean, T& m2) const {
     const T distance = added_mean - mean;
     mean += distance * share;
-    squares += added_squares + distance * distance * cross;
+    m2 += added_m2 + distance * distance * cross;
   }
 };
 
 template <class T>
 struct Moments {
-  T count = 0, mean = 0, squares = 0;
+  T count = 0, mean = 0, m2 = 0;
 
   LOCKSTEP_FORMULA void add(const Moments& other) {
     if (other.count == T(0)) return;
-    MomentShare<T>(count, other.count).add(other.mean, other.squares, mean, squares);
+    MomentShare<T>(count, other.count).add(other.mean, other.m2, mean, m2);
     count += other.count;
   }
 };

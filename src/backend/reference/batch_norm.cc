@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 
 namespace lockstep::reference {
 namespace {
@@ -24,12 +24,12 @@ struct Channel {
 };
 
 // Lets a NaN through, so that a diverged run is noticed.
-double rectified(double value) { return value <= 0 ? 0 : value; }
+double relu(double value) { return value <= 0 ? 0 : value; }
 
 }  // namespace
 
 template <class T>
-void loops(const BatchNorm& op, const Call<T>& call) {
+void compute(const BatchNorm& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2);
   T* y = call.output(0);
@@ -45,7 +45,7 @@ void loops(const BatchNorm& op, const Call<T>& call) {
     const double factor = scale[c] / std::sqrt(var + op.epsilon);
     channel.for_each([&](int64_t i) {
       const double value = (x[i] - mean) * factor + shift[c];
-      y[i] = static_cast<T>(op.relu ? rectified(value) : value);
+      y[i] = static_cast<T>(op.relu ? relu(value) : value);
       if (op.relu) saved[i] = value > 0;
     });
     call.output(1)[c] = static_cast<T>(mean);
@@ -55,7 +55,7 @@ void loops(const BatchNorm& op, const Call<T>& call) {
 
 // dx may be the memory of dy.
 template <class T>
-void loops(const BatchNormGrad& op, const Call<T>& call) {
+void compute(const BatchNormGrad& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2);
   const uint8_t* saved = call.template input<uint8_t>(5);
@@ -82,7 +82,7 @@ void loops(const BatchNormGrad& op, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const BatchNormInference& op, const Call<T>& call) {
+void compute(const BatchNormInference& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2), *mean = call.input(3),
           *var = call.input(4);
@@ -92,13 +92,13 @@ void loops(const BatchNormInference& op, const Call<T>& call) {
     const double factor = scale[c] / std::sqrt(var[c] + op.epsilon);
     Channel(shape, c).for_each([&](int64_t i) {
       const double value = (x[i] - double{mean[c]}) * factor + shift[c];
-      y[i] = static_cast<T>(op.relu ? rectified(value) : value);
+      y[i] = static_cast<T>(op.relu ? relu(value) : value);
     });
   }
 }
 
 template <class T>
-void loops(const BatchMoments& op, const Call<T>& call) {
+void compute(const BatchMoments& op, const Call<T>& call) {
   const auto samples = static_cast<double>(op.samples);
   for (int64_t c = 0; c < call.in_shape(0).elements(); ++c) {
     const double d = double{call.input(0)[c]} - call.input(2)[c];
@@ -108,7 +108,7 @@ void loops(const BatchMoments& op, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const SyncBatchNormSums&, const Call<T>& call) {
+void compute(const SyncBatchNormSums&, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *running_mean = call.input(1);
 #pragma omp parallel for num_threads(call.threads)
@@ -125,7 +125,7 @@ void loops(const SyncBatchNormSums&, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const SyncBatchNorm& op, const Call<T>& call) {
+void compute(const SyncBatchNorm& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2), *sums = call.input(4);
   T* y = call.output(0);
@@ -134,11 +134,11 @@ void loops(const SyncBatchNorm& op, const Call<T>& call) {
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t c = 0; c < shape.c(); ++c) {
     const double distance = sums[c] / values, mean = call.input(3)[c] + distance;
-    const double var = rectified(sums[shape.c() + c] / values - distance * distance);
+    const double var = relu(sums[shape.c() + c] / values - distance * distance);
     const double factor = scale[c] / std::sqrt(var + op.epsilon);
     Channel(shape, c).for_each([&](int64_t i) {
       const double value = (x[i] - mean) * factor + shift[c];
-      y[i] = static_cast<T>(op.relu ? rectified(value) : value);
+      y[i] = static_cast<T>(op.relu ? relu(value) : value);
       if (op.relu) saved[i] = value > 0;
     });
     call.output(1)[c] = static_cast<T>(mean);
@@ -147,7 +147,7 @@ void loops(const SyncBatchNorm& op, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const SyncBatchNormGradSums& op, const Call<T>& call) {
+void compute(const SyncBatchNormGradSums& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *dy = call.input(1);
   const uint8_t* saved = call.template input<uint8_t>(5);
@@ -167,7 +167,7 @@ void loops(const SyncBatchNormGradSums& op, const Call<T>& call) {
 
 // dx may be the memory of dy.
 template <class T>
-void loops(const SyncBatchNormGrad& op, const Call<T>& call) {
+void compute(const SyncBatchNormGrad& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2), *sums = call.input(6);
   const uint8_t* saved = call.template input<uint8_t>(5);
@@ -184,13 +184,13 @@ void loops(const SyncBatchNormGrad& op, const Call<T>& call) {
   }
 }
 
-LOCKSTEP_REFERENCE_LOOPS(BatchNorm);
-LOCKSTEP_REFERENCE_LOOPS(BatchNormGrad);
-LOCKSTEP_REFERENCE_LOOPS(BatchNormInference);
-LOCKSTEP_REFERENCE_LOOPS(BatchMoments);
-LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormSums);
-LOCKSTEP_REFERENCE_LOOPS(SyncBatchNorm);
-LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormGradSums);
-LOCKSTEP_REFERENCE_LOOPS(SyncBatchNormGrad);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNorm);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormGrad);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormInference);
+LOCKSTEP_REFERENCE_COMPUTE(BatchMoments);
+LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormSums);
+LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNorm);
+LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormGradSums);
+LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormGrad);
 
 }  // namespace lockstep::reference

@@ -1,7 +1,7 @@
-// Convolution and its two gradients, as sums over kernel taps of runs along W.
+// Convolution and its two gradients, as sums over kernel taps of rows along W.
 #include <algorithm>
 
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 
 namespace lockstep::reference {
 namespace {
@@ -37,19 +37,19 @@ struct Geometry {
 };
 
 // `count` outputs from element y of their plane on; output j reads element x + j * stride of the input plane with tap.
-struct Run {
+struct Row {
   int64_t tap, y, x, count, stride;
 };
 
 // Visits every pair of an output and an input that a kernel plane joins; what lies in the padding is left out.
 template <class Visit>
-void for_each_run(const Geometry& g, Visit&& visit) {
+void for_each_row(const Geometry& g, Visit&& visit) {
   for (int64_t kh = 0; kh < g.h.kernel; ++kh) {
     for (int64_t kw = 0; kw < g.w.kernel; ++kw) {
       const int64_t first = g.w.first(kw), count = g.w.end(kw) - first;
       if (count <= 0) continue;
       for (int64_t oh = g.h.first(kh); oh < g.h.end(kh); ++oh) {
-        visit(Run{.tap = kh * g.w.kernel + kw,
+        visit(Row{.tap = kh * g.w.kernel + kw,
                   .y = oh * g.w.output + first,
                   .x = g.h.read(oh, kh) * g.w.input + g.w.read(first, kw),
                   .count = count,
@@ -62,7 +62,7 @@ void for_each_run(const Geometry& g, Visit&& visit) {
 }  // namespace
 
 template <class T>
-void loops(const Conv2d& op, const Call<T>& call) {
+void compute(const Conv2d& op, const Call<T>& call) {
   const Geometry g(op.window, call.in_shape(0), call.out_shape(0));
   const T* weights = call.input(1);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
@@ -73,9 +73,9 @@ void loops(const Conv2d& op, const Call<T>& call) {
       for (int64_t i = 0; i < g.channels_in; ++i) {
         const T* x = call.input(0) + (n * g.channels_in + i) * g.x_plane();
         const T* kernel = weights + (o * g.channels_in + i) * g.taps();
-        for_each_run(g, [&](const Run& run) {
-          const double weight = kernel[run.tap];
-          for (int64_t j = 0; j < run.count; ++j) sums[run.y + j] += weight * x[run.x + j * run.stride];
+        for_each_row(g, [&](const Row& row) {
+          const double weight = kernel[row.tap];
+          for (int64_t j = 0; j < row.count; ++j) sums[row.y + j] += weight * x[row.x + j * row.stride];
         });
       }
       T* y = call.output(0) + (n * g.channels_out + o) * g.y_plane();
@@ -85,7 +85,7 @@ void loops(const Conv2d& op, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const Conv2dGradInput& op, const Call<T>& call) {
+void compute(const Conv2dGradInput& op, const Call<T>& call) {
   const Geometry g(op.window, call.out_shape(0), call.in_shape(0));
   const T* weights = call.input(1);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
@@ -96,9 +96,9 @@ void loops(const Conv2dGradInput& op, const Call<T>& call) {
       for (int64_t o = 0; o < g.channels_out; ++o) {
         const T* dy = call.input(0) + (n * g.channels_out + o) * g.y_plane();
         const T* kernel = weights + (o * g.channels_in + i) * g.taps();
-        for_each_run(g, [&](const Run& run) {
-          const double weight = kernel[run.tap];
-          for (int64_t j = 0; j < run.count; ++j) sums[run.x + j * run.stride] += weight * dy[run.y + j];
+        for_each_row(g, [&](const Row& row) {
+          const double weight = kernel[row.tap];
+          for (int64_t j = 0; j < row.count; ++j) sums[row.x + j * row.stride] += weight * dy[row.y + j];
         });
       }
       T* dx = call.output(0) + (n * g.channels_in + i) * g.x_plane();
@@ -108,7 +108,7 @@ void loops(const Conv2dGradInput& op, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const Conv2dGradWeights& op, const Call<T>& call) {
+void compute(const Conv2dGradWeights& op, const Call<T>& call) {
   const Geometry g(op.window, call.in_shape(0), call.in_shape(1));
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t o = 0; o < g.channels_out; ++o) {
@@ -118,11 +118,11 @@ void loops(const Conv2dGradWeights& op, const Call<T>& call) {
       for (int64_t n = 0; n < g.batch; ++n) {
         const T* x = call.input(0) + (n * g.channels_in + i) * g.x_plane();
         const T* dy = call.input(1) + (n * g.channels_out + o) * g.y_plane();
-        for_each_run(g, [&](const Run& run) {
+        for_each_row(g, [&](const Row& row) {
           double sum = 0;
 #pragma omp simd reduction(+ : sum)
-          for (int64_t j = 0; j < run.count; ++j) sum += double{dy[run.y + j]} * x[run.x + j * run.stride];
-          sums[run.tap] += sum;
+          for (int64_t j = 0; j < row.count; ++j) sum += double{dy[row.y + j]} * x[row.x + j * row.stride];
+          sums[row.tap] += sum;
         });
       }
       T* dweights = call.output(0) + (o * g.channels_in + i) * g.taps();
@@ -140,8 +140,8 @@ void loops(const Conv2dGradWeights& op, const Call<T>& call) {
   }
 }
 
-LOCKSTEP_REFERENCE_LOOPS(Conv2d);
-LOCKSTEP_REFERENCE_LOOPS(Conv2dGradInput);
-LOCKSTEP_REFERENCE_LOOPS(Conv2dGradWeights);
+LOCKSTEP_REFERENCE_COMPUTE(Conv2d);
+LOCKSTEP_REFERENCE_COMPUTE(Conv2dGradInput);
+LOCKSTEP_REFERENCE_COMPUTE(Conv2dGradWeights);
 
 }  // namespace lockstep::reference

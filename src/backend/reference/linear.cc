@@ -1,12 +1,12 @@
 // The fully connected layer and its gradients.
 #include <algorithm>
 
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 
 namespace lockstep::reference {
 
 template <class T>
-void loops(const Linear&, const Call<T>& call) {
+void compute(const Linear&, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], in = call.in_shape(0)[1], out = call.out_shape(0)[1];
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t n = 0; n < batch; ++n) {
@@ -22,7 +22,7 @@ void loops(const Linear&, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const LinearGradInput&, const Call<T>& call) {
+void compute(const LinearGradInput&, const Call<T>& call) {
   const int64_t batch = call.out_shape(0)[0], in = call.out_shape(0)[1], out = call.in_shape(0)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t n = 0; n < batch; ++n) {
@@ -38,7 +38,7 @@ void loops(const LinearGradInput&, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const LinearGradWeights&, const Call<T>& call) {
+void compute(const LinearGradWeights&, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], in = call.in_shape(0)[1], out = call.in_shape(1)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t o = 0; o < out; ++o) {
@@ -56,8 +56,8 @@ void loops(const LinearGradWeights&, const Call<T>& call) {
   }
 }
 
-LOCKSTEP_REFERENCE_LOOPS(Linear);
-LOCKSTEP_REFERENCE_LOOPS(LinearGradInput);
-LOCKSTEP_REFERENCE_LOOPS(LinearGradWeights);
+LOCKSTEP_REFERENCE_COMPUTE(Linear);
+LOCKSTEP_REFERENCE_COMPUTE(LinearGradInput);
+LOCKSTEP_REFERENCE_COMPUTE(LinearGradWeights);
 
 }  // namespace lockstep::reference

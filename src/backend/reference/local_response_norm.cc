@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 
 namespace lockstep::reference {
 namespace {
@@ -42,7 +42,7 @@ void for_each_position(const Shape& shape, int threads, Visit&& visit) {
 }  // namespace
 
 template <class T>
-void loops(const LocalResponseNorm& op, const Call<T>& call) {
+void compute(const LocalResponseNorm& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const int64_t plane = shape.h() * shape.w();
   for_each_position(shape, call.threads, [&](int64_t offset) {
@@ -56,7 +56,7 @@ void loops(const LocalResponseNorm& op, const Call<T>& call) {
 
 // With s the denominator: dx_c = dy_c s_c^-beta - 2 alpha beta / size x_c * sum of dy_j x_j s_j^(-beta-1) around c.
 template <class T>
-void loops(const LocalResponseNormGrad& op, const Call<T>& call) {
+void compute(const LocalResponseNormGrad& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const int64_t plane = shape.h() * shape.w();
   const double factor = 2 * op.alpha * op.beta / static_cast<double>(op.size);
@@ -73,7 +73,7 @@ void loops(const LocalResponseNormGrad& op, const Call<T>& call) {
   });
 }
 
-LOCKSTEP_REFERENCE_LOOPS(LocalResponseNorm);
-LOCKSTEP_REFERENCE_LOOPS(LocalResponseNormGrad);
+LOCKSTEP_REFERENCE_COMPUTE(LocalResponseNorm);
+LOCKSTEP_REFERENCE_COMPUTE(LocalResponseNormGrad);
 
 }  // namespace lockstep::reference

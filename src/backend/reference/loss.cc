@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::reference {
@@ -11,13 +11,13 @@ namespace {
 // How many classes come before `label` when classes are sorted by falling logit, ties by class number. A NaN comes
 // before everything, so that no sample of a diverged run counts as right.
 template <class T>
-int64_t place_of(std::span<const T> logits, size_t label) {
-  int64_t place = 0;
+int64_t rank_of(std::span<const T> logits, size_t label) {
+  int64_t rank = 0;
   for (size_t k = 0; k < logits.size(); ++k) {
     if (k == label) continue;
-    place += k < label ? !(logits[k] < logits[label]) : !(logits[k] <= logits[label]);
+    rank += k < label ? !(logits[k] < logits[label]) : !(logits[k] <= logits[label]);
   }
-  return place;
+  return rank;
 }
 
 template <class T>
@@ -31,15 +31,15 @@ double log_of_sum_of_exp(std::span<const T> logits) {
 }  // namespace
 
 template <class T>
-void loops(const SoftmaxCrossEntropy& op, const Call<T>& call) {
+void compute(const SoftmaxCrossEntropy& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   int32_t correct[2] = {0, 0};
   double loss = 0;
   for (int64_t n = 0; n < batch; ++n) {
-    const std::span<const T> logits(call.input(0) + n * classes, static_cast<size_t>(classes));
+    const std::span<const T> logits(call.input(0) + n * classes, classes);
     const double log_sum = log_of_sum_of_exp(logits);
     for (int64_t k = 0; k < classes; ++k) {
-      call.output(0)[n * classes + k] = static_cast<T>(std::exp(logits[static_cast<size_t>(k)] - log_sum));
+      call.output(0)[n * classes + k] = static_cast<T>(std::exp(logits[k] - log_sum));
     }
     const double weight = call.input(2)[n];
     if (weight == 0) continue;
@@ -47,18 +47,17 @@ void loops(const SoftmaxCrossEntropy& op, const Call<T>& call) {
     require(label >= 0 && label < classes, "label {} among {} classes", label, classes);
     double mean = 0;  // of the cross-entropy against every class
     for (T logit : logits) mean += (log_sum - logit) / static_cast<double>(classes);
-    loss += weight *
-            ((1 - op.label_smoothing) * (log_sum - logits[static_cast<size_t>(label)]) + op.label_smoothing * mean);
-    const int64_t place = place_of(logits, static_cast<size_t>(label));
-    correct[0] += place < 1;
-    correct[1] += place < 5;
+    loss += weight * ((1 - op.label_smoothing) * (log_sum - logits[label]) + op.label_smoothing * mean);
+    const int64_t rank = rank_of(logits, label);
+    correct[0] += rank < 1;
+    correct[1] += rank < 5;
   }
   call.output(1)[0] = static_cast<T>(loss);
   std::copy_n(correct, 2, call.template output<int32_t>(2));
 }
 
 template <class T>
-void loops(const SoftmaxCrossEntropyGrad& op, const Call<T>& call) {
+void compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   const double scale = op.scale * (call.in.size() > 3 ? call.input(3)[0] : T{1});
   for (int64_t n = 0; n < batch; ++n) {
@@ -73,7 +72,7 @@ void loops(const SoftmaxCrossEntropyGrad& op, const Call<T>& call) {
   }
 }
 
-LOCKSTEP_REFERENCE_LOOPS(SoftmaxCrossEntropy);
-LOCKSTEP_REFERENCE_LOOPS(SoftmaxCrossEntropyGrad);
+LOCKSTEP_REFERENCE_COMPUTE(SoftmaxCrossEntropy);
+LOCKSTEP_REFERENCE_COMPUTE(SoftmaxCrossEntropyGrad);
 
 }  // namespace lockstep::reference

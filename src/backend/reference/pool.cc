@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 
 namespace lockstep::reference {
 namespace {
@@ -21,7 +21,7 @@ struct Patch {
   }
   int64_t elements() const { return std::max<int64_t>(h_end - h_begin, 0) * std::max<int64_t>(w_end - w_begin, 0); }
 
-  // visit(place in the image plane), in row-major order.
+  // visit(position in the image plane), in row-major order.
   template <class Visit>
   void for_each(int64_t width, Visit&& visit) const {
     for (int64_t h = h_begin; h < h_end; ++h) {
@@ -55,34 +55,34 @@ constexpr int32_t kNothing = -1;  // saved for a window that lies in the padding
 
 // The first maximum in row-major order wins, and a NaN wins over all, as in PyTorch.
 template <class T>
-void loops(const MaxPool& op, const Call<T>& call) {
+void compute(const MaxPool& op, const Call<T>& call) {
   const int64_t width = call.in_shape(0).w();
   for_each_output(op.window, call.in_shape(0), call.out_shape(0), call.threads,
                   [&](int64_t plane, int64_t o, const Patch& patch) {
                     const T* x = call.input(0) + plane;
                     T best = -std::numeric_limits<T>::infinity();
-                    int32_t place = kNothing;
+                    int32_t position = kNothing;
                     patch.for_each(width, [&](int64_t i) {
-                      if (place != kNothing && !(x[i] > best) && !std::isnan(x[i])) return;
+                      if (position != kNothing && !(x[i] > best) && !std::isnan(x[i])) return;
                       best = x[i];
-                      place = static_cast<int32_t>(i);
+                      position = static_cast<int32_t>(i);
                     });
                     call.output(0)[o] = best;
-                    call.template output<int32_t>(1)[o] = place;
+                    call.template output<int32_t>(1)[o] = position;
                   });
 }
 
 template <class T>
-void loops(const MaxPoolGrad& op, const Call<T>& call) {
+void compute(const MaxPoolGrad& op, const Call<T>& call) {
   std::fill_n(call.output(0), op.input.elements(), T{0});
   for_each_output(op.window, op.input, call.in_shape(0), call.threads, [&](int64_t plane, int64_t o, const Patch&) {
-    const int32_t place = call.template input<int32_t>(1)[o];
-    if (place != kNothing) call.output(0)[plane + place] += call.input(0)[o];
+    const int32_t position = call.template input<int32_t>(1)[o];
+    if (position != kNothing) call.output(0)[plane + position] += call.input(0)[o];
   });
 }
 
 template <class T>
-void loops(const AvgPool& op, const Call<T>& call) {
+void compute(const AvgPool& op, const Call<T>& call) {
   const int64_t width = call.in_shape(0).w();
   for_each_output(op.window, call.in_shape(0), call.out_shape(0), call.threads,
                   [&](int64_t plane, int64_t o, const Patch& patch) {
@@ -93,7 +93,7 @@ void loops(const AvgPool& op, const Call<T>& call) {
 }
 
 template <class T>
-void loops(const AvgPoolGrad& op, const Call<T>& call) {
+void compute(const AvgPoolGrad& op, const Call<T>& call) {
   std::fill_n(call.output(0), op.input.elements(), T{0});
   for_each_output(op.window, op.input, call.in_shape(0), call.threads,
                   [&](int64_t plane, int64_t o, const Patch& patch) {
@@ -102,9 +102,9 @@ void loops(const AvgPoolGrad& op, const Call<T>& call) {
                   });
 }
 
-LOCKSTEP_REFERENCE_LOOPS(MaxPool);
-LOCKSTEP_REFERENCE_LOOPS(MaxPoolGrad);
-LOCKSTEP_REFERENCE_LOOPS(AvgPool);
-LOCKSTEP_REFERENCE_LOOPS(AvgPoolGrad);
+LOCKSTEP_REFERENCE_COMPUTE(MaxPool);
+LOCKSTEP_REFERENCE_COMPUTE(MaxPoolGrad);
+LOCKSTEP_REFERENCE_COMPUTE(AvgPool);
+LOCKSTEP_REFERENCE_COMPUTE(AvgPoolGrad);
 
 }  // namespace lockstep::reference

@@ -1,7 +1,7 @@
 #include "backend/reference/reference_backend.h"
 
 #include "backend/host.h"
-#include "backend/reference/loops.h"
+#include "backend/reference/compute.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -9,7 +9,7 @@ namespace {
 
 using Descs = std::span<const TensorDesc>;
 
-// Runs the loops of one operation, of the graph (Op) or of the update.
+// Computes one operation, of the graph (Op) or of the update.
 template <class Operation, class T>
 class LoopKernel final : public Kernel {
  public:
@@ -23,9 +23,9 @@ class LoopKernel final : public Kernel {
 
   void run(const KernelArgs& args) const override {
     const reference::Call<T> call{inputs_, outputs_, args, threads_, scratch_};
-    std::visit([&](const auto& op) { reference::loops(op, call); }, op_);
+    std::visit([&](const auto& op) { reference::compute(op, call); }, op_);
   }
-  size_t workspace_bytes() const override { return static_cast<size_t>(threads_ * scratch_) * sizeof(double); }
+  size_t workspace_bytes() const override { return threads_ * scratch_ * sizeof(double); }
   std::string implementation() const override { return "loops"; }
 
  private:
@@ -105,7 +105,7 @@ int64_t reference::scratch_elements(const Op& op, Descs inputs, Descs outputs) {
 
 size_t reference::saved_bytes(const Op& op, Descs inputs) {
   return std::visit(Overload{[&](const MaxPool&) {
-    return static_cast<size_t>(infer(op, inputs)[0].shape.elements()) * sizeof(int32_t);
+    return infer(op, inputs)[0].shape.elements() * sizeof(int32_t);
                              },
                              [&](const BatchNorm& norm) {
     return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};

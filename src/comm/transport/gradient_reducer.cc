@@ -42,10 +42,10 @@ GradientReducer::GradientReducer(Communicator& communicator, GradientArena arena
   if (!half.memory.data()) half.memory = wire->backend.allocate(bytes);
   for (const Bucket& bucket : buckets_) {
     const int64_t count = half_count(bucket, wire->elements);
-    half.to_half.push_back(count > 0 ? wire->backend.compile(UpdateOp{DType::f32, NarrowValues{count, wire->type}})
+    half.to_half.push_back(count > 0 ? wire->backend.compile(UpdateOp{DType::f32, DowncastValues{count, wire->type}})
                                      : nullptr);
   }
-  half.to_float = wire->backend.compile(UpdateOp{DType::f32, WidenValues{wire->elements, wire->type}});
+  half.to_float = wire->backend.compile(UpdateOp{DType::f32, UpcastValues{wire->elements, wire->type}});
 }
 
 void GradientReducer::begin_step(int64_t step) {

@@ -24,7 +24,7 @@ std::span<const std::string_view> backend_names() {
   return kNames;
 }
 
-const std::string& gpu_obstacle() {
+const std::string& gpu_unavailable_reason() {
   static const std::string none;
   return none;
 }

@@ -163,13 +163,13 @@ void run_block(const char* kernel) {
 }  // namespace
 
 bool accepts(const LaunchShape& shape) {
-  constexpr uint64_t kMostThreads = 1024, kMostBlocksAcross = (uint64_t{1} << 31) - 1, kMostBlocks = 65535;
-  constexpr size_t kMostSharedBytes = 48 << 10;
+  constexpr uint64_t kMaxThreads = 1024, kMaxBlocksAcross = (uint64_t{1} << 31) - 1, kMaxBlocks = 65535;
+  constexpr size_t kMaxSharedBytes = 48 << 10;
   const dim3 &grid = shape.grid, &block = shape.block;
   const uint64_t block_threads = uint64_t{block.x} * block.y * block.z;
-  return block_threads > 0 && block_threads <= kMostThreads && block.z <= 64 && grid.x > 0 && grid.y > 0 &&
-         grid.z > 0 && grid.x <= kMostBlocksAcross && grid.y <= kMostBlocks && grid.z <= kMostBlocks &&
-         shape.shared_bytes <= kMostSharedBytes;
+  return block_threads > 0 && block_threads <= kMaxThreads && block.z <= 64 && grid.x > 0 && grid.y > 0 && grid.z > 0 &&
+         grid.x <= kMaxBlocksAcross && grid.y <= kMaxBlocks && grid.z <= kMaxBlocks &&
+         shape.shared_bytes <= kMaxSharedBytes;
 }
 
 void __syncthreads(std::source_location place) {

@@ -26,24 +26,25 @@ inline void with_constants(int block, bool flag, const F& f) {
 inline constexpr LaneKernels kKernels{
     .name = LOCKSTEP_LANES_NAME,
     .moments =
-        [](const Run& run, const float* x, MomentSums& sums) {
-          with_constants(run.block, false, [&]<int kBlock, bool>() { moments<kBlock>(run, x, sums); });
+        [](const Tile& tile, const float* x, MomentSums& sums) {
+          with_constants(tile.block, false, [&]<int kBlock, bool>() { moments<kBlock>(tile, x, sums); });
         },
     .normalize =
-        [](const NormRun& n, float* y) {
-          with_constants(n.run.block, n.relu, [&]<int kBlock, bool kRelu>() { normalize<kBlock, kRelu>(n, y); });
+        [](const NormTile& n, float* y) {
+          with_constants(n.tile.block, n.relu, [&]<int kBlock, bool kRelu>() { normalize<kBlock, kRelu>(n, y); });
         },
     .gradient_sums =
-        [](const NormRun& n, GradientSums& sums) {
-          with_constants(n.run.block, n.relu, [&]<int kBlock, bool kRelu>() { gradient_sums<kBlock, kRelu>(n, sums); });
+        [](const NormTile& n, GradientSums& sums) {
+          with_constants(n.tile.block, n.relu,
+                         [&]<int kBlock, bool kRelu>() { gradient_sums<kBlock, kRelu>(n, sums); });
         },
     .gradient =
-        [](const NormRun& n, const NormGradientChannels& channels, float* dx) {
-          with_constants(n.run.block, n.relu,
+        [](const NormTile& n, const NormGradientChannels& channels, float* dx) {
+          with_constants(n.tile.block, n.relu,
                          [&]<int kBlock, bool kRelu>() { gradient<kBlock, kRelu>(n, channels, dx); });
         },
     .average_pool =
-        [](const PoolRun& pool, const float* from, float* to) {
+        [](const PoolTile& pool, const float* from, float* to) {
           with_constants(pool.block, pool.gradient, [&]<int kBlock, bool kGradient>() {
             if constexpr (kBlock > 1) average_pool<kBlock, kGradient>(pool, from, to);
           });

@@ -1,6 +1,6 @@
 // Our own inner loops with explicit vector lanes, compiled once per instruction set and chosen when the backend is
-// made. Each works on one run of a tensor: a block of channels of one sample (`block` channels side by side, place
-// after place), or one channel of a plain tensor (block 1).
+// made. Each works on one tile of a tensor: a block of channels of one sample (`block` channels side by side, pixel
+// after pixel), or one channel of a plain tensor (block 1).
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct alignas(64) ChannelValues {
   T at[kMaxBlock];
 };
 
-struct Run {
-  int64_t places = 0;
+struct Tile {
+  int64_t pixels = 0;
   int block = 1;
 };
 
@@ -30,32 +30,32 @@ struct NormGradientChannels {
   ChannelValues<float> slope, offset;
 };
 
-// Sums of one run, channel by channel.
+// Sums of one tile, channel by channel.
 struct MomentSums {
-  ChannelValues<double> mean, squares;  // squares of the distances from the mean
+  ChannelValues<double> mean, m2;  // m2: sum of the squared distances from the mean
 };
 struct GradientSums {
   ChannelValues<double> gradient;  // of g
   ChannelValues<double> product;   // of g (x - mean)
 };
 
-struct NormRun {
-  Run run;
+struct NormTile {
+  Tile tile;
   const float* x = nullptr;
   const float* dy = nullptr;  // gradients only
   bool relu = false;
   const NormChannels& channels;
 };
 
-// One axis of a pool, seen from the places that are written: each sums the places [begin, end) that it reads.
-// `weight` is the share of a window: of the place written, or in the gradient of the place read.
+// One axis of a pool, seen from the positions that are written: each sums the positions [begin, end) that it reads.
+// `weight` is the share of a window: of the position written, or in the gradient of the position read.
 struct PoolAxis {
   const int32_t* begin = nullptr;
   const int32_t* end = nullptr;
   const float* weight = nullptr;
-  int64_t written = 0, read = 0;  // places
+  int64_t written = 0, read = 0;  // positions
 };
-struct PoolRun {
+struct PoolTile {
   int block = kMaxBlock;  // 8 or 16
   PoolAxis h, w;
   bool gradient = false;
@@ -63,11 +63,11 @@ struct PoolRun {
 
 struct LaneKernels {
   std::string_view name;  // "lanes:avx512"
-  void (*moments)(const Run& run, const float* x, MomentSums& sums);
-  void (*normalize)(const NormRun& norm, float* y);  // y may be x
-  void (*gradient_sums)(const NormRun& norm, GradientSums& sums);
-  void (*gradient)(const NormRun& norm, const NormGradientChannels& gradient, float* dx);  // dx may be dy
-  void (*average_pool)(const PoolRun& pool, const float* from, float* to);
+  void (*moments)(const Tile& tile, const float* x, MomentSums& sums);
+  void (*normalize)(const NormTile& norm, float* y);  // y may be x
+  void (*gradient_sums)(const NormTile& norm, GradientSums& sums);
+  void (*gradient)(const NormTile& norm, const NormGradientChannels& gradient, float* dx);  // dx may be dy
+  void (*average_pool)(const PoolTile& pool, const float* from, float* to);
 };
 
 // The best for the instructions that oneDNN may use here: one limit, ONEDNN_MAX_CPU_ISA, holds for both.

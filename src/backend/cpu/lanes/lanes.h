@@ -1,5 +1,5 @@
-// Vectors of lanes and how the runs of a tensor fall into them. Part of lane_body.h: compiled once per instruction set,
-// in a namespace of its own.
+// Vectors of lanes and how the tiles of a tensor fall into them. Part of lane_body.h: compiled once per instruction
+// set, in a namespace of its own.
 #pragma once
 
 #include <experimental/simd>
@@ -57,16 +57,16 @@ LOCKSTEP_FORMULA V channels_in(const ChannelValues<float>& values) {
   }
 }
 
-// How a run falls into vectors: `vectors` of V, then `rest` single values (plain tensors only).
+// How a tile falls into vectors: `vectors` of V, then `rest` single values (plain tensors only).
 template <int kBlock>
 struct Shape {
   using V = Lanes<kBlock == 1 ? 16 : kBlock>;
   static constexpr int64_t kStep = kWidth<V>;
   int64_t vectors, rest;
-  explicit Shape(const Run& run) : vectors(run.places * kBlock / kStep), rest(run.places * kBlock % kStep) {}
+  explicit Shape(const Tile& tile) : vectors(tile.pixels * kBlock / kStep), rest(tile.pixels * kBlock % kStep) {}
 };
 
-// Adds f(place of a vector) up over [begin, end) in four chains, so that additions need not wait for each other.
+// Adds f(index of a vector) up over [begin, end) in four chains, so that additions need not wait for each other.
 template <class V, class F>
 LOCKSTEP_FORMULA V sum_over(int64_t begin, int64_t end, const F& f) {
   V a(0), b(0), c(0), d(0);

@@ -15,47 +15,47 @@ constexpr int64_t kPiece = 384;  // vectors that stay in the first cache for a s
 template <class V>
 struct LaneMoments {
   double count = 0;
-  double mean[kWidth<V>] = {}, squares[kWidth<V>] = {};
+  double mean[kWidth<V>] = {}, m2[kWidth<V>] = {};
 
-  void add(int64_t piece, V piece_mean, V piece_squares) {
+  void add(int64_t piece, V piece_mean, V piece_m2) {
     alignas(64) float means[kWidth<V>], sums[kWidth<V>];
     store(piece_mean, means);
-    store(piece_squares, sums);
+    store(piece_m2, sums);
     const kernels::MomentShare<double> share(count, static_cast<double>(piece));
     for (int i = 0; i < kWidth<V>; ++i) {
-      share.add(static_cast<double>(means[i]), static_cast<double>(sums[i]), mean[i], squares[i]);
+      share.add(static_cast<double>(means[i]), static_cast<double>(sums[i]), mean[i], m2[i]);
     }
     count += static_cast<double>(piece);
   }
 };
 
 template <int kBlock>
-void moments(const Run& run, const float* x, MomentSums& sums) {
+void moments(const Tile& tile, const float* x, MomentSums& sums) {
   using V = typename Shape<kBlock>::V;
-  const Shape<kBlock> shape(run);
+  const Shape<kBlock> shape(tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
   LaneMoments<V> lanes;
   for (int64_t first = 0; first < shape.vectors; first += kPiece) {
     const int64_t end = first + kPiece < shape.vectors ? first + kPiece : shape.vectors;
     const V mean = sum_over<V>(first, end, [&](int64_t i) { return load<V>(x + i * kStep); }) *
                    V(1 / static_cast<float>(end - first));
-    const V squares = sum_over<V>(first, end, [&](int64_t i) {
+    const V m2 = sum_over<V>(first, end, [&](int64_t i) {
       const V distance = load<V>(x + i * kStep) - mean;
       return distance * distance;
     });
     // The mean of floats is off by its last digit, and so are the distances: of no account beside the values' own.
-    lanes.add(end - first, mean, squares);
+    lanes.add(end - first, mean, m2);
   }
   if constexpr (kBlock == 1) {
     kernels::Moments<double> all;
-    for (int i = 0; i < kWidth<V>; ++i) all.add({lanes.count, lanes.mean[i], lanes.squares[i]});
+    for (int i = 0; i < kWidth<V>; ++i) all.add({lanes.count, lanes.mean[i], lanes.m2[i]});
     for (int64_t i = 0; i < shape.rest; ++i) all.add({1, static_cast<double>(x[shape.vectors * kStep + i]), 0});
     sums.mean.at[0] = all.mean;
-    sums.squares.at[0] = all.squares;
+    sums.m2.at[0] = all.m2;
   } else {
     for (int i = 0; i < kBlock; ++i) {
       sums.mean.at[i] = lanes.mean[i];
-      sums.squares.at[i] = lanes.squares[i];
+      sums.m2.at[i] = lanes.m2[i];
     }
   }
 }
@@ -69,19 +69,19 @@ LOCKSTEP_FORMULA Normalization<V> normalization(const NormChannels& channels) {
 template <class V, bool kRelu>
 LOCKSTEP_FORMULA V output_of(V x, const Normalization<V>& norm) {
   const V y = kernels::normalized(x, norm);
-  return kRelu ? kernels::rectified(y) : y;
+  return kRelu ? kernels::relu(y) : y;
 }
 
 // The gradient of the normalized value: that of the output, behind the ReLU whose mask is the sign of its input.
 template <class V, bool kRelu>
 LOCKSTEP_FORMULA V gradient_of(V x, V dy, const Normalization<V>& norm) {
-  return kRelu ? kernels::rectified_gradient(kernels::normalized(x, norm), dy) : dy;
+  return kRelu ? kernels::relu_gradient(kernels::normalized(x, norm), dy) : dy;
 }
 
 template <int kBlock, bool kRelu>
-void normalize(const NormRun& n, float* y) {
+void normalize(const NormTile& n, float* y) {
   using V = typename Shape<kBlock>::V;
-  const Shape<kBlock> shape(n.run);
+  const Shape<kBlock> shape(n.tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
   const auto norm = normalization<V, kBlock>(n.channels);
   for (int64_t i = 0; i < shape.vectors; ++i) {
@@ -94,9 +94,9 @@ void normalize(const NormRun& n, float* y) {
 }
 
 template <int kBlock, bool kRelu>
-void gradient_sums(const NormRun& n, GradientSums& sums) {
+void gradient_sums(const NormTile& n, GradientSums& sums) {
   using V = typename Shape<kBlock>::V;
-  const Shape<kBlock> shape(n.run);
+  const Shape<kBlock> shape(n.tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
   constexpr int kLanes = static_cast<int>(kStep);
   const auto norm = normalization<V, kBlock>(n.channels);
@@ -141,9 +141,9 @@ void gradient_sums(const NormRun& n, GradientSums& sums) {
 }
 
 template <int kBlock, bool kRelu>
-void gradient(const NormRun& n, const NormGradientChannels& channels, float* dx) {
+void gradient(const NormTile& n, const NormGradientChannels& channels, float* dx) {
   using V = typename Shape<kBlock>::V;
-  const Shape<kBlock> shape(n.run);
+  const Shape<kBlock> shape(n.tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
   const auto norm = normalization<V, kBlock>(n.channels);
   const NormalizationGradient<V> slope{channels_in<V, kBlock>(channels.slope), channels_in<V, kBlock>(channels.offset)};

@@ -6,7 +6,7 @@
 namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
 
 template <int kBlock, bool kGradient>
-void average_pool(const PoolRun& pool, const float* from, float* to) {
+void average_pool(const PoolTile& pool, const float* from, float* to) {
   using V = Lanes<kBlock>;
   for (int64_t h = 0; h < pool.h.written; ++h) {
     for (int64_t w = 0; w < pool.w.written; ++w, to += kBlock) {

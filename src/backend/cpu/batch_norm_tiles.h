@@ -1,0 +1,147 @@
+// The tiles into which batch norm divides a tensor, what it finds in each, and how that is combined in the order of the
+// samples.
+#pragma once
+
+#include <cmath>
+
+#include "backend/cpu/lanes/lane_kernels.h"
+#include "backend/cpu/loops.h"
+
+namespace lockstep::cpu {
+
+// The tiles of a tensor, block after block, so that a thread's tiles share their channels.
+struct Tiles {
+  ChannelLayout layout;
+  explicit Tiles(const TensorDesc& desc) : layout(desc) {}
+
+  int64_t count() const { return layout.blocks * layout.samples; }
+  int64_t block_of(int64_t tile) const { return tile / layout.samples; }
+  int64_t sample_of(int64_t tile) const { return tile % layout.samples; }
+  int64_t offset(int64_t tile) const { return layout.offset(sample_of(tile), block_of(tile) * layout.block, 0); }
+  Tile shape() const { return {layout.pixels, static_cast<int>(layout.block)}; }
+  double values() const { return static_cast<double>(layout.samples * layout.pixels); }
+  int64_t first_channel(int64_t block) const { return block * layout.block; }
+  int lanes(int64_t block) const {
+    return static_cast<int>(std::min(layout.block, layout.channels - first_channel(block)));
+  }
+};
+
+// Calls body(tile, what make(block) gave for its block) for every tile of a range.
+template <class Make, class Body>
+void for_each_tile(int threads, const Tiles& tiles, const Make& make, const Body& body) {
+  parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) {
+    for (int64_t tile = range.begin; tile < range.end;) {
+      const int64_t block = tiles.block_of(tile);
+      const int64_t end = std::min(range.end, (block + 1) * tiles.layout.samples);
+      const auto channels = make(block);
+      for (; tile < end; ++tile) body(tile, channels);
+    }
+  });
+}
+
+inline float inverse_deviation(float var, double epsilon) {
+  return static_cast<float>(1 / std::sqrt(double{var} + epsilon));
+}
+
+struct Parameters {
+  const float *scale, *shift, *mean, *var;
+  double epsilon;
+};
+
+// Lanes of the padding get zeros, and so write zeros.
+inline NormChannels channels_of(const Tiles& tiles, int64_t block, const Parameters& p) {
+  NormChannels channels{};
+  for (int i = 0; i < tiles.lanes(block); ++i) {
+    const int64_t c = tiles.first_channel(block) + i;
+    channels.mean.at[i] = p.mean[c];
+    channels.factor.at[i] = p.scale[c] * inverse_deviation(p.var[c], p.epsilon);
+    channels.shift.at[i] = p.shift[c];
+  }
+  return channels;
+}
+
+inline void find_moments(const LaneKernels& lanes, int threads, const Tiles& tiles, const float* x, MomentSums* sums) {
+  parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) {
+    for (int64_t tile = range.begin; tile < range.end; ++tile) {
+      lanes.moments(tiles.shape(), x + tiles.offset(tile), sums[tile]);
+    }
+  });
+}
+
+inline kernels::Moments<double> moments_of_channel(const Tiles& tiles, const MomentSums* sums, int64_t c) {
+  const int64_t first = c / tiles.layout.block * tiles.layout.samples, lane = c % tiles.layout.block;
+  kernels::Moments<double> all;
+  for (int64_t n = 0; n < tiles.layout.samples; ++n) {
+    const MomentSums& of = sums[first + n];
+    all.add({static_cast<double>(tiles.layout.pixels), of.mean.at[lane], of.m2.at[lane]});
+  }
+  return all;
+}
+
+inline void combine_moments(const Tiles& tiles, const MomentSums* sums, float* mean, float* var) {
+  const auto pixels = static_cast<double>(tiles.layout.pixels);
+  for (int64_t block = 0; block < tiles.layout.blocks; ++block) {
+    MomentSums all = sums[block * tiles.layout.samples];
+    for (int64_t n = 1; n < tiles.layout.samples; ++n) {
+      const MomentSums& of = sums[block * tiles.layout.samples + n];
+      const kernels::MomentShare<double> share(static_cast<double>(n) * pixels, pixels);
+      for (int i = 0; i < static_cast<int>(tiles.layout.block); ++i) {
+        share.add(of.mean.at[i], of.m2.at[i], all.mean.at[i], all.m2.at[i]);
+      }
+    }
+    for (int i = 0; i < tiles.lanes(block); ++i) {
+      mean[tiles.first_channel(block) + i] = static_cast<float>(all.mean.at[i]);
+      var[tiles.first_channel(block) + i] = static_cast<float>(all.m2.at[i] / tiles.values());
+    }
+  }
+}
+
+inline void normalize_tiles(const LaneKernels& lanes, int threads, const Tiles& from, const Tiles& to,
+                            const Parameters& p, bool relu, const float* x, float* y) {
+  for_each_tile(
+      threads, from, [&](int64_t block) { return channels_of(from, block, p); },
+      [&](int64_t tile, const NormChannels& channels) {
+        lanes.normalize({.tile = from.shape(), .x = x + from.offset(tile), .relu = relu, .channels = channels},
+                        y + to.offset(tile));
+      });
+}
+
+// The sums over the whole batch, in place of the gradients' two outputs.
+inline void combine_gradient_sums(const Tiles& tiles, const GradientSums* sums, const Parameters& p, float* dscale,
+                                  float* dshift) {
+  for (int64_t block = 0; block < tiles.layout.blocks; ++block) {
+    GradientSums all = sums[block * tiles.layout.samples];
+    for (int64_t n = 1; n < tiles.layout.samples; ++n) {
+      const GradientSums& of = sums[block * tiles.layout.samples + n];
+      for (int i = 0; i < static_cast<int>(tiles.layout.block); ++i) {
+        all.gradient.at[i] += of.gradient.at[i];
+        all.product.at[i] += of.product.at[i];
+      }
+    }
+    for (int i = 0; i < tiles.lanes(block); ++i) {
+      const int64_t c = tiles.first_channel(block) + i;
+      dscale[c] = static_cast<float>(all.product.at[i] * double{inverse_deviation(p.var[c], p.epsilon)});
+      dshift[c] = static_cast<float>(all.gradient.at[i]);
+    }
+  }
+}
+
+struct GradientChannels {
+  NormChannels norm;
+  NormGradientChannels gradient;
+};
+// `values`: of each channel, in the batch whose gradients dscale and dshift are.
+inline GradientChannels gradient_channels_of(const Tiles& tiles, int64_t block, const Parameters& p, double values,
+                                             const float* dscale, const float* dshift) {
+  GradientChannels channels{channels_of(tiles, block, p), {}};
+  for (int i = 0; i < tiles.lanes(block); ++i) {
+    const int64_t c = tiles.first_channel(block) + i;
+    const double share = double{channels.norm.factor.at[i]} / values;
+    channels.gradient.slope.at[i] =
+        static_cast<float>(share * double{inverse_deviation(p.var[c], p.epsilon)} * double{dscale[c]});
+    channels.gradient.offset.at[i] = static_cast<float>(share * double{dshift[c]});
+  }
+  return channels;
+}
+
+}  // namespace lockstep::cpu
