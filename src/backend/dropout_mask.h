@@ -1,4 +1,4 @@
-// The choice dropout makes, the same on host and device.
+// The mask of dropout, the same on host and device.
 #pragma once
 
 #include <cstdint>

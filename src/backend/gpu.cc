@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kPlugin = "lockstep_cuda.so";
 constexpr const char* kDriver = "libcuda.so.1";
 
-// The part of the driver's interface that answers whether there is a device; all its functions return 0 when well.
+// The part of the driver's interface that finds devices; all its functions return 0 on success.
 class Driver {
  public:
   Driver() : library_(::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL)) {}
@@ -59,7 +59,7 @@ class Driver {
     return text;
   }
 
-  void* library_;  // stays open: a device library unloads badly
+  void* library_;  // stays open, because device libraries do not unload cleanly
 };
 
 // From now on an attached profiler sees every span as an NVTX range.

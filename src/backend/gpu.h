@@ -1,4 +1,4 @@
-// The CUDA backend as the common code sees it: a plugin that is opened when it is wanted.
+// The CUDA backend as the program sees it: a plugin that is opened at first use.
 #pragma once
 
 #include <memory>

@@ -22,12 +22,11 @@ class HostStream final : public Stream {
   void wait_for(const Event&) override {}
 };
 
-// The part of a backend that deals with memory, for backends whose kernels read and write host memory. Any thread may
-// call it.
+// The memory functions of backends whose kernels read and write host memory. Any thread may call them.
 class HostBackend : public Backend {
  public:
-  // Whole pages from the kernel: zeroed when first touched, so a large arena costs only what is used of it.
-  // Throws OutOfMemory. No bytes give an empty buffer.
+  // Whole pages from the kernel: zeroed when first touched, so only the used part of an arena takes memory.
+  // Throws OutOfMemory. 0 bytes give an empty buffer.
   Buffer allocate(size_t bytes) const final;
   Buffer allocate_pinned(size_t bytes) const final { return allocate(bytes); }
   bool host_addressable() const final { return true; }

@@ -44,7 +44,7 @@ struct SegmentConstants {
 
 template <class V>
 struct OptimizerElement {
-  V gradient;  // the summed one times the gradient scale
+  V gradient;  // summed over ranks, times the gradient scale
   V value, slot0, slot1;
 };
 
@@ -108,7 +108,7 @@ struct LarsRule {
   }
 };
 
-// What FTRL's two rules share: the new value from the linear term and the curvature of the quadratic one.
+// Shared by FTRL's two rules: the new value, from the linear term and the curvature of the quadratic term.
 template <class S, class V>
 LOCKSTEP_HOST_DEVICE V ftrl_value(const OptimizerConstants<S>& c, const V& linear, const V& quadratic) {
   using std::max;
@@ -116,7 +116,7 @@ LOCKSTEP_HOST_DEVICE V ftrl_value(const OptimizerConstants<S>& c, const V& linea
   return (max(min(linear, V(c.l1)), V(-c.l1)) - linear) / quadratic;
 }
 
-// learning_rate_power -1/2. The difference of the roots is written without their cancellation.
+// learning_rate_power -1/2. The difference of the roots is written so that it does not cancel.
 struct FtrlRootRule {
   static constexpr int kSlots = 2;
   template <class S, class V>
@@ -159,7 +159,8 @@ LOCKSTEP_HOST_DEVICE inline double lars_trust(const LarsFactors& factors, const 
   return value > 0 && gradient > 0 ? factors.trust * value / (gradient + factors.weight_decay * value) : 1;
 }
 
-// Throws Error(internal). (The rules are compiled for GPUs too, and what formats messages is not.)
+// Throws Error(internal). (Declared here because the rules are compiled for GPUs too, where messages cannot be
+// formatted.)
 [[noreturn]] void refuse_optimizer(OptimizerKind kind);
 
 // Calls body(rule) with the rule of this optimizer.

@@ -1,4 +1,4 @@
-// The formulas of the two operations that frame a step, FillStepHeader and DecideUpdate: one source for every backend.
+// The formulas of FillStepHeader, DecideUpdate and ApplyStatistics, shared by all backends.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// The attributes of DecideUpdate as kernels get them.
+// The attributes of DecideUpdate, as arguments of kernels.
 struct DecideRule {
   double clip_norm, beta1, beta2, average_decay;
   bool halt, scale_loss;
@@ -28,7 +28,7 @@ inline DecideRule rule_of(const DecideUpdate& op) {
   return {op.clip_norm, op.beta1, op.beta2, op.average_decay, op.halt, op.scale_loss};
 }
 
-// A count in its two elements (StepHeader).
+// Writes a count as its two elements (StepHeader): multiples of kCountUnit, and the rest.
 template <class T>
 LOCKSTEP_HOST_DEVICE inline void put_count(T* header, HeaderElement rest_at, HeaderElement units_at, double count) {
   const double units = std::floor(count / static_cast<double>(kCountUnit));
@@ -41,7 +41,7 @@ LOCKSTEP_HOST_DEVICE inline double count_in(const T* header, HeaderElement rest_
   return static_cast<double>(header[units_at]) * static_cast<double>(kCountUnit) + static_cast<double>(header[rest_at]);
 }
 
-// `loss`: of all heads, weighted.
+// `loss`: the weighted sum over all heads.
 template <class T>
 LOCKSTEP_HOST_DEVICE inline void fill_step_header(const StepControl& control, const int32_t* correct, T loss, T* header,
                                                   StepOutcome* outcome) {

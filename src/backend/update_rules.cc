@@ -1,4 +1,4 @@
-// The optimizers' rows: name, state and start values.
+// The table of optimizers: names, slots and their start values.
 #include "backend/optimizer_rules.h"
 #include "lockstep/base/error.h"
 

@@ -93,6 +93,9 @@ ProtobufWriter input_info(const char* name, const Value& value) {
   return value_info(name, value.desc.shape, {"N", "L"}, value.external == ExternalInput::ids ? kInt64 : kFloat);
 }
 
+template <class Operation>
+concept NotInOnnx = !Operation::facts.onnx;
+
 // Draws the nodes of one graph, in its order, into a GraphProto.
 class Drawing {
  public:
@@ -185,8 +188,8 @@ class Drawing {
 
   void draw(const SoftmaxCrossEntropy&) {}  // the labels' part
 
-  template <class Operation>
-  requires(!Operation::facts.onnx) void draw(const Operation&) {
+  template <NotInOnnx Operation>
+  void draw(const Operation&) {
     fail(ExitCode::config, "{}: the operation {} cannot be written as ONNX", node_->name, op_name(node_->op));
   }
 

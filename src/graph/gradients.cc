@@ -7,6 +7,9 @@
 namespace lockstep {
 namespace {
 
+template <class Operation>
+concept NotDifferentiable = !Operation::facts.differentiable;
+
 // The pass over the forward nodes, last to first. A value's gradient is complete when all its readers have been
 // visited; contributions of several readers are added.
 class Differentiator {
@@ -148,8 +151,8 @@ class Differentiator {
     unary(SoftmaxCrossEntropyGrad{op.label_smoothing, head_weight()}, std::move(inputs));
   }
   // Evaluation-only and backward operations, and what carries statistics, are never differentiated.
-  template <class Operation>
-  requires(!Operation::facts.differentiable) void rule(const Operation&) {
+  template <NotDifferentiable Operation>
+  void rule(const Operation&) {
     fail(ExitCode::internal, "{}: {} has no gradient", current_.name, op_name(current_.op));
   }
 

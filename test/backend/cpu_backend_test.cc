@@ -265,14 +265,14 @@ TEST_CASE("the padding of blocked tensors stays zero on the cpu backend") {
       {LocalResponseNormGrad{}, {image, image}},
       {Conv2d{three}, {image, plain({20, 20, 3, 3})}}};
   const auto block = static_cast<size_t>(blocked.id);
-  const size_t places = 3 * 5, blocks = (20 + block - 1) / block;
+  const size_t pixels = 3 * 5, blocks = (20 + block - 1) / block;
   for (const auto& [op, inputs] : cases) {
     INFO(op_name(op));
     const std::vector<float> y = output_over_garbage(*cpu, op, inputs);
     if (y.size() == static_cast<size_t>(image.shape.elements())) continue;  // this processor's kernel does not pad
-    REQUIRE(y.size() == 2 * blocks * places * block);
+    REQUIRE(y.size() == 2 * blocks * pixels * block);
     for (size_t i = 0; i < y.size(); ++i) {
-      const size_t channel = i / (places * block) % blocks * block + i % block;
+      const size_t channel = i / (pixels * block) % blocks * block + i % block;
       if (channel >= 20) REQUIRE(y[i] == 0);
     }
   }

@@ -220,7 +220,7 @@ TEST_CASE("the first value that is not finite is found, where the sum of squares
   on_every_backend([](const Backend& backend, DType dtype, double) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr size_t kPlace = offsetof(StepOutcome, bad_gradient) / sizeof(double);
-    auto place = [&](std::vector<double> values, double squares) {
+    auto first_non_finite = [&](std::vector<double> values, double squares) {
       const FindNonFinite op{static_cast<int64_t>(values.size())};
       const HostTensor inputs[] = {vector_of(dtype, std::move(values)), {{1}, DType::f64, {squares}}};
       std::vector<double> before(sizeof(StepOutcome) / sizeof(double), 5);
@@ -231,15 +231,15 @@ TEST_CASE("the first value that is not finite is found, where the sum of squares
       return outcome[0].values[kPlace];
     };
     std::vector<double> values(3000, 1);
-    CHECK(place(values, 3000) == -1);
+    CHECK(first_non_finite(values, 3000) == -1);
     values[2900] = nan;
-    CHECK(place(values, nan) == 2900);
+    CHECK(first_non_finite(values, nan) == 2900);
     values[700] = -std::numeric_limits<double>::infinity();
     values[701] = nan;
-    CHECK(place(values, nan) == 700);
-    CHECK(place(values, 1) == -1);
+    CHECK(first_non_finite(values, nan) == 700);
+    CHECK(first_non_finite(values, 1) == -1);
     values[0] = nan;
-    CHECK(place(values, nan) == 0);
+    CHECK(first_non_finite(values, nan) == 0);
   });
 }
 

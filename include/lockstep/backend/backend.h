@@ -1,5 +1,5 @@
-// The narrow interface between the graph and whatever computes: one Backend a process, which turns operations at
-// fixed shapes into Kernels. It does not grow with the list of operations.
+// The narrow interface between the graph and what computes: each process has one Backend, which compiles operations of
+// fixed shapes into Kernels. The interface does not grow with the list of operations.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace lockstep {
 
 // A point in the work of a stream, marked by Stream::record. One that was never recorded counts as passed.
-// Any thread may ask it. A wait is for the last record before it, so an event may be recorded again at once.
+// Any thread may query it. A wait is for the last record before it, so an event may be recorded again at once.
 class Event {
  public:
   virtual ~Event() = default;
@@ -24,7 +24,7 @@ class Event {
   virtual void wait() const = 0;    // blocks the host until it has passed
 };
 
-// A queue of work in order; several streams run beside each other. On a CPU every kernel has finished when run()
+// A queue of work that runs in order; several streams run concurrently. On a CPU every kernel has finished when run()
 // returns, so there is nothing to wait for. Used by one thread at a time; must outlive what was enqueued on it.
 class Stream {
  public:
@@ -86,14 +86,14 @@ class Buffer {
   Deleter free_ = nullptr;
 };
 
-// Work that was captured once, to be enqueued as a whole any number of times.
+// Captured work, which can be enqueued as a whole any number of times.
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
   virtual void launch(Stream& stream) const = 0;  // the stream it was captured on
 };
 
-// How the backend wants an operation's tensors to lie. Elementwise operations take what their input has.
+// The formats that an operation's tensors must have. Elementwise operations take that of their input.
 struct FormatChoice {
   std::vector<Format> inputs;
   std::vector<Format> outputs;
@@ -125,7 +125,7 @@ class Backend {
   virtual std::unique_ptr<Kernel> compile(const struct UpdateOp& op) const = 0;
 
   virtual Buffer allocate(size_t bytes) const = 0;  // zeroed
-  // Zeroed memory of the host that a device reads and writes itself, so that copies run while the host goes on.
+  // Zeroed, pinned memory of the host: a device reads and writes it directly, so that copies run asynchronously.
   virtual Buffer allocate_pinned(size_t bytes) const = 0;
   // Whether the host may read and write what allocate() gives.
   virtual bool host_addressable() const = 0;
@@ -136,7 +136,7 @@ class Backend {
   virtual std::unique_ptr<Event> make_event() const = 0;
   // Calls `enqueue` and captures what it puts on `stream`, and on streams that wait for that and that it waits for in
   // the end, instead of running it. Every launch then runs the same kernels and copies on the same addresses, without
-  // their cost to the host. The host must not wait for these streams meanwhile. Null: this backend does not do it.
+  // their cost to the host. The host must not wait for these streams meanwhile. Null: the backend cannot capture.
   virtual std::unique_ptr<CapturedWork> capture(Stream&, const std::function<void()>& /*enqueue*/) const {
     return nullptr;
   }
@@ -152,7 +152,7 @@ struct BackendOptions {
 // The backends by name ("reference", "cpu", "cuda"). Throws Error(config) on another name, and when the backend cannot
 // be used here.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options);
-// Those that this process can use, the fastest first.
+// The backends that this process can use, the fastest first.
 std::span<const std::string_view> backend_names();
 
 // Why this process cannot use a GPU ("no NVIDIA driver: ..."); empty when it can. The driver is asked once, without

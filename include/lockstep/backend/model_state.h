@@ -1,4 +1,4 @@
-// The arenas of one rank: everything a training run remembers from step to step, and the scratch memory beside it.
+// The arenas of one rank: everything that a training run keeps from step to step, and scratch memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 struct ModelState {
   Buffer parameters, statistics, gradients;
-  std::vector<Buffer> slots;                      // one an optimizer slot, laid out like the parameters
+  std::vector<Buffer> slots;                      // one for each optimizer slot, laid out like the parameters
   Buffer average_parameters, average_statistics;  // empty when averaging is off
   Buffer activations;                             // shared by all executables of the rank, which never run at once
 
@@ -21,7 +21,7 @@ struct ModelState {
   int64_t gradient_elements() const { return trained_elements + statistic_elements + kStepHeaderElements; }
 };
 
-// Which of the two sets of parameters and statistics: as trained, or their moving average.
+// Which of the two sets of parameters and statistics: as trained, or their exponential moving average.
 enum class Weights : uint8_t { raw, average };
 
 struct ModelStateOptions {

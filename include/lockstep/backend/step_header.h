@@ -1,18 +1,19 @@
-// The few numbers of a step that travel beside the gradients: what every rank adds to the sum, what the host decides
+// The numbers of a step besides the gradients: what every rank contributes to the all-reduce, what the host decides
 // before the step, and what it reads after it.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace lockstep {
 
 // The gradient arena holds, in this order: gradients, batch-norm moments, the step header; so that the last bucket of
-// the reduction carries all three.
+// the all-reduce carries all three.
 inline constexpr int64_t kStepHeaderElements = 16;
 
-// Counts travel in two elements each, multiples of kCountUnit and the rest: so their sums stay exact in float32 for any
-// batch, up to 4096 ranks. Flags: how many ranks raised them; every rank sees the same sum and so takes the same
+// Each count takes two elements, multiples of kCountUnit and the rest, so that sums over up to 4096 ranks are exact in
+// float32. Flags: how many ranks raised them; every rank sees the same sum and so takes the same
 // decision at the same step.
 inline constexpr int64_t kCountUnit = 4096;
 struct StepHeader {
@@ -29,16 +30,16 @@ static_assert(sizeof(StepHeader) == kStepHeaderElements * sizeof(float));
 
 // The header's members by index, for kernels: the arena may be of another element type.
 enum HeaderElement : int {
-  kHeaderSamples = 0,
-  kHeaderLoss = 1,
-  kHeaderCorrect1 = 2,
-  kHeaderCorrect5 = 3,
-  kHeaderStop = 4,
-  kHeaderSave = 5,
-  kHeaderNotFinite = 6,
-  kHeaderSamplesUnits = 7,
-  kHeaderCorrect1Units = 8,
-  kHeaderCorrect5Units = 9,
+  kHeaderSamples = offsetof(StepHeader, samples) / sizeof(float),
+  kHeaderLoss = offsetof(StepHeader, loss) / sizeof(float),
+  kHeaderCorrect1 = offsetof(StepHeader, correct1) / sizeof(float),
+  kHeaderCorrect5 = offsetof(StepHeader, correct5) / sizeof(float),
+  kHeaderStop = offsetof(StepHeader, stop) / sizeof(float),
+  kHeaderSave = offsetof(StepHeader, save) / sizeof(float),
+  kHeaderNotFinite = offsetof(StepHeader, not_finite) / sizeof(float),
+  kHeaderSamplesUnits = offsetof(StepHeader, samples_units) / sizeof(float),
+  kHeaderCorrect1Units = offsetof(StepHeader, correct1_units) / sizeof(float),
+  kHeaderCorrect5Units = offsetof(StepHeader, correct5_units) / sizeof(float),
 };
 
 // What the host decides about a step before it starts. A device reads it from memory, so that a captured step can be
@@ -50,15 +51,15 @@ struct StepControl {
   double save = 0;
 };
 
-// What the device remembers from step to step. Part of a run's state, equal on all ranks.
+// What the device keeps from step to step. Part of a run's state, equal on all ranks.
 struct UpdateState {
-  double updates = 0;       // made so far: steps that changed the weights
-  double halted = 0;        // 1: values that are not finite were met, and nothing changes any more (DecideUpdate::halt)
-  double loss_scale = 1;    // that multiplied the gradients of the step to be decided about
+  double updates = 0;       // steps that have changed the weights
+  double halted = 0;        // 1: a non-finite value occurred, and nothing changes any more (DecideUpdate::halt)
+  double loss_scale = 1;    // by which the gradients of the current step were multiplied
   double steady_steps = 0;  // updates since the loss scale last changed
 };
 
-// What the host reads of a step once it is done: sums over all ranks, and what became of the update.
+// What the host reads of a step once it is done: sums over all ranks, and whether the update was applied.
 struct StepOutcome {
   double samples = 0;
   double loss = 0;

@@ -1,6 +1,6 @@
-// The operations of the parameter update. They run over whole arenas after the reduction, so they are no part of the
-// graph; every state change of a step happens in them. None of them needs the host: what a step does is decided by
-// DecideUpdate, and the rest leaves everything as it is when kSkip says so.
+// The operations of the parameter update. They run over whole arenas after the all-reduce, so they are not part of the
+// graph; every state change of a step happens in them. None of them needs the host: DecideUpdate decides what a step
+// does, and when it sets kSkip the others change nothing.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,7 @@ struct ApplyStatistics {
   std::vector<Entry> entries;
 };
 
-// inputs: values; outputs: f64[1], the sum of squares in double: NaN or infinite exactly when some value is not finite
+// inputs: values; outputs: f64[1], the sum of squares in double: NaN or infinite exactly when some value is non-finite
 // (float32 squares cannot overflow a double).
 struct SumOfSquares {
   int64_t count = 0;
@@ -92,8 +92,8 @@ struct AddToSums {
   int64_t count = 0;
 };
 
-// Values as 16-bit floats (`to`: bf16 | f16), and back: gradients on the wire. What is too large for the type
-// becomes infinite.
+// Values as 16-bit floats (`to`: bf16 | f16), and back: gradients on the wire. Values too large for the type
+// become infinite.
 // DowncastValues: inputs: values; outputs: 16-bit values. UpcastValues: inputs: 16-bit values; outputs: values.
 struct DowncastValues {
   int64_t count = 0;
@@ -112,16 +112,16 @@ struct FillStepHeader {
 };
 
 // What the step does, once the sums of all ranks are known: the scalars of the update, or that it is skipped because a
-// loss or gradient is not finite. The gradient's norm is sqrt(sum of squares) / samples / loss scale.
-// With scale_loss (Micikevicius et al. 2018) a gradient that is not finite though the loss is makes the step be skipped
-// and halves the loss scale; 2000 updates without that double it. All ranks see the same sums and do the same.
+// loss or gradient is non-finite. The gradient's norm is sqrt(sum of squares) / samples / loss scale.
+// With scale_loss (Micikevicius et al. 2018) a non-finite gradient with a finite loss skips the step and
+// halves the loss scale; 2000 updates without that double it. All ranks see the same sums and do the same.
 // inputs: summed header, sum of squares f64[1], StepControl; outputs: scalars, UpdateState (read and written),
 // StepOutcome (all but own_loss)
 struct DecideUpdate {
-  double clip_norm = 0;               // longer gradients are scaled down to this norm; 0: none are
+  double clip_norm = 0;               // gradients with a larger norm are scaled down to this one; 0: no clipping
   double beta1 = 0.9, beta2 = 0.999;  // adamw
   double average_decay = 0;           // at most; during its warm-up (1 + n) / (10 + n) at update n
-  bool halt = false;                  // after values that are not finite, skip every later step too
+  bool halt = false;                  // after a non-finite value, skip every later step too
   bool scale_loss = false;
 };
 
@@ -142,7 +142,7 @@ struct OptimizerSlots {
   OptimizerKind kind;
   std::string_view name;                // train.optimizer name
   std::vector<std::string_view> slots;  // data set names in checkpoints
-  std::vector<double> initial;          // start value of each slot; ftrl's first is a choice of the run
+  std::vector<double> initial;          // start value of each slot; of ftrl's first a default, which the run may change
 };
 // All optimizers, one row each.
 std::span<const OptimizerSlots> optimizers();

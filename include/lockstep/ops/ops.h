@@ -37,6 +37,10 @@ int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::spa
 template <class Operation, class... Others>
 concept OneOf = (std::same_as<Operation, Others> || ...);
 
+// An operation without a `saved` output.
+template <class Operation>
+concept SavesNothing = Operation::facts.saved_output < 0;
+
 template <class... Fs>
 struct Overload : Fs... {
   using Fs::operator()...;

@@ -1,7 +1,7 @@
-// Batch norm with the ReLU that may follow it, by our own vector loops, in whatever format the input has. Tiles of one
-// channel block of one sample go to threads; what they find is combined in the order of the samples, so that results do
-// not depend on the number of threads. `saved` holds the shift: with it the gradient finds the ReLU's mask again, which
-// takes neither memory nor the output.
+// Batch norm with the ReLU that may follow it, by our own vector loops, in the format of the input. Threads work on
+// tiles, one block of channels of one sample each; the sums are combined in the order of the samples, so that results
+// do not depend on the number of threads. `saved` holds the shift, from which the gradient recomputes the ReLU's mask:
+// neither the mask nor the output has to be kept.
 #include "backend/cpu/batch_norm_tiles.h"
 #include "backend/cpu/kernels.h"
 #include "lockstep/base/error.h"
@@ -45,7 +45,7 @@ class BatchNormKernel final : public LaneKernel {
   Tiles x_, y_;
 };
 
-// Of this rank's samples alone, measured from the running mean.
+// Sums over this rank's samples, relative to the running mean.
 class SyncBatchNormSumsKernel final : public LaneKernel {
  public:
   SyncBatchNormSumsKernel(const Context& context, Descs inputs)

@@ -1,4 +1,4 @@
-// The tiles into which batch norm divides a tensor, what it finds in each, and how that is combined in the order of the
+// The tiles into which batch norm divides a tensor, the sums over each, and their combination in the order of the
 // samples.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace lockstep::cpu {
 
-// The tiles of a tensor, block after block, so that a thread's tiles share their channels.
+// The tiles of a tensor: one for each sample and block of channels, block after block, so that most neighbours have the
+// same channels.
 struct Tiles {
   ChannelLayout layout;
   explicit Tiles(const TensorDesc& desc) : layout(desc) {}
@@ -26,7 +27,7 @@ struct Tiles {
   }
 };
 
-// Calls body(tile, what make(block) gave for its block) for every tile of a range.
+// Calls body(tile, channels) for every tile, where channels = make(block) is computed once for each block of a range.
 template <class Make, class Body>
 void for_each_tile(int threads, const Tiles& tiles, const Make& make, const Body& body) {
   parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) {
@@ -48,7 +49,7 @@ struct Parameters {
   double epsilon;
 };
 
-// Lanes of the padding get zeros, and so write zeros.
+// The values of padding lanes are zero, so these lanes write zeros.
 inline NormChannels channels_of(const Tiles& tiles, int64_t block, const Parameters& p) {
   NormChannels channels{};
   for (int i = 0; i < tiles.lanes(block); ++i) {
@@ -106,7 +107,7 @@ inline void normalize_tiles(const LaneKernels& lanes, int threads, const Tiles& 
       });
 }
 
-// The sums over the whole batch, in place of the gradients' two outputs.
+// Adds up the tiles' sums and writes dscale and dshift of the whole batch.
 inline void combine_gradient_sums(const Tiles& tiles, const GradientSums* sums, const Parameters& p, float* dscale,
                                   float* dshift) {
   for (int64_t block = 0; block < tiles.layout.blocks; ++block) {
@@ -130,7 +131,7 @@ struct GradientChannels {
   NormChannels norm;
   NormGradientChannels gradient;
 };
-// `values`: of each channel, in the batch whose gradients dscale and dshift are.
+// `values`: how many values of a channel dscale and dshift were summed over.
 inline GradientChannels gradient_channels_of(const Tiles& tiles, int64_t block, const Parameters& p, double values,
                                              const float* dscale, const float* dshift) {
   GradientChannels channels{channels_of(tiles, block, p), {}};

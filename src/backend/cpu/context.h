@@ -34,18 +34,18 @@ struct Context {
   dnnl::stream stream{engine};
   int threads;
   bool winograd;
-  Format blocked = Format::blocked(channel_block());  // what the library's kernels like best
+  Format blocked = Format::blocked(channel_block());  // the format in which the library's kernels are fastest
   mutable OpaqueFormats opaque;
 
   MemoryDesc memory_desc(const TensorDesc& desc) const;
   // The tensor in format `any`: the library chooses.
   MemoryDesc any_desc(const Shape& shape) const;
-  // The format of a layout that the library chose for a tensor of this shape: plain where it is that.
+  // The format of a layout that the library chose for a tensor of this shape: plain, or else opaque.
   Format format_of(const MemoryDesc& desc, const Shape& shape) const;
 };
 
-// Makes OpenMP, and so the library, use exactly `threads` threads while it lives, in the thread that made it: the
-// library divides work by this number both when it describes and when it runs a primitive.
+// While it lives, OpenMP, and so the library, uses exactly `threads` threads in the thread that made it: the library
+// divides work by this number both when it describes and when it runs a primitive.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {

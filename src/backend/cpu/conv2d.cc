@@ -1,4 +1,4 @@
-// Convolution and its two gradients, by oneDNN: activations in blocks of channels, weights as the library likes them.
+// Convolution and its two gradients, by oneDNN: activations in blocks of channels, weights in the library's own layout.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/primitive_kernel.h"
 #include "lockstep/base/error.h"
@@ -6,7 +6,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// The tensors of a convolution, whichever of them the operation computes, and where it has them.
+// The tensors of a convolution, whichever of them the operation computes.
 struct Roles {
   TensorDesc src, weights, dst;
   bool bias;
@@ -49,19 +49,20 @@ ConvolutionDescs memory_descs(const Context& context, const Roles& r, const Memo
   return {context.memory_desc(r.src), weights, bias, context.memory_desc(r.dst), r.window};
 }
 
-// Winograd's F(4x4, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) makes a quarter of
-// the products. Its transforms read and write more, and yet it takes about half the time of the direct sum.
+// Winograd's F(4x4, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) needs a quarter
+// of the products. Its transforms read and write more; in all it takes about half the time of direct convolution.
 bool suits_winograd(const Window& w) {
   return w.kernel_h == 3 && w.kernel_w == 3 && w.stride_h == 1 && w.stride_w == 1;
 }
 
-// Where a workspace is mostly transformed weights, as in the last layers, little is gained, and memory is fullest.
+// Where the workspace holds mostly transformed weights, as in the last layers, Winograd gains little, and memory is
+// scarcest there.
 bool is_frugal(const dnnl::primitive_desc& description, const ConvolutionDescs& d) {
   constexpr size_t kMaxRatio = 8;
   return description.scratchpad_desc().get_size() <= kMaxRatio * (d.src.get_size() + d.dst.get_size());
 }
 
-// Empty where the library has nothing for these layouts.
+// The description is empty where the library has no implementation for these layouts.
 template <class ConvOp>
 auto describe_fastest(const Context& context, const ConvOp& op, ConvolutionDescs descs) {
   if (context.winograd && suits_winograd(descs.window)) {
@@ -73,8 +74,8 @@ auto describe_fastest(const Context& context, const ConvOp& op, ConvolutionDescs
   return describe(op, context.engine, descs);
 }
 
-// The formats of source and destination to try, best first. Images of a few channels are cheaper to read as they
-// come than padded to a block.
+// The formats of source and destination to try, best first. Reading an image of a few channels in its plain
+// format is cheaper than padding it to a block.
 std::vector<std::pair<Format, Format>> candidates(const Context& context, const TensorDesc& src) {
   const Format plain = Format::plain(), blocked = context.blocked;
   const std::pair image{plain, blocked}, usual{blocked, blocked}, last{plain, plain};

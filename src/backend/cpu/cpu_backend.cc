@@ -2,6 +2,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/host.h"
+#include "backend/slices.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -24,12 +25,12 @@ namespace {
   fail(ExitCode::config, "the cpu backend computes in f32 alone, not in {}", dtype_name(cast.to));
 }
 
-// Operations that run on the tensors as they lie: these `leading` inputs and the first output are alike.
+// For operations that work in any format: the first `leading` inputs and the first output have that of the first input.
 FormatChoice as_it_lies(size_t leading, Descs inputs, Descs outputs) {
   return leading_in(inputs[0].format, leading, inputs, outputs);
 }
 
-// Sums of the channels of these `leading` inputs, which stay as they lie.
+// For sums over channels: the first `leading` inputs have the format of the first, the sums are plain.
 FormatChoice channel_sums(size_t leading, Descs inputs, Descs outputs) {
   FormatChoice formats = as_it_lies(leading, inputs, outputs);
   formats.outputs[0] = Format::plain();
@@ -70,38 +71,14 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
                     op);
 }
 
-// Which images of an operation may be slices, with other channels between those of a row: the first `inputs`, output 0.
-struct Slices {
-  size_t inputs = 0;
-  bool output = false;
-};
-
-// The library's primitives see dense tensors only: on slices they fall to its slow fallback.
-template <class Operation>
-concept DenseOnly =
-    OneOf<Operation, Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
-          EmbeddingBag, EmbeddingBagGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
-          SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, LocalResponseNorm,
-          LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
-
+// oneDNN's primitives are slow on slices; our own loops read and write them as they do dense images.
 Slices slices_of(const Op& op) {
-  return std::visit(Overload{[](const BatchNorm&) {
-                               return Slices{1, true};
-                             },
-                             [](const BatchNormInference&) {
-                               return Slices{1, true};
-                             },
-                             [](const BatchNormGrad&) {
-                               return Slices{2, true};
-                             },
-                             [](const AvgPool&) {
-                               return Slices{1, true};
-                             },
-                             [](const AvgPoolGrad&) {
-                               return Slices{1, true};
-                             },
-                             [](const DenseOnly auto&) { return Slices{}; }},
-                    op);
+  return std::visit(
+      Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
+               [](const BatchNormGrad&) { return kGradientSlices; },
+               [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
+               [](const DenseOnly auto&) { return kNoSlices; }},
+      op);
 }
 
 class CpuBackend final : public HostBackend {
@@ -125,47 +102,44 @@ class CpuBackend final : public HostBackend {
 
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);
-    return std::visit(Overload{[&](const BatchNorm& norm) {
-      return cpu::saved_bytes(context_, norm, inputs); },
-                               [&](const SyncBatchNorm& norm) {
-      return cpu::saved_bytes(context_, norm, inputs); },
-                               [&](const MaxPool& pool) {
-      return cpu::saved_bytes(context_, pool, inputs); },
-                               []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};
-  }},
+    return std::visit(Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
+                               [&](const SyncBatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
+                               [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
+                               [](const SavesNothing auto&) { return size_t{0}; }},
                       op);
-}  // namespace
-
-size_t storage_bytes(const TensorDesc& desc) const override {
-  if (desc.format.kind == Format::Kind::opaque) return context_.memory_desc(desc).get_size();
-  return packed_bytes(desc);
-}
-
-std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
-  expect_f32(inputs);
-  const ThreadScope scope(context_.threads);
-  return std::visit(Overload{[](const Cast& cast) -> std::unique_ptr<Kernel> { refuse(cast); },
-                             [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
-                    op);
-}
-
-std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
-  expect_f32(op.dtype);
-  return cpu::compile(context_, op);
-}
-
-private:
-static void expect_f32(DType dtype) {
-  if (dtype != DType::f32) {
-    fail(ExitCode::config, "the cpu backend computes in f32, not in {}; use the reference backend", dtype_name(dtype));
   }
-}
-static void expect_f32(Descs inputs) { expect_f32(inputs[0].dtype); }
 
-Context context_;
-};  // namespace cpu
+  size_t storage_bytes(const TensorDesc& desc) const override {
+    if (desc.format.kind == Format::Kind::opaque) return context_.memory_desc(desc).get_size();
+    return packed_bytes(desc);
+  }
 
-}  // namespace lockstep
+  std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
+    expect_f32(inputs);
+    const ThreadScope scope(context_.threads);
+    return std::visit(Overload{[](const Cast& cast) -> std::unique_ptr<Kernel> { refuse(cast); },
+                               [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
+                      op);
+  }
+
+  std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
+    expect_f32(op.dtype);
+    return cpu::compile(context_, op);
+  }
+
+ private:
+  static void expect_f32(DType dtype) {
+    if (dtype != DType::f32) {
+      fail(ExitCode::config, "the cpu backend computes in f32, not in {}; use the reference backend",
+           dtype_name(dtype));
+    }
+  }
+  static void expect_f32(Descs inputs) { expect_f32(inputs[0].dtype); }
+
+  Context context_;
+};
+
+}  // namespace
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {

@@ -1,4 +1,5 @@
-// The CPU backend: oneDNN's primitives for what is heavy, our own loops for the rest, float32.
+// The CPU backend: oneDNN's primitives for convolutions, linear layers and max pooling, our own loops for the rest;
+// float32.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@ dnnl::primitive_attr attributes() {
 }
 
 // Builds the description of primitive P from the arguments that both versions share: 2.x takes them as an operation
-// descriptor, 3.x directly. `tail` holds the forward description that gradients want as a hint, if any.
+// descriptor, 3.x directly. `tail` holds the forward description, which gradients need as a hint.
 template <class P, class... Tail>
 struct Describe {
   template <class... Args>
@@ -110,7 +110,7 @@ bool is_reference(const dnnl::primitive_desc_base& description) {
 }
 
 int channel_block() {
-  // An instruction set's number is the set of what it includes.
+  // The value of an instruction set is a bit mask of all sets that it includes.
   constexpr auto kAvx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   return (isa & kAvx512) == kAvx512 ? 16 : 8;

@@ -1,5 +1,5 @@
-// The operations of the CPU backend: for each, the formats it wants, the size of its saved output, and its kernel.
-// One file an operation and its gradients.
+// The operations of the CPU backend: for each its formats, the size of its saved output, and its kernel, in the file of
+// its family.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace lockstep::cpu {
 
-// All tensors as they are: inputs in plain format, outputs too.
+// Plain format for all inputs and outputs.
 FormatChoice all_plain(Descs inputs, Descs outputs);
-// `leading` tensors of the inputs, and output 0, in one format; the rest in plain format.
+// This format for the first `leading` inputs and for output 0; plain format for the rest.
 FormatChoice leading_in(Format format, size_t leading, Descs inputs, Descs outputs);
 
 // conv2d.cc

@@ -78,7 +78,7 @@ LOCKSTEP_VECTORIZED void raise(const Normalization& norm, float* values, float* 
   for (int64_t c = 0; c < count; ++c) powers[c] = std::pow(values[c], -norm.beta);
 }
 
-// terms = dy * x * scale^(-beta - 1), what every channel adds to its neighbours' gradients.
+// terms = dy * x * scale^(-beta - 1), the contribution of each channel to its neighbours' gradients.
 LOCKSTEP_VECTORIZED void gradient_terms(const float* products, const float* powers, const float* scales, float* terms,
                                         int64_t count) {
 #pragma omp simd

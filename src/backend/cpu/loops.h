@@ -11,9 +11,9 @@
 
 #include "lockstep/backend/backend.h"
 
-// A function whose loops the compiler vectorizes for each of these, the best being chosen when the program starts.
-// Sanitizers are not ready at that moment, so their builds have only the baseline. OpenMP moves the body of a parallel
-// region out of such a function, hence the region goes around the call.
+// A function that is compiled for each of these processors; the best version is chosen when the program starts.
+// Sanitizers are not initialized at that moment, so their builds have only the baseline. OpenMP moves the body of a
+// parallel region out of such a function, so the region goes around the call.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_VECTORIZED __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
 #else
@@ -83,7 +83,7 @@ T* output(const KernelArgs& args, size_t i) {
 }
 
 // Where the channels of a tensor, or of a slice of one, lie: sample n, channel c, pixel p = h * W + w. A plain tensor
-// is one of blocks of one channel.
+// has blocks of one channel.
 struct ChannelLayout {
   int64_t samples, channels, pixels;
   int64_t block;            // channels side by side

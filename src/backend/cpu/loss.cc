@@ -16,8 +16,8 @@ struct RowResult {
   int64_t rank = -1;  // of the label among the logits; -1: the sample is left out
 };
 
-// How many classes come before `label` when classes are sorted by falling logit, ties by class number. A NaN comes
-// before everything, so that no sample of a diverged run counts as right.
+// How many classes come before `label` when classes are sorted by descending logit, ties by class number. A NaN comes
+// first, so that no sample of a diverged run counts as correct.
 int64_t rank_of(std::span<const float> logits, size_t label) {
   int64_t rank = 0;
   for (size_t k = 0; k < logits.size(); ++k) {
@@ -43,11 +43,11 @@ double softmax(std::span<const float> logits, float* probabilities) {
 RowResult cross_entropy(std::span<const float> logits, double log_sum, size_t label, double smoothing) {
   double total = 0;
   for (const float logit : logits) total += logit;
-  const double mean = log_sum - total / static_cast<double>(logits.size());  // against every class in turn
+  const double mean = log_sum - total / static_cast<double>(logits.size());  // of the cross-entropy against every class
   return {(1 - smoothing) * (log_sum - logits[label]) + smoothing * mean, rank_of(logits, label)};
 }
 
-// Before the rows go to threads, out of which nothing may be thrown.
+// Checked before the parallel region, out of which no exception may be thrown.
 void check_labels(std::span<const int32_t> labels, const float* weights, int64_t classes) {
   for (const int32_t label : labels) {
     const bool counts = *weights++ != 0;

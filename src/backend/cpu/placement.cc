@@ -1,5 +1,5 @@
-// Operations that only move data. The channels of a sample lie in one piece, plain or in whole blocks, so Concat and
-// Slice are copies of pieces.
+// Operations that only move data. The channels that Concat and Slice copy are contiguous within a sample, plain or in
+// whole blocks, so they are copies of pieces.
 #include <cstring>
 
 #include "backend/cpu/kernels.h"
@@ -17,8 +17,8 @@ size_t sample_bytes(const TensorDesc& desc) { return packed_bytes(desc) / desc.s
 // The same number of contiguous bytes of every sample.
 struct Piece {
   size_t bytes = 0;
-  size_t input = 0;                  // number of the operand it comes from
-  size_t from = 0, from_stride = 0;  // in the source: of sample 0, and between samples
+  size_t input = 0;                  // index of the input
+  size_t from = 0, from_stride = 0;  // offset in sample 0 of the source, and from sample to sample
   size_t to = 0, to_stride = 0;
 };
 
@@ -35,7 +35,7 @@ void copy_piece(const Piece& piece, int64_t n, const void* from, void* to) {
               static_cast<const char*>(from) + piece.from + sample * piece.from_stride, piece.bytes);
 }
 
-// Nothing where the output is the input's memory.
+// Copies nothing where the output is the input's memory.
 std::unique_ptr<Kernel> make_copy(const TensorDesc& desc) {
   return make_loop_kernel([bytes = packed_bytes(desc)](const KernelArgs& args) {
     if (args.outputs[0] != args.inputs[0]) std::memcpy(args.outputs[0], args.inputs[0], bytes);
@@ -65,7 +65,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Concat&, Descs inp
     const size_t bytes = sample_bytes(desc);
     const size_t at = to;
     to += bytes;
-    if (desc.parent_channels > 0) continue;  // a view: lies there already
+    if (desc.parent_channels > 0) continue;  // a view: it is part of the output already
     members.push_back(
         {.bytes = bytes, .input = number, .from_stride = bytes, .to = at, .to_stride = sample_bytes(outputs[0])});
   }

@@ -1,4 +1,4 @@
-// Operations that treat each element alone, by our own loops over the tensor as it lies: padding is zero and stays so.
+// Elementwise operations, by our own loops over memory: padding is zero and stays zero.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
 #include "backend/host.h"
@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements; below it a second thread costs more than it brings
+constexpr int64_t kGrain = 4096;  // elements; with fewer a second thread does not pay
 
 int64_t stored_elements(const TensorDesc& desc) {
   return static_cast<int64_t>(packed_bytes(desc) / dtype_bytes(desc.dtype));
@@ -39,7 +39,7 @@ LOCKSTEP_VECTORIZED void add(const float* a, const float* b, float* sum, int64_t
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
 }
 
-// Elements side by side whose counters lie `step` apart.
+// Drops from adjacent elements whose counters differ by `step`.
 void drop(const DropoutMask& mask, uint64_t counter, uint64_t step, std::span<const float> x, double factor, float* y) {
   for (const float value : x) {
     *y++ = mask.keeps(counter) ? static_cast<float>(value * factor) : 0;
@@ -69,8 +69,8 @@ std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Desc
   });
 }
 
-// The output may be the memory of the first summand, so that one is read first. Piece by piece, so that the running
-// sum stays in the cache.
+// The output may be the memory of the first summand, so this summand is read first. The sum is formed piece by piece,
+// so that it stays in the cache.
 std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs) {
   expect_one_format(op, inputs);
   const int64_t count = stored_elements(inputs[0]);

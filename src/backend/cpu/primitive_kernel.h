@@ -10,8 +10,8 @@
 
 namespace lockstep::cpu {
 
-// An operation's tensor as the primitive knows it: DNNL_ARG_SRC and so on, with its layout. kUnused stands for a
-// tensor of the operation that this primitive has no use for.
+// An operation's tensor as an argument of the primitive: DNNL_ARG_SRC and so on, with its layout. kUnused stands for a
+// tensor of the operation that this primitive does not use.
 struct PrimitiveArgument {
   static constexpr int kUnused = -1;
   int name = kUnused;
@@ -42,7 +42,7 @@ class PrimitiveKernel final : public Kernel {
   int threads_;
   std::string implementation_;
   size_t workspace_bytes_;
-  std::unordered_map<int, dnnl::memory> arguments_;  // the same objects by name, as execute() wants them
+  std::unordered_map<int, dnnl::memory> arguments_;  // the same objects by name, in the form that execute() needs
   Bindings inputs_, outputs_;
   dnnl::memory scratch_;
 };

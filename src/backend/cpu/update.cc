@@ -20,7 +20,7 @@ constexpr int64_t kPiece = 16384;  // elements
 using Constants = kernels::OptimizerConstants<float>;
 using Segment = kernels::SegmentConstants<float>;
 
-// One piece of every arena, all of one segment.
+// The same piece of every arena, within one segment.
 struct OptimizerArrays {
   const float* gradients;
   float *values, *slot0, *slot1;
@@ -30,7 +30,7 @@ struct OptimizerArrays {
 template <class Rule>
 LOCKSTEP_VECTORIZED void update(const Constants& of_step, const Segment& of_segment, const OptimizerArrays& arrays) {
   const auto [gradients, values, slot0, slot1, count] = arrays;
-  const Constants constants = of_step;  // copies: the compiler cannot know that the arrays are not they
+  const Constants constants = of_step;  // copies, which the arrays cannot alias
   const Segment segment = of_segment;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -127,7 +127,7 @@ class OptimizerKernel final : public Kernel {
                     .gradients = sum_of_squares(input(args, 0) + piece.offset, piece.count)};
     });
     const double scale = input(args, 1)[kGradientScale];
-    size_t piece = 0;  // pieces follow their segments' order
+    size_t piece = 0;  // pieces are in the order of their segments
     for (size_t s = 0; s < op_.segments.size(); ++s) {
       kernels::SegmentSquares sums;
       for (; piece < pieces_.size() && pieces_[piece].segment == s; ++piece) {
@@ -160,7 +160,7 @@ std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyAverag
   });
 }
 
-// A few thousand channels: not worth a second thread.
+// There are a few thousand channels, which are not worth a second thread.
 std::unique_ptr<Kernel> compile_update(const Context&, const ApplyStatistics& op) {
   return make_loop_kernel([op](const KernelArgs& args) {
     if (input(args, 1)[kSkip] != 0) return;

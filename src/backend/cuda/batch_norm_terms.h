@@ -1,4 +1,4 @@
-// What batch norm adds up and applies, row by row (channels.h): of one rank and of all ranks together. For .cu files.
+// The sums of batch norm and what is applied to each row (channels.h), for one rank and for all ranks. For .cu files.
 #pragma once
 
 #include "backend/cuda/channel_sums.h"
@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-// What is read of a row of an image and of its gradient.
+// What a thread reads of a row of an image and of its gradient.
 template <class T, int kLanes>
 struct RowAndGradient {
   Pack<T, kLanes> x, dy;
@@ -69,7 +69,7 @@ struct Pivots {
   float lane[kLanes];
 };
 
-// Values are measured from the channel's first one, so that their squares do not cancel.
+// The channel's first value is subtracted from all, so that the difference of the sums does not cancel.
 template <class T>
 struct BatchTerms {
   static constexpr int kRowsInFlight = 8, kBlocksOfProcessor = 2;

@@ -34,7 +34,7 @@ class Graph final : public CapturedWork {
 }  // namespace
 
 std::unique_ptr<CapturedWork> capture(CudaStream& stream, const std::function<void()>& enqueue) {
-  // Other threads, NCCL's among them, may go on with calls that this one must not make meanwhile.
+  // This thread must not make certain calls during a capture; other threads, such as NCCL's, still may.
   check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "capturing work");
   cudaGraph_t raw = nullptr;
   try {

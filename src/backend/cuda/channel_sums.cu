@@ -36,7 +36,7 @@ struct PlainFinish {
 }  // namespace
 
 size_t channel_sums_bytes(Rows shape) {
-  // The wider the packs, the more blocks share the rows; which width it will be depends on the element type.
+  // Wider packs mean more blocks along the rows. The width depends on the element type, so this is the most of all.
   unsigned blocks = 0;
   for (int lanes : {1, kWidest<float>, kWidest<__half>}) {
     if (shape.channels % lanes == 0) blocks = std::max(blocks, channel_grid(shape, lanes, kMaxSumBlocks).grid.y);

@@ -6,10 +6,10 @@
 
 namespace lockstep::cuda {
 
-// Blocks of a multiprocessor, of all sums over rows.
+// The most blocks that a multiprocessor holds at the same time, over all kernels that sum rows.
 constexpr int kMaxSumBlocks = 2;
 
-// Two sums a channel over a thread's rows, in float. Terms::row(values, loaded, first, second) adds to them.
+// Two sums for each channel over a thread's rows, in float. Terms::row(values, loaded, first, second) adds to them.
 template <int kLanes, class Terms>
 struct Summing {
   static constexpr int kRowsInFlight = Terms::kRowsInFlight;
@@ -30,19 +30,19 @@ struct Summing {
   }
 };
 
-// Where the blocks of a column of channels leave their sums, [which][channel][block], and count themselves.
+// Where the blocks of a column of channels write their sums, [which][channel][block], and are counted.
 struct Partials {
   double* sums;
-  unsigned* tickets;  // zero, one a column; zero again at the end
+  unsigned* tickets;  // one for each column; zero before and after
   __device__ double* of(Rows shape, int which, int64_t channel) const {
     return sums + (which * shape.channels + channel) * gridDim.y;
   }
 };
 
-constexpr int kFinishSums = 128, kFinishLanes = 16;  // added at the same time; threads that share one
+constexpr int kFinishSums = 128, kFinishLanes = 16;  // sums added at the same time; threads that share one
 
 // The last block of a column: adds the sums of its blocks, in a fixed order, and calls finish(channel, first, second)
-// once a channel. `shared`: memory of the block.
+// once for each channel. `shared`: memory of the block.
 template <class Finish>
 __device__ void finish_column(Rows shape, int channels, const Partials& partials, const Finish& finish,
                               double (&shared)[kFinishSums][kFinishLanes]) {
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, Terms::kBlocksOfProcessor)
     for (int row = 0; row < rows; ++row) sum += shared[(which * rows + row) * channels + c];
     partials.of(shape, which, channel)[blockIdx.y] = sum;
   }
-  __threadfence();  // what this block wrote can be seen before it is counted
+  __threadfence();  // what this block wrote is visible before the block is counted
   __shared__ bool last;
   __syncthreads();
   if (thread == 0) last = atomicAdd(partials.tickets + blockIdx.x, 1U) == gridDim.y - 1;

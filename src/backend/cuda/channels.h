@@ -2,10 +2,10 @@
 // several of which it loads before it uses the first. For .cu files.
 //
 // A body says what is done with a row:
-//   at<kLanes>(channel)            the values of a pack's channels, made once a thread
-//   load<kLanes>(location)            what is read of a row
-//   row(values, loaded, location)     what is done with it
-//   kRowsInFlight                  rows that are read before the first is worked on
+//   at<kLanes>(channel)            the values of a pack's channels, computed once by each thread
+//   load<kLanes>(location)         what is read of a row
+//   row(values, loaded, location)  what is done with it
+//   kRowsInFlight                  rows that are loaded before the first is used
 //   kBlocksOfProcessor             thread blocks that a multiprocessor must hold at the same time
 #pragma once
 
@@ -16,8 +16,8 @@ namespace lockstep::cuda {
 
 constexpr int kMaxPacksOfBlock = 8;   // side by side: 128 bytes of each row
 constexpr int64_t kRowsOfThread = 4;  // at least, where there are enough
-// A grid is as many blocks as this many multiprocessors hold at the same time, so that none waits for the others to
-// end: those of an H100 and an H200. A constant, for sums in the same order on every device.
+// A grid has as many blocks as this many multiprocessors hold at the same time, so that no block waits for another to
+// end. An H100 and an H200 have this many; it is a constant, so that sums are added in the same order on every device.
 constexpr int64_t kProcessors = 132;
 
 // A row, and the first channel of a thread's pack.
@@ -42,13 +42,13 @@ Image<T> image_out(const RowsOut& rows) {
   return {static_cast<T*>(rows.data), rows.row_elements};
 }
 
-// What is read of a row of an image.
+// What a thread reads of a row of an image.
 template <class T, int kLanes>
 struct Row {
   Pack<T, kLanes> x;
 };
 
-// A block's threads are packs x rows; the grid's y shares out the rows of a column of packs.
+// The threads of a block are packs x rows; the blocks along y divide the rows of a column of packs.
 struct ChannelGrid {
   dim3 grid, block;
 };
@@ -61,7 +61,7 @@ inline ChannelGrid channel_grid(Rows shape, int lanes, int blocks_of_processor) 
   int64_t wide = up(packs, across);
   if (wide > 1) wide = up(wide, 2) * 2;  // whole sectors of 32 bytes
   across = up(packs, wide);
-  if (across > kTickets) {  // wider blocks, as many as can be finished
+  if (across > kTickets) {  // wider blocks, so that there are no more columns than tickets
     wide = up(packs, kTickets);
     across = up(packs, wide);
   }

@@ -7,7 +7,8 @@ namespace lockstep::cuda {
 
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // it is thrown here; the check of a later launch must not find it again
+  (void)
+      cudaGetLastError();  // clears the error that is thrown here, or the check of a later launch would report it again
   if (status == cudaErrorMemoryAllocation) {
     fail(ExitCode::internal, "out of GPU memory: {}; lower train.batch_size", what);
   }

@@ -44,20 +44,13 @@ void expect_alike(const Op& op, Descs tensors) {
 }
 
 // BatchNorm: slope and shift of each channel, from which backward computes the ReLU's mask again. MaxPool: for each
-// output the pixel of its maximum in the window.
+// output the position of its maximum in the window.
 size_t saved_bytes(const Op& op, Descs inputs) {
-  return std::visit(
-      Overload{[&](const BatchNorm&) {
-    return 2 * inputs[0].shape.c() * sizeof(float); },
-               [&](const SyncBatchNorm&) {
-    return 2 * inputs[0].shape.c() * sizeof(float); },
-               [&](const MaxPool&) {
-    return static_cast<size_t>(infer(op, inputs)[0].shape.elements()); },
-               []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};
-}
-}  // namespace lockstep::cuda
-,
-      op);
+  return std::visit(Overload{[&](const BatchNorm&) { return 2 * inputs[0].shape.c() * sizeof(float); },
+                             [&](const SyncBatchNorm&) { return 2 * inputs[0].shape.c() * sizeof(float); },
+                             [&](const MaxPool&) { return infer(op, inputs)[0].shape.elements() * sizeof(uint8_t); },
+                             [](const SavesNothing auto&) { return size_t{0}; }},
+                    op);
 }
 
 }  // namespace lockstep::cuda

@@ -28,9 +28,9 @@ Format dense(const Shape& shape);
 // tensor cores compute the first layer, too.
 constexpr int64_t kMinChannels = 8;
 constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last, kMinChannels of them
-// How a convolution reads an image or weights, and writes the gradient of weights.
+// The format in which a convolution reads an image or weights, and writes the gradient of weights.
 Format for_convolution(const TensorDesc& desc);
-// The shape that the memory has.
+// The shape in memory, padding included.
 Shape stored_shape(const TensorDesc& desc);
 
 // Throws Error(config) for element types that kernels do not have.
@@ -45,18 +45,18 @@ T* output(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.outputs[i]);
 }
 
-// What sums over rows work with; they use the workspace from its beginning.
+// The scratch memory of sums over rows, at the beginning of the workspace.
 struct SumsMemory sums_memory(const KernelArgs& args);
 
-// Rows of channels: how our own kernels see an image. Requires that it lies channels last.
+// An image as rows of channels, which our own kernels work on. Requires that it lies channels last.
 struct Rows rows_of(const TensorDesc& desc);
-// Tensors of one description, of an element type that kernels have.
+// Requires that all tensors have one description, of an element type that kernels have.
 void expect_alike(const Op& op, Descs tensors);
 
 // Bytes of the operation's `saved` output, 0 if it has none.
 size_t saved_bytes(const Op& op, Descs inputs);
 
-// A kernel from a callable body(args, stream); what it enqueues is checked.
+// A kernel from a callable body(args, stream); launch errors of what it enqueues are thrown.
 void check_launch(std::string_view implementation);
 template <class Body>
 class LaunchKernel final : public Kernel {

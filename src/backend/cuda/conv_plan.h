@@ -1,6 +1,6 @@
 // Convolutions by cuDNN's graph API: each is planned once, when kernels are compiled, and the plan shared by all
-// kernels of equal shape. Nothing is timed: the plan is the first of cuDNN's own ranking that meets our conditions, so
-// every rank with the same kind of GPU takes the same one.
+// kernels of equal shape. Nothing is timed: the plan is the first in cuDNN's own ranking that meets our conditions, so
+// all ranks with the same kind of GPU choose the same one.
 #pragma once
 
 #include <cudnn.h>
@@ -33,12 +33,12 @@ class ConvPlan {
   // Tensors in the order x, weights, y, one of which is written.
   virtual void run(cudnnHandle_t handle, std::span<void* const, 3> tensors, void* workspace) const = 0;
   virtual size_t workspace_bytes() const = 0;
-  virtual std::string name() const = 0;  // cuDNN's, of engine and knobs
+  virtual std::string name() const = 0;  // cuDNN's name of the engine and its knobs
   virtual bool tensor_cores() const = 0;
 };
 
-// Plans for the device of a cuDNN handle, or for one that is only described: then no GPU is needed to plan, and none
-// can run it. One thread at a time.
+// Plans for the device of a cuDNN handle, or for a device that is only described: then no GPU is needed, and the plans
+// cannot be run. Used by one thread at a time.
 class ConvPlanner {
  public:
   explicit ConvPlanner(cudnnHandle_t handle);             // not owned; must outlive the planner

@@ -9,6 +9,7 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/stream.h"
+#include "backend/slices.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -29,32 +30,14 @@ FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient) {
   return choice;
 }
 
-// Which images of an operation may be slices, with other channels between those of a row: the first `inputs`, output 0.
-struct Slices {
-  size_t inputs = 0;
-  bool output = false;
-};
-
-// Libraries get dense images, and so does every kernel whose rows of channels may not lie apart.
-template <class Operation>
-concept DenseOnly = OneOf<Operation, Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput,
-                          LinearGradWeights, EmbeddingBag, EmbeddingBagGrad, BatchMoments, SyncBatchNormSums,
-                          SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add,
-                          Dropout, MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad,
-                          Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
-
+// Only the kernels of batch norm let other channels lie between those of a row.
 Slices slices_of(const Op& op) {
-  return std::visit(Overload{[](const BatchNorm&) {
-                               return Slices{1, true};
-                             },
-                             [](const BatchNormInference&) {
-                               return Slices{1, true};
-                             },
-                             [](const BatchNormGrad&) {
-                               return Slices{2, true};
-                             },
-                             [](const DenseOnly auto&) { return Slices{}; }},
-                    op);
+  return std::visit(
+      Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
+               [](const BatchNormGrad&) { return kGradientSlices; },
+               [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kNoSlices; },
+               [](const DenseOnly auto&) { return kNoSlices; }},
+      op);
 }
 
 class CudaBackend final : public Backend {
@@ -65,8 +48,8 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
 
-  // Everything dense, but for Reshape and the last layers, which are of rank 2 or want the plain order. A cast makes
-  // what its readers want: dense images and weights, plain gradients of float32 parameters.
+  // Everything is dense except Reshape and the last layers, which have rank 2 or need the plain order. A cast produces
+  // what its readers need: dense images and weights, plain gradients of float32 parameters.
   FormatChoice choose_formats(const Op& op, Descs inputs, Descs outputs) const override {
     const auto plain = [](Descs tensors) { return std::vector<Format>(tensors.size()); };
     return std::visit(
@@ -107,7 +90,8 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "a copy");
   }
-  // The first stream, which computes, gets the handle that plans: so plans run where they were made for.
+  // The first stream, which computes, gets the handle of the planner, so that plans run on the handle they were made
+  // for.
   std::unique_ptr<Stream> make_stream() const override {
     return std::make_unique<CudaStream>(first_stream_.exchange(false) ? cudnn_ : nullptr);
   }

@@ -12,8 +12,8 @@ namespace lockstep::cuda {
 // Throws Error(config) when the runtime cannot use the device.
 std::unique_ptr<Backend> make_backend_on_device(const BackendOptions& options);
 
-// A backend for a GPU that need not be there, described as cuDNN serializes device properties: it compiles graphs, with
-// all plans and sizes, and runs nothing.
+// A backend for a GPU that is only described, as cuDNN serializes device properties: it compiles graphs, with all plans
+// and sizes, and cannot run them.
 std::unique_ptr<Backend> make_backend_for_described_device(std::string_view device_as_json,
                                                            const BackendOptions& options);
 

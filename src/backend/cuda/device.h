@@ -1,4 +1,4 @@
-// What the kernels are made of: element types read and written as floats, packs of 16 bytes, grids. For .cu files.
+// What kernels are built from: element types read and written as floats, packs of 16 bytes, grids. For .cu files.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -46,8 +46,8 @@ __device__ inline Pack<T, kLanes> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, kLanes>*>(from);
 }
 
-// The compiler takes a pack of values that were computed one by one apart, into stores of 4 bytes: so 16 bytes are
-// stored by an instruction that it must take as it is.
+// The compiler would split a pack of values that were computed one by one into stores of 4 bytes, so the store of 16
+// bytes is an instruction that it cannot change.
 template <class T, int kLanes>
 __device__ inline void store_pack(const Pack<T, kLanes>& pack, T* to) {
 #ifdef __CUDA_ARCH__
@@ -69,7 +69,7 @@ __device__ inline void unpack(const Pack<T, kLanes>& pack, float (&values)[kLane
   for (int i = 0; i < kLanes; ++i) values[i] = to_float(pack.lane[i]);
 }
 
-// Of kLanes values as many at once as fill 16 bytes; memory is aligned for that.
+// Loads kLanes values, as many at a time as fill 16 bytes; memory is aligned for that.
 template <int kLanes, class T>
 __device__ inline void load(const T* from, float (&values)[kLanes]) {
   constexpr int kOnce = std::min<int>(kLanes, 16 / sizeof(T));
@@ -103,10 +103,10 @@ inline unsigned blocks_for(int64_t items, int threads = kThreads) {
   return static_cast<unsigned>(std::clamp<int64_t>((items + threads - 1) / threads, 1, kMaxBlocks));
 }
 
-// Part of an arena may begin anywhere; then there are no packs.
+// A part of an arena may begin at any element; packs need an aligned one.
 inline bool begins_pack(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % 16 == 0; }
 
-// Calls launch(T{}) with the element type that dtype names; other types never get here (see elements_of).
+// Calls launch(T{}) with the element type that dtype names; expect_element has refused all other types.
 template <class Launch>
 void with_element(DType dtype, const Launch& launch) {
   if (dtype == DType::f32) launch(float{});
@@ -114,8 +114,8 @@ void with_element(DType dtype, const Launch& launch) {
   if (dtype == DType::f16) launch(__half{});
 }
 
-// Of what packs can be in all of these: as many elements as divide the channels, the way from row to row, and where
-// they begin.
+// The number of elements by which packs can be formed in all of these images: it divides the channels, the distance
+// from row to row, and the offset of the first element.
 inline int64_t common_granule(DType dtype, int64_t channels, std::initializer_list<RowsIn> images) {
   int64_t granule = channels;
   for (const RowsIn& image : images) {

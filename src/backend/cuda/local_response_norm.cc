@@ -6,7 +6,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int64_t kMaxLrnChannels = 6144;  // two lines of them fit into a block's shared memory
+constexpr int64_t kMaxLrnChannels = 6144;  // two lines of so many fit into a block's shared memory
 
 LrnLaunch lrn_of(const auto& op, const TensorDesc& x) {
   if (x.shape.c() > kMaxLrnChannels) {

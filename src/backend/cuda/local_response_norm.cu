@@ -5,8 +5,8 @@
 namespace lockstep::cuda {
 namespace {
 
-// A row of channels a line of threads, several lines a block; the row lies in shared memory, where each channel reads
-// its neighbours.
+// Each row of channels has a line of threads, each block several lines. The row lies in shared memory, where each
+// channel reads its neighbours.
 struct Lines {
   int threads, lines;
   dim3 block() const { return dim3(static_cast<unsigned>(threads), static_cast<unsigned>(lines)); }

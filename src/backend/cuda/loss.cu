@@ -23,7 +23,7 @@ struct Plus {
   }
 };
 
-// The combination of one value a thread, known to all threads; in a fixed order.
+// Combines one value of each thread, in a fixed order; the result is known to all threads.
 template <class V, class Combine>
 __device__ V combine_block(V value, const Combine& combine) {
   __shared__ V shared[kThreads];
@@ -38,7 +38,7 @@ __device__ V combine_block(V value, const Combine& combine) {
   return result;
 }
 
-// One block a sample. A label that is no class makes the loss NaN, which stops the run.
+// One block for each sample. A label that is no class makes the loss NaN, which stops the run.
 __global__ void __launch_bounds__(kThreads) softmax_rows(LossShape shape, LossForward args, RowResult* rows) {
   const int64_t n = blockIdx.x, classes = shape.classes;
   const float* logits = args.logits + n * classes;

@@ -29,7 +29,7 @@ Buffer allocate_device(size_t bytes) {
   check(status, "allocating memory");
   Buffer buffer(data, bytes, free_device);
   check(cudaMemset(data, 0, bytes), "clearing new memory");
-  check(cudaDeviceSynchronize(), "clearing new memory");  // no stream of ours waits for the default one
+  check(cudaDeviceSynchronize(), "clearing new memory");  // our streams do not wait for the default stream
   return buffer;
 }
 

@@ -26,7 +26,7 @@ class NvtxRanges final : public SpanObserver {
 }  // namespace
 
 SpanObserver* nvtx_ranges() {
-  // Never destroyed: threads may end spans while statics go away.
+  // Never destroyed: threads may still end spans while static objects are being destroyed.
   static SpanObserver* const instance = []() -> SpanObserver* {
     const nvtxDomainHandle_t domain = nvtxDomainCreateA("lockstep");  // null without a tool
     return domain ? new NvtxRanges(domain) : nullptr;

@@ -1,12 +1,13 @@
-// The program's spans as NVTX ranges: a profiler shows them in the time of its own records, beside the device's work.
+// The program's spans as NVTX ranges, which a profiler shows on its own time axis beside the device's work.
 #pragma once
 
 #include "lockstep/base/trace.h"
 
 namespace lockstep::cuda {
 
-// Of this process, to the end of it; null when no tool takes ranges. NVTX looks for one once, at its first call: in the
-// library that NVTX_INJECTION64_PATH names, which profilers set for what they start.
+// The observer of this process, which lives to its end; null when no tool is attached. NVTX looks for a tool once, at
+// its first call, in the library that NVTX_INJECTION64_PATH names; profilers set this variable for the programs they
+// start.
 SpanObserver* nvtx_ranges();
 
 }  // namespace lockstep::cuda

@@ -31,7 +31,7 @@ std::unique_ptr<Kernel> compile(const Context&, const Concat& op, Descs inputs, 
   int64_t begin = 0;
   for (const TensorDesc& desc : inputs) {
     const int64_t channels = rows_of(desc).channels;
-    const bool view = desc.parent_channels > 0;  // lies there already
+    const bool view = desc.parent_channels > 0;  // it is part of the output's memory already
     copies.push_back({.rows = view ? 0 : out.rows,
                       .channels = channels,
                       .from_channels = channels,

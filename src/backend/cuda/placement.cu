@@ -8,7 +8,7 @@ namespace {
 constexpr int kUnitsOfBlock = 32, kRowsOfBlock = 8;
 constexpr int64_t kMaxRowBlocks = 65535;  // what a grid's y and z may be
 
-// Counts in units.
+// All counts are in units.
 struct UnitCopy {
   int64_t rows, units, from_row, from_begin, to_row, to_begin;
 };
@@ -46,7 +46,7 @@ bool launch_in(cudaStream_t stream, const ChannelCopy& copy, const void* from, v
   return true;
 }
 
-// In packs, the rest one by one.
+// In packs, and one by one what is left over.
 template <int kLanes, class From, class To>
 __global__ void convert(int64_t count, const From* from, To* to) {
   const int64_t packs = count / kLanes;
@@ -84,9 +84,9 @@ __global__ void transpose(Matrices shape, const From* from, To* to) {
   }
 }
 
-// The same where one side of the matrices is so short that tiles would be mostly empty, as a weight's pixels are: a
-// block takes a slice of the long side, [slice, few] of memory on the one side and [few, slice] on the other, both of
-// which are read and written along lines.
+// The same where one side of the matrices is so short that tiles would be mostly empty, as those of weights are, with
+// few taps: a block takes a slice of the long side, [slice, few] of memory on the one side and [few, slice] on the
+// other, both of which are read and written along lines.
 constexpr int64_t kFew = 32;
 constexpr int kSliceElements = 2048;
 struct NarrowMatrices {
@@ -121,8 +121,8 @@ __global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
   }
 }
 
-// Between any two of planes, pixels and padded pixels, where there are too few channels to fill tiles (images): a
-// thread a pixel.
+// Between any two of planes, pixels and padded pixels, where there are too few channels to fill tiles (images): one
+// thread for each pixel.
 constexpr int64_t kFewChannels = 4;
 constexpr int kPadded = 8;
 template <class From, class To>

@@ -10,7 +10,7 @@
 
 namespace lockstep::cuda {
 
-// Copies `channels` of each row between tensors whose rows have other numbers of channels.
+// Copies `channels` channels of each row between tensors whose rows differ in their number of channels.
 struct ChannelCopy {
   int64_t rows = 0, channels = 0;
   int64_t from_channels = 0, from_begin = 0;
@@ -19,15 +19,15 @@ struct ChannelCopy {
 };
 void launch_channel_copy(cudaStream_t stream, const ChannelCopy& copy, const void* from, void* to);
 
-// Element type and order of an image changed at once.
+// Changes the element type and the order of an image in one pass.
 struct Conversion {
   int64_t samples = 0, channels = 0, pixels = 0;
   DType from = DType::f32, to = DType::f32;
   bool from_channels_last = false, to_channels_last = false;
-  // Channels behind the others of a side that is channels last; zeros are written.
+  // Padding channels at the end of each pixel, on a side that is channels last; they are written as zeros.
   int64_t from_padding = 0, to_padding = 0;
 };
-// From one of these formats, and plain, to another; element types may differ.
+// Between plain, channels last and padded; element types may differ.
 Conversion conversion_of(const TensorDesc& from, const TensorDesc& to);
 void launch_convert(cudaStream_t stream, const Conversion& what, const void* from, void* to);
 

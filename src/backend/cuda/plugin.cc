@@ -1,4 +1,4 @@
-// What the plugin exports: C functions that the program finds by name.
+// The C functions that the plugin exports and the program finds by name.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/nvtx_ranges.h"
 

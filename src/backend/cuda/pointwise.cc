@@ -26,7 +26,7 @@ std::unique_ptr<Kernel> compile(const Context&, const Add& op, Descs inputs, Des
   expect_alike(op, inputs);
   const auto body = [count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
                                                                                   cudaStream_t stream) {
-    // kMaxTerms at once; of more than that the sum so far is the first term of the next.
+    // kMaxTerms at a time: the sum so far is the first term of the next addition.
     std::array<const void*, kMaxTerms> terms{};
     size_t gathered = 0;
     for (size_t i = 0; i < args.inputs.size(); ++i) {

@@ -14,7 +14,7 @@ struct ApplyReluGradient {
   __device__ float operator()(float y, float dy) const { return kernels::relu_gradient(y, dy); }
 };
 
-// out[i] = body(a[i], b[i]) in packs, the rest one by one; b may be null for bodies of one argument.
+// out[i] = body(a[i], b[i]) in packs, and one by one what is left over; b may be null for bodies of one argument.
 template <int kLanes, class T, class Body>
 __global__ void map(int64_t count, Body body, const T* a, const T* b, T* out) {
   const int64_t packs = count / kLanes;

@@ -32,7 +32,7 @@ __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
   }
 }
 
-// Every pixel of the image gathers from the windows that chose it, so nothing is added by two threads.
+// Each thread gathers, for a pixel of the image, from the windows that chose it: no two threads add to one sum.
 template <class T, int kLanes>
 __global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, T* dx) {
   for (int64_t i = thread_index(); i < s.in_items; i += grid_threads()) {

@@ -1,5 +1,5 @@
-// Which positions a pool's windows hold: the index arithmetic of its kernels. Compiled by the host compiler too, which
-// tests it.
+// The index arithmetic of the pooling kernels: which pixels a window covers. The host compiler compiles it too, for its
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::cuda {
 
-// Geometry in 32 bits: a tensor has fewer than 2^31 packs, and division by them is what these kernels would wait for.
+// Geometry in 32 bits: a tensor has fewer than 2^31 packs, and 64-bit divisions would dominate these kernels.
 struct PoolShape {
   int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
   int in_h, in_w, out_h, out_w;
@@ -45,7 +45,7 @@ LOCKSTEP_POOL_FUNCTION int64_t offset_of(int n, int h, int w, int height, int wi
 LOCKSTEP_POOL_FUNCTION int smaller(int a, int b) { return a < b ? a : b; }
 LOCKSTEP_POOL_FUNCTION int larger(int a, int b) { return a > b ? a : b; }
 
-// The outputs along one axis whose windows hold position `at`: [first, last).
+// The outputs along one axis whose windows cover position `at`: [first, last).
 struct Covering {
   int first, last;
 };
@@ -74,8 +74,8 @@ LOCKSTEP_POOL_FUNCTION void for_window(const PoolShape& s, const Item& out, cons
   }
 }
 
-// The same for the windows that hold an image position: body(position in the window, offset of the output's pack, oh,
-// ow).
+// The same for the windows that cover a pixel of the image: body(position in the window, offset of the output's pack,
+// oh, ow).
 template <class Body>
 LOCKSTEP_POOL_FUNCTION void for_covering(const PoolShape& s, const Item& in, const Body& body) {
   const Covering hs = covering(in.h, s.kernel_h, s.stride_h, s.pad_h, s.out_h);

@@ -29,8 +29,8 @@ struct RowsOut {
   operator RowsIn() const { return {data, row_elements}; }
 };
 
-// Of the sums over rows: partial sums of every block, channel_sums_bytes of scratch memory; and kTickets counters,
-// which are zero before and after, by which the last block knows that it is the last (CudaStream::tickets).
+// The scratch memory of sums over rows: channel_sums_bytes for the partial sums of every block, and kTickets counters,
+// zero before and after, by which a block finds that it is the last (CudaStream::tickets).
 constexpr int64_t kTickets = 16384;
 struct SumsMemory {
   void* workspace = nullptr;

@@ -8,7 +8,8 @@
 namespace lockstep::cuda {
 namespace {
 
-// What cuBLAS recommends for Hopper; given to it so that it allocates nothing itself, in a captured stream above all.
+// The size that cuBLAS recommends for Hopper. We provide this workspace so that cuBLAS does not allocate, above all not
+// during a capture.
 constexpr size_t kCublasWorkspaceBytes = size_t{32} << 20;
 
 }  // namespace
@@ -29,7 +30,7 @@ CudnnHandle make_cudnn_handle() {
 
 CudaEvent::CudaEvent() {
   cudaEvent_t event = nullptr;
-  // A host that waits leaves its core to the loader.
+  // A host that waits for the device leaves its core to the loader.
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
   event_.reset(event);
 }
@@ -37,7 +38,7 @@ CudaEvent::CudaEvent() {
 bool CudaEvent::passed() const {
   const cudaError_t status = cudaEventQuery(event_.get());
   if (status == cudaErrorNotReady) {
-    (void)cudaGetLastError();  // an answer, not an error that the check of the next launch should find
+    (void)cudaGetLastError();  // "not ready" is an answer; the check of the next launch must not report it as an error
     return false;
   }
   check(status, "the work before an event");
@@ -84,7 +85,7 @@ cublasHandle_t CudaStream::cublas() {
     check(cublasSetStream(handle, stream_.get()), "giving cuBLAS its stream");
     cublas_workspace_ = allocate_device(kCublasWorkspaceBytes);
     check(cublasSetWorkspace(handle, cublas_workspace_.data(), kCublasWorkspaceBytes), "giving cuBLAS memory");
-    // Sums of 16-bit factors stay in float32 throughout. What happens to float32 is said with each product.
+    // Products of 16-bit floats are always summed in float32. For float32 each product states its own precision.
     constexpr int kMath = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
     check(cublasSetMathMode(handle, static_cast<cublasMath_t>(kMath)), "setting cuBLAS's precision");
   }

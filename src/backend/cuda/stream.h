@@ -56,10 +56,10 @@ class CudaStream final : public Stream {
   void* native() const override { return stream_.get(); }
 
   cudaStream_t get() const { return stream_.get(); }
-  // Made at first use, so that streams for copies do not carry them; from then on they allocate nothing.
+  // Created at first use, so that streams for copies have none; after that they allocate nothing.
   cudnnHandle_t cudnn();
   cublasHandle_t cublas();
-  // kTickets zeros, which each kernel of this stream that uses them leaves zero.
+  // kTickets counters. They are zero, and each kernel of this stream that uses them leaves them zero.
   unsigned* tickets();
 
  private:

@@ -1,4 +1,4 @@
-// The kernels of the parameter update, with their tables on the device.
+// The kernels of the parameter update and their tables on the device.
 #include "backend/cuda/update.h"
 
 #include "backend/cuda/check.h"
@@ -43,7 +43,7 @@ Buffer upload(const std::vector<T>& table) {
   Buffer buffer = allocate_device(table.size() * sizeof(T));
   if (!table.empty()) {
     check(cudaMemcpy(buffer.data(), table.data(), buffer.bytes(), cudaMemcpyHostToDevice), "uploading a table");
-    // The call may return before the last bytes are there, and no stream of ours waits for the default one.
+    // The call may return before the last bytes have arrived, and our streams do not wait for the default stream.
     check(cudaDeviceSynchronize(), "uploading a table");
   }
   return buffer;

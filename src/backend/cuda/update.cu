@@ -12,9 +12,9 @@ namespace {
 
 using Constants = kernels::OptimizerConstants<float>;
 
-constexpr int kSumBlocks = 512;  // fixed, so that the order of a sum is
+constexpr int kSumBlocks = 512;  // fixed, so that sums are always added in the same order
 
-// The host knows the constants, the device the scalars of the step.
+// The constants are known to the host; the scalars of the step lie on the device.
 __device__ Constants with_scalars(Constants constants, const float* scalars) {
   constants.rate = scalars[kLearningRate];
   constants.gradient_scale = scalars[kGradientScale];
@@ -23,7 +23,7 @@ __device__ Constants with_scalars(Constants constants, const float* scalars) {
   return constants;
 }
 
-// One block a piece.
+// One block for each piece.
 template <class Rule>
 __global__ void __launch_bounds__(kThreads)
     apply_optimizer(Constants host_constants, const UpdatePiece* pieces, OptimizerArrays a, const float* trust) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The block's sum of one double a thread, at thread 0; in a fixed order.
+// The sum of one double of each thread of the block, in a fixed order; valid at thread 0.
 __device__ double sum_block(double value) {
   __shared__ double shared[kThreads];
   shared[threadIdx.x] = value;
@@ -95,7 +95,7 @@ __global__ void apply_average(int64_t count, const float* values, const float* s
     averages[i] = kernels::ema(averages[i], values[i], weight);
 }
 
-// One block a batch norm.
+// One block for each batch norm.
 __global__ void apply_statistics(StatisticsTable table, const float* moments, const float* scalars, float* statistics) {
   if (scalars[kSkip] != 0) return;
   const ApplyStatistics::Entry entry = table.entries[blockIdx.x];
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) add_partial(const double* partial, d
   if (threadIdx.x == 0) *result = sum;
 }
 
-// One block, which looks at nothing in a step that went well.
+// One block, which reads no gradient in a step whose gradients are finite.
 __global__ void __launch_bounds__(kThreads)
     find_non_finite(int64_t count, const float* values, const double* squares, StepOutcome* outcome) {
   if (isfinite(*squares)) return;

@@ -11,7 +11,7 @@
 
 namespace lockstep::cuda {
 
-// A piece of a segment: what one block updates.
+// The piece of a segment that one block updates.
 struct UpdatePiece {
   int64_t offset = 0;
   int32_t count = 0;
@@ -20,7 +20,7 @@ struct UpdatePiece {
   int32_t adaptive = 0;
 };
 
-// A segment's pieces [first, end) of the list.
+// The pieces [first, end) of one segment.
 struct UpdateSpan {
   int32_t first = 0, end = 0;
 };
@@ -30,8 +30,8 @@ struct OptimizerArrays {
   float *values, *slot0, *slot1;  // slot1: null where the optimizer has one slot
 };
 
-// On the device: the pieces, and for optimizers with adaptive segments their spans; trust: a factor a segment, made by
-// launch_trust, or null.
+// Tables on the device: the pieces and, for optimizers with adaptive segments, their spans. `trust` below: a factor for
+// each segment, computed by launch_trust, or null.
 struct OptimizerTables {
   const UpdatePiece* pieces = nullptr;
   const UpdateSpan* spans = nullptr;
@@ -39,7 +39,7 @@ struct OptimizerTables {
 };
 void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
                       const OptimizerArrays& arrays, const float* trust);
-// workspace: two doubles a piece
+// workspace: two doubles for each piece
 void launch_trust(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
                   const OptimizerArrays& arrays, double* workspace, float* trust);
 
@@ -61,7 +61,7 @@ void launch_sum_of_squares(cudaStream_t stream, int64_t count, const float* valu
 void launch_find_non_finite(cudaStream_t stream, int64_t count, const float* values, const double* squares,
                             StepOutcome* outcome);
 
-// The losses of the heads lie apart: pointers and weights of at most kMaxHeads.
+// Pointers to the losses of at most kMaxHeads heads, and their weights.
 constexpr int kMaxHeads = 8;
 struct HeadLosses {
   const float* loss[kMaxHeads] = {};

@@ -17,7 +17,7 @@ using Label = std::shared_ptr<const std::string>;
 
 class DeferredStream;
 
-// The memory of an operand: stretches of as many bytes each, one `stride` from the last. A channel slice of a larger
+// The memory of an operand: pieces of equal size, `stride` bytes apart. A channel slice of a larger
 // tensor has several.
 struct Stretches {
   size_t bytes = 0, stride = 0, count = 1;
@@ -52,7 +52,7 @@ struct Core {
   size_t timelines = 1;        // 0 is the host
   VectorClock host;
   OrderCheck check;
-  std::vector<std::function<void()>>* capture = nullptr;  // not null: calls are noted down there instead of made
+  std::vector<std::function<void()>>* capture = nullptr;  // not null: calls are recorded there instead of made
 
   // Whether it lies in memory of this backend, device or pinned.
   bool owns(const void* data) const {
@@ -116,7 +116,7 @@ class DeferredStream final : public Stream {
     items_.push_back({.work = std::move(work.run)});
   }
 
-  // While work is captured: keeps the call for every launch, and is true.
+  // During a capture: records the call for later launches and returns true.
   bool noted(std::function<void()> call) const {
     if (core_.capture) core_.capture->push_back(std::move(call));
     return core_.capture != nullptr;
@@ -144,7 +144,7 @@ class DeferredStream final : public Stream {
   std::deque<Item> items_;
 };
 
-// Each question lets the stream go on by one piece of work, as a device would meanwhile.
+// Each query lets the stream do one piece of work, as a device would make progress meanwhile.
 bool DeferredEvent::passed() const {
   if (!mark) return true;
   if (!mark->passed) mark->stream->run_next();

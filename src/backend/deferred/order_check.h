@@ -1,4 +1,4 @@
-// Happens-before over several timelines, by vector clocks, and the memory accesses it has to order.
+// The happens-before relation between several timelines, by vector clocks, and the memory accesses that it must order.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Access {
   bool before(const VectorClock& point) const { return tick <= point.of(timeline); }
 };
 
-// Who used which bytes last. Not thread-safe.
+// Which step used which bytes last. Not thread-safe.
 class OrderCheck {
  public:
   // `access` happens at `point`, of which its own tick is part. Throws Error(internal) when an earlier access that
@@ -46,7 +46,7 @@ class OrderCheck {
   struct Cell {
     uintptr_t end = 0;
     Access writer;
-    std::vector<Access> readers;  // since then, the last one of each timeline
+    std::vector<Access> readers;  // the last reader of each timeline since that write
   };
   using Cells = std::map<uintptr_t, Cell>;  // by first byte; they do not overlap
 

@@ -1,9 +1,9 @@
-// Formulas of elements, once for all backends that compute in our own kernels. V is what one operation works on: float
-// (a CUDA thread, the end of a line) or a vector of float lanes (CPU). Formulas use + - * and the few functions of
+// Elementwise formulas, shared by all backends that compute in our own kernels. V is the operand of one instruction: a
+// float (a CUDA thread, the end of a row) or a vector of float lanes (CPU). Formulas use + - * and the functions of
 // LaneFunctions.
 #pragma once
 
-// Always inlined: files compiled for different instruction sets must not share a copy.
+// Always inlined, because files compiled for different instruction sets must not share a copy.
 #if defined(__CUDACC__)
 #define LOCKSTEP_FORMULA __host__ __device__ __forceinline__
 #else
@@ -12,7 +12,7 @@
 
 namespace lockstep::kernels {
 
-// What differs between a number and a vector of them; specialized beside the vector type.
+// The functions that differ between a float and a vector; specialized beside the vector type.
 template <class V>
 struct LaneFunctions {
   LOCKSTEP_FORMULA static V select(bool condition, V yes, V no) { return condition ? yes : no; }
@@ -30,7 +30,7 @@ LOCKSTEP_FORMULA V relu_gradient(V y, V dy) {
   return LaneFunctions<V>::select(y <= V(0), V(0), dy);
 }
 
-// What a rank adds to the moments of the global batch (BatchMoments).
+// A rank's contribution to the moments of the global batch (BatchMoments).
 template <class V>
 LOCKSTEP_FORMULA void moment_terms(V samples, const V& mean, const V& var, const V& running_mean, V& first, V& second) {
   const V d = mean - running_mean;
@@ -44,7 +44,7 @@ LOCKSTEP_FORMULA V ema(V average, V value, V weight) {
 }
 
 // Batch norm of one channel (Ioffe and Szegedy 2015); factor = scale / sqrt(var + epsilon). The mean is subtracted
-// first: folded into the shift it would cost digits where it is large beside the deviation.
+// first: folding it into the shift would lose digits where it is large beside the deviation.
 template <class V>
 struct Normalization {
   V mean, factor, shift;
@@ -69,8 +69,8 @@ LOCKSTEP_FORMULA V normalized_gradient(V x, V g, const Normalization<V>& norm,
 }
 
 // The mean of a number of values and M2, the sum of their squared distances from it, as in Welford's algorithm: added
-// piece by piece, so that nothing cancels (Chan, Golub and LeVeque 1983). MomentShare is what depends on the two counts
-// alone.
+// piece by piece, so that nothing cancels (Chan, Golub and LeVeque 1983). MomentShare holds what depends only on
+// the two counts.
 template <class T>
 struct MomentShare {
   T share, cross;

@@ -17,7 +17,7 @@ struct Call {
   std::span<const TensorDesc> in, out;
   const KernelArgs& args;
   int threads;
-  int64_t scratch_elements;  // a thread
+  int64_t scratch_elements;  // of each thread
 
   const Shape& in_shape(size_t i) const { return in[i].shape; }
   const Shape& out_shape(size_t i) const { return out[i].shape; }
@@ -36,8 +36,8 @@ struct Call {
 // Doubles of scratch memory that each thread needs for `op`.
 int64_t scratch_elements(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs);
 
-// Bytes of the operation's `saved` output: one int32 an output of MaxPool (where its window's maximum lies in the
-// input plane), one byte an element of a BatchNorm with ReLU (1 where it passed), otherwise none.
+// Bytes of the operation's `saved` output: one int32 for each output of MaxPool (the position of its window's maximum
+// in the input plane), one byte for each element of a BatchNorm with ReLU (1 where it is positive), otherwise none.
 size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs);
 
 template <class T>

@@ -25,7 +25,7 @@ struct Geometry {
         channels_in(x.c()),
         channels_out(y.c()),
         batch(x.n()) {
-    // A 1x1 kernel sees the plane as one long row, which the loops along W like.
+    // For a 1x1 kernel the plane is one long row, so that the inner loops are long.
     if (window == Window{}) {
       w.input = w.output = x.h() * x.w();
       h.input = h.output = 1;
@@ -36,7 +36,8 @@ struct Geometry {
   int64_t y_plane() const { return h.output * w.output; }
 };
 
-// `count` outputs from element y of their plane on; output j reads element x + j * stride of the input plane with tap.
+// A row of outputs: `count` elements of their plane from element y on. Output j reads element x + j * stride of the
+// input plane with this tap.
 struct Row {
   int64_t tap, y, x, count, stride;
 };

@@ -1,4 +1,4 @@
-// Operations that only place elements.
+// Operations that only move or convert elements.
 #include <algorithm>
 
 #include "backend/reference/compute.h"
@@ -56,7 +56,7 @@ void compute(const Cast& op, const Call<T>& call) {
   }
 }
 
-// The sum itself is the executable's. The output may be the memory of the input.
+// The executable adds up the copies of all ranks. The output may be the memory of the input.
 template <class T>
 void compute(const SumOverRanks&, const Call<T>& call) {
   if (call.input(0) != call.output(0)) std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));

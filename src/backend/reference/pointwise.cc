@@ -1,4 +1,4 @@
-// Operations that treat each element alone.
+// Elementwise operations.
 #include "backend/host.h"
 #include "backend/reference/compute.h"
 

@@ -30,7 +30,7 @@ struct Patch {
   }
 };
 
-// visit(plane of the image, plane of the outputs, number of the output in it, its patch); one thread does a plane.
+// visit(plane of the image, plane of the outputs, number of the output in it, its patch); one thread works on a plane.
 template <class Visit>
 void for_each_output(const Window& window, const Shape& image, const Shape& out, int threads, Visit&& visit) {
 #pragma omp parallel for num_threads(threads)
@@ -49,7 +49,7 @@ double divisor(const Avg& op, const Patch& patch) {
   return static_cast<double>(op.count_include_pad ? op.window.kernel_h * op.window.kernel_w : patch.elements());
 }
 
-constexpr int32_t kNothing = -1;  // saved for a window that lies in the padding altogether
+constexpr int32_t kNothing = -1;  // saved for a window that lies entirely in the padding
 
 }  // namespace
 

@@ -104,19 +104,11 @@ int64_t reference::scratch_elements(const Op& op, Descs inputs, Descs outputs) {
 }
 
 size_t reference::saved_bytes(const Op& op, Descs inputs) {
-  return std::visit(Overload{[&](const MaxPool&) {
-    return infer(op, inputs)[0].shape.elements() * sizeof(int32_t);
-                             },
-                             [&](const BatchNorm& norm) {
-    return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
-                             },
-                             [&](const SyncBatchNorm& norm) {
-    return norm.relu ? static_cast<size_t>(inputs[0].shape.elements()) : size_t{0};
-                             },
-                             []<class Operation>(const Operation&) requires(Operation::facts.saved_output < 0) { return size_t{0};
-}
-}  // namespace lockstep
-,
+  const auto mask_bytes = [&](bool relu) { return relu ? inputs[0].shape.elements() * sizeof(uint8_t) : size_t{0}; };
+  return std::visit(Overload{[&](const MaxPool&) { return infer(op, inputs)[0].shape.elements() * sizeof(int32_t); },
+                             [&](const BatchNorm& norm) { return mask_bytes(norm.relu); },
+                             [&](const SyncBatchNorm& norm) { return mask_bytes(norm.relu); },
+                             [](const SavesNothing auto&) { return size_t{0}; }},
                     op);
 }
 

@@ -1,5 +1,5 @@
-// The reference backend: plain loops over plain tensors in float32 or float64, all sums in double. It is what every
-// other backend is tested against, and the backend of exact arithmetic tests in float64.
+// The reference backend: plain loops over plain tensors in float32 or float64, all sums in double. Every
+// other backend is tested against it, and tests of exact arithmetic use it in float64.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // The bodies of LaneKernels. Included by one file per instruction set, which names its namespace in
-// LOCKSTEP_LANES_NAMESPACE: nothing here may be shared between them, or the linker would pick one at random.
+// LOCKSTEP_LANES_NAMESPACE: nothing here may be shared between them, or the linker would pick an arbitrary copy.
 #pragma once
 
 #include "backend/cpu/lanes/norm_lanes.h"

@@ -6,7 +6,7 @@ namespace lockstep::cpu {
 
 const LaneKernels& lane_kernels() {
 #if defined(__x86_64__)
-  // An instruction set's number is the set of what it includes.
+  // The value of an instruction set is a bit mask of all sets that it includes.
   const auto allowed = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto has = [&](dnnl::cpu_isa isa) {
     return (allowed & static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);

@@ -47,8 +47,8 @@ struct NormTile {
   const NormChannels& channels;
 };
 
-// One axis of a pool, seen from the positions that are written: each sums the positions [begin, end) that it reads.
-// `weight` is the share of a window: of the position written, or in the gradient of the position read.
+// One axis of a pool: each position that is written sums the positions [begin, end) that are read. `weight` is the
+// reciprocal of a window's size: of the position written or, in the gradient, of the position read.
 struct PoolAxis {
   const int32_t* begin = nullptr;
   const int32_t* end = nullptr;
@@ -70,7 +70,7 @@ struct LaneKernels {
   void (*average_pool)(const PoolTile& pool, const float* from, float* to);
 };
 
-// The best for the instructions that oneDNN may use here: one limit, ONEDNN_MAX_CPU_ISA, holds for both.
+// The best for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both.
 const LaneKernels& lane_kernels();
 
 const LaneKernels& baseline_lane_kernels();

@@ -47,7 +47,7 @@ LOCKSTEP_FORMULA void store(V value, float* to) {
   }
 }
 
-// The channel values that one vector meets: a channel a lane, or the same one in all lanes of a plain tensor's vector.
+// The channel values for one vector: one channel in each lane, or, in a plain tensor, the same channel in all lanes.
 template <class V, int kBlock>
 LOCKSTEP_FORMULA V channels_in(const ChannelValues<float>& values) {
   if constexpr (kBlock == 1) {
@@ -66,7 +66,7 @@ struct Shape {
   explicit Shape(const Tile& tile) : vectors(tile.pixels * kBlock / kStep), rest(tile.pixels * kBlock % kStep) {}
 };
 
-// Adds f(index of a vector) up over [begin, end) in four chains, so that additions need not wait for each other.
+// The sum of f(index of a vector) over [begin, end), in four independent chains of additions.
 template <class V, class F>
 LOCKSTEP_FORMULA V sum_over(int64_t begin, int64_t end, const F& f) {
   V a(0), b(0), c(0), d(0);

@@ -9,7 +9,7 @@ namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
 using kernels::Normalization;
 using kernels::NormalizationGradient;
 
-constexpr int64_t kPiece = 384;  // vectors that stay in the first cache for a second look
+constexpr int64_t kPiece = 384;  // vectors, which stay in the first-level cache for the second pass
 
 // The moments of every lane; all lanes have seen the same number of values.
 template <class V>
@@ -43,7 +43,7 @@ void moments(const Tile& tile, const float* x, MomentSums& sums) {
       const V distance = load<V>(x + i * kStep) - mean;
       return distance * distance;
     });
-    // The mean of floats is off by its last digit, and so are the distances: of no account beside the values' own.
+    // The mean and the distances are rounded to float, an error no larger than that of the values themselves.
     lanes.add(end - first, mean, m2);
   }
   if constexpr (kBlock == 1) {
@@ -72,7 +72,7 @@ LOCKSTEP_FORMULA V output_of(V x, const Normalization<V>& norm) {
   return kRelu ? kernels::relu(y) : y;
 }
 
-// The gradient of the normalized value: that of the output, behind the ReLU whose mask is the sign of its input.
+// The gradient of the normalized value, from that of the output: the ReLU's mask is the sign of the normalized value.
 template <class V, bool kRelu>
 LOCKSTEP_FORMULA V gradient_of(V x, V dy, const Normalization<V>& norm) {
   return kRelu ? kernels::relu_gradient(kernels::normalized(x, norm), dy) : dy;

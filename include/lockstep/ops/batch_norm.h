@@ -1,0 +1,69 @@
+// The operations of batch norm (see operations.h).
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/ops/op_facts.h"
+
+namespace lockstep {
+
+// ---- batch norm over N, H, W (Ioffe and Szegedy 2015); mean, var, scale, shift [C]; var is the biased variance.
+// All of [C] are of the element type of the scale, which need not be that of the images.
+// `saved` is a byte blob whose size the backend names (the mask of the fused ReLU; empty otherwise).
+struct BatchNorm {  // x, scale, shift -> y, mean, var, saved
+  static constexpr OpFacts facts{
+      .name = "BatchNorm", .differentiable = true, .onnx = false, .lowered_inputs = 1, .saved_output = 3};
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct BatchNormGrad {  // x, dy, scale, mean, var, saved -> dx, dscale, dshift
+  static constexpr OpFacts facts = internal_op("BatchNormGrad", 1);
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct BatchNormInference {  // x, scale, shift, running_mean, running_var -> y
+  static constexpr OpFacts facts{
+      .name = "BatchNormInference", .differentiable = false, .onnx = true, .lowered_inputs = 1, .in_place_input = 0};
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+// What the ranks sum so that every one can compute the moments of the global batch. With d = mean - running_mean
+// (the shift keeps float32 sums accurate) and N the samples of this rank: first = N d, second = N (var + d^2).
+struct BatchMoments {  // mean, var, running_mean -> first [C], second [C]
+  static constexpr OpFacts facts = internal_op("BatchMoments");
+  int64_t samples = 0;  // N
+};
+
+// ---- batch norm over the samples of all ranks. What a rank finds of its own samples is summed over ranks in between:
+//   x -> SyncBatchNormSums -> SumOverRanks -> SyncBatchNorm -> y
+//   dy -> SyncBatchNormGradSums -> SumOverRanks -> SyncBatchNormGrad -> dx
+// `values` is the number of values of a channel on all ranks together; d = x - running_mean (the shift keeps float32
+// sums accurate).
+struct SyncBatchNormSums {  // x, running_mean -> sums [2C]: of d, then of d^2
+  static constexpr OpFacts facts{
+      .name = "SyncBatchNormSums", .differentiable = false, .onnx = false, .lowered_inputs = 1};
+};
+struct SyncBatchNorm {  // x, scale, shift, running_mean, sums -> y, mean, var, saved
+  static constexpr OpFacts facts{
+      .name = "SyncBatchNorm", .differentiable = true, .onnx = false, .lowered_inputs = 1, .saved_output = 3};
+  double epsilon = 1e-3;
+  bool relu = false;
+  int64_t values = 0;
+};
+struct SyncBatchNormGradSums {  // x, dy, scale, mean, var, saved -> dscale, dshift, sums [2C]: the two once more
+  static constexpr OpFacts facts = internal_op("SyncBatchNormGradSums");
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct SyncBatchNormGrad {  // x, dy, scale, mean, var, saved, sums -> dx
+  static constexpr OpFacts facts = internal_op("SyncBatchNormGrad", 1);
+  double epsilon = 1e-3;
+  bool relu = false;
+  int64_t values = 0;
+};
+// x [K] -> y [K]: its kernel copies, where y is not x's memory already; the executable then has the ranks sum y.
+struct SumOverRanks {
+  static constexpr OpFacts facts = internal_op("SumOverRanks", 0);
+};
+
+}  // namespace lockstep
