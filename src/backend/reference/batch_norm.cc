@@ -29,7 +29,7 @@ double relu(double value) { return value <= 0 ? 0 : value; }
 }  // namespace
 
 template <class T>
-void compute(const BatchNorm& op, const Call<T>& call) {
+void Reference<T>::compute(const BatchNorm& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2);
   T* y = call.output(0);
@@ -55,7 +55,7 @@ void compute(const BatchNorm& op, const Call<T>& call) {
 
 // dx may be the memory of dy.
 template <class T>
-void compute(const BatchNormGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const BatchNormGrad& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2);
   const uint8_t* saved = call.template input<uint8_t>(5);
@@ -82,7 +82,7 @@ void compute(const BatchNormGrad& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const BatchNormInference& op, const Call<T>& call) {
+void Reference<T>::compute(const BatchNormInference& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2), *mean = call.input(3),
           *var = call.input(4);
@@ -98,7 +98,7 @@ void compute(const BatchNormInference& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const BatchMoments& op, const Call<T>& call) {
+void Reference<T>::compute(const BatchMoments& op, const Call<T>& call) {
   const auto samples = static_cast<double>(op.samples);
   for (int64_t c = 0; c < call.in_shape(0).elements(); ++c) {
     const double d = double{call.input(0)[c]} - call.input(2)[c];
@@ -108,7 +108,7 @@ void compute(const BatchMoments& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const SyncBatchNormSums&, const Call<T>& call) {
+void Reference<T>::compute(const SyncBatchNormSums&, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *running_mean = call.input(1);
 #pragma omp parallel for num_threads(call.threads)
@@ -125,7 +125,7 @@ void compute(const SyncBatchNormSums&, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const SyncBatchNorm& op, const Call<T>& call) {
+void Reference<T>::compute(const SyncBatchNorm& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *scale = call.input(1), *shift = call.input(2), *sums = call.input(4);
   T* y = call.output(0);
@@ -147,7 +147,7 @@ void compute(const SyncBatchNorm& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const SyncBatchNormGradSums& op, const Call<T>& call) {
+void Reference<T>::compute(const SyncBatchNormGradSums& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *dy = call.input(1);
   const uint8_t* saved = call.template input<uint8_t>(5);
@@ -167,7 +167,7 @@ void compute(const SyncBatchNormGradSums& op, const Call<T>& call) {
 
 // dx may be the memory of dy.
 template <class T>
-void compute(const SyncBatchNormGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const SyncBatchNormGrad& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2), *sums = call.input(6);
   const uint8_t* saved = call.template input<uint8_t>(5);

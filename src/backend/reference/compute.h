@@ -1,5 +1,5 @@
-// The reference backend: one overload of compute() for each operation, the same code for float and double, with sums in
-// double. Results do not depend on the number of threads: each output element is summed by one thread in one order.
+// The reference backend: the same code for float and double, with sums in double. Results do not depend on the number
+// of threads: each output element is summed by one thread in one order.
 #pragma once
 
 #include <omp.h>
@@ -40,99 +40,59 @@ int64_t scratch_elements(const Op& op, std::span<const TensorDesc> inputs, std::
 // in the input plane), one byte for each element of a BatchNorm with ReLU (1 where it is positive), otherwise none.
 size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs);
 
+// What the backend computes: one function for each operation, in the file of its family.
 template <class T>
-void compute(const Conv2d& op, const Call<T>& call);
-template <class T>
-void compute(const Conv2dGradInput& op, const Call<T>& call);
-template <class T>
-void compute(const Conv2dGradWeights& op, const Call<T>& call);
-template <class T>
-void compute(const Linear& op, const Call<T>& call);
-template <class T>
-void compute(const LinearGradInput& op, const Call<T>& call);
-template <class T>
-void compute(const LinearGradWeights& op, const Call<T>& call);
-template <class T>
-void compute(const EmbeddingBag& op, const Call<T>& call);
-template <class T>
-void compute(const EmbeddingBagGrad& op, const Call<T>& call);
-template <class T>
-void compute(const BatchNorm& op, const Call<T>& call);
-template <class T>
-void compute(const BatchNormGrad& op, const Call<T>& call);
-template <class T>
-void compute(const BatchNormInference& op, const Call<T>& call);
-template <class T>
-void compute(const BatchMoments& op, const Call<T>& call);
-template <class T>
-void compute(const SyncBatchNormSums& op, const Call<T>& call);
-template <class T>
-void compute(const SyncBatchNorm& op, const Call<T>& call);
-template <class T>
-void compute(const SyncBatchNormGradSums& op, const Call<T>& call);
-template <class T>
-void compute(const SyncBatchNormGrad& op, const Call<T>& call);
-template <class T>
-void compute(const SumOverRanks& op, const Call<T>& call);
-template <class T>
-void compute(const Relu& op, const Call<T>& call);
-template <class T>
-void compute(const ReluGrad& op, const Call<T>& call);
-template <class T>
-void compute(const Add& op, const Call<T>& call);
-template <class T>
-void compute(const Dropout& op, const Call<T>& call);
-template <class T>
-void compute(const MaxPool& op, const Call<T>& call);
-template <class T>
-void compute(const MaxPoolGrad& op, const Call<T>& call);
-template <class T>
-void compute(const AvgPool& op, const Call<T>& call);
-template <class T>
-void compute(const AvgPoolGrad& op, const Call<T>& call);
-template <class T>
-void compute(const LocalResponseNorm& op, const Call<T>& call);
-template <class T>
-void compute(const LocalResponseNormGrad& op, const Call<T>& call);
-template <class T>
-void compute(const Concat& op, const Call<T>& call);
-template <class T>
-void compute(const Slice& op, const Call<T>& call);
-template <class T>
-void compute(const Reshape& op, const Call<T>& call);
-template <class T>
-void compute(const Reorder& op, const Call<T>& call);
-template <class T>
-void compute(const Cast& op, const Call<T>& call);
-template <class T>
-void compute(const SoftmaxCrossEntropy& op, const Call<T>& call);
-template <class T>
-void compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call);
+struct Reference {
+  static void compute(const Conv2d& op, const Call<T>& call);
+  static void compute(const Conv2dGradInput& op, const Call<T>& call);
+  static void compute(const Conv2dGradWeights& op, const Call<T>& call);
+  static void compute(const Linear& op, const Call<T>& call);
+  static void compute(const LinearGradInput& op, const Call<T>& call);
+  static void compute(const LinearGradWeights& op, const Call<T>& call);
+  static void compute(const EmbeddingBag& op, const Call<T>& call);
+  static void compute(const EmbeddingBagGrad& op, const Call<T>& call);
+  static void compute(const BatchNorm& op, const Call<T>& call);
+  static void compute(const BatchNormGrad& op, const Call<T>& call);
+  static void compute(const BatchNormInference& op, const Call<T>& call);
+  static void compute(const BatchMoments& op, const Call<T>& call);
+  static void compute(const SyncBatchNormSums& op, const Call<T>& call);
+  static void compute(const SyncBatchNorm& op, const Call<T>& call);
+  static void compute(const SyncBatchNormGradSums& op, const Call<T>& call);
+  static void compute(const SyncBatchNormGrad& op, const Call<T>& call);
+  static void compute(const SumOverRanks& op, const Call<T>& call);
+  static void compute(const Relu& op, const Call<T>& call);
+  static void compute(const ReluGrad& op, const Call<T>& call);
+  static void compute(const Add& op, const Call<T>& call);
+  static void compute(const Dropout& op, const Call<T>& call);
+  static void compute(const MaxPool& op, const Call<T>& call);
+  static void compute(const MaxPoolGrad& op, const Call<T>& call);
+  static void compute(const AvgPool& op, const Call<T>& call);
+  static void compute(const AvgPoolGrad& op, const Call<T>& call);
+  static void compute(const LocalResponseNorm& op, const Call<T>& call);
+  static void compute(const LocalResponseNormGrad& op, const Call<T>& call);
+  static void compute(const Concat& op, const Call<T>& call);
+  static void compute(const Slice& op, const Call<T>& call);
+  static void compute(const Reshape& op, const Call<T>& call);
+  static void compute(const Reorder& op, const Call<T>& call);
+  static void compute(const Cast& op, const Call<T>& call);
+  static void compute(const SoftmaxCrossEntropy& op, const Call<T>& call);
+  static void compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call);
 
-template <class T>
-void compute(const ApplyOptimizer& op, const Call<T>& call);
-template <class T>
-void compute(const ApplyAverage& op, const Call<T>& call);
-template <class T>
-void compute(const ApplyStatistics& op, const Call<T>& call);
-template <class T>
-void compute(const SumOfSquares& op, const Call<T>& call);
-template <class T>
-void compute(const AddToSums& op, const Call<T>& call);
-template <class T>
-void compute(const DowncastValues& op, const Call<T>& call);
-template <class T>
-void compute(const UpcastValues& op, const Call<T>& call);
-template <class T>
-void compute(const FindNonFinite& op, const Call<T>& call);
-template <class T>
-void compute(const FillStepHeader& op, const Call<T>& call);
-template <class T>
-void compute(const DecideUpdate& op, const Call<T>& call);
+  static void compute(const ApplyOptimizer& op, const Call<T>& call);
+  static void compute(const ApplyAverage& op, const Call<T>& call);
+  static void compute(const ApplyStatistics& op, const Call<T>& call);
+  static void compute(const SumOfSquares& op, const Call<T>& call);
+  static void compute(const AddToSums& op, const Call<T>& call);
+  static void compute(const DowncastValues& op, const Call<T>& call);
+  static void compute(const UpcastValues& op, const Call<T>& call);
+  static void compute(const FindNonFinite& op, const Call<T>& call);
+  static void compute(const FillStepHeader& op, const Call<T>& call);
+  static void compute(const DecideUpdate& op, const Call<T>& call);
+};
 
 }  // namespace lockstep::reference
 
 // Instantiates an operation's compute() for both element types, at the end of the file that defines them.
-#define LOCKSTEP_REFERENCE_COMPUTE(Operation)                         \
-  template void compute<float>(const Operation&, const Call<float>&); \
-  template void compute<double>(const Operation&, const Call<double>&)
+#define LOCKSTEP_REFERENCE_COMPUTE(Operation)                                    \
+  template void Reference<float>::compute(const Operation&, const Call<float>&); \
+  template void Reference<double>::compute(const Operation&, const Call<double>&)

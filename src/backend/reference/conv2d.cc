@@ -63,7 +63,7 @@ void for_each_row(const Geometry& g, Visit&& visit) {
 }  // namespace
 
 template <class T>
-void compute(const Conv2d& op, const Call<T>& call) {
+void Reference<T>::compute(const Conv2d& op, const Call<T>& call) {
   const Geometry g(op.window, call.in_shape(0), call.out_shape(0));
   const T* weights = call.input(1);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
@@ -86,7 +86,7 @@ void compute(const Conv2d& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const Conv2dGradInput& op, const Call<T>& call) {
+void Reference<T>::compute(const Conv2dGradInput& op, const Call<T>& call) {
   const Geometry g(op.window, call.out_shape(0), call.in_shape(0));
   const T* weights = call.input(1);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
@@ -109,7 +109,7 @@ void compute(const Conv2dGradInput& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const Conv2dGradWeights& op, const Call<T>& call) {
+void Reference<T>::compute(const Conv2dGradWeights& op, const Call<T>& call) {
   const Geometry g(op.window, call.in_shape(0), call.in_shape(1));
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t o = 0; o < g.channels_out; ++o) {

@@ -7,7 +7,7 @@
 namespace lockstep::reference {
 
 template <class T>
-void compute(const EmbeddingBag&, const Call<T>& call) {
+void Reference<T>::compute(const EmbeddingBag&, const Call<T>& call) {
   const int64_t batch = call.in_shape(1)[0], most = call.in_shape(1)[1], width = call.out_shape(0)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t n = 0; n < batch; ++n) {
@@ -22,7 +22,7 @@ void compute(const EmbeddingBag&, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const EmbeddingBagGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const EmbeddingBagGrad& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(1)[0], most = call.in_shape(1)[1], width = call.in_shape(0)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t d = 0; d < width; ++d) {

@@ -6,7 +6,7 @@
 namespace lockstep::reference {
 
 template <class T>
-void compute(const Linear&, const Call<T>& call) {
+void Reference<T>::compute(const Linear&, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], in = call.in_shape(0)[1], out = call.out_shape(0)[1];
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t n = 0; n < batch; ++n) {
@@ -22,7 +22,7 @@ void compute(const Linear&, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const LinearGradInput&, const Call<T>& call) {
+void Reference<T>::compute(const LinearGradInput&, const Call<T>& call) {
   const int64_t batch = call.out_shape(0)[0], in = call.out_shape(0)[1], out = call.in_shape(0)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t n = 0; n < batch; ++n) {
@@ -38,7 +38,7 @@ void compute(const LinearGradInput&, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const LinearGradWeights&, const Call<T>& call) {
+void Reference<T>::compute(const LinearGradWeights&, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], in = call.in_shape(0)[1], out = call.in_shape(1)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t o = 0; o < out; ++o) {

@@ -42,7 +42,7 @@ void for_each_position(const Shape& shape, int threads, Visit&& visit) {
 }  // namespace
 
 template <class T>
-void compute(const LocalResponseNorm& op, const Call<T>& call) {
+void Reference<T>::compute(const LocalResponseNorm& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const int64_t plane = shape.h() * shape.w();
   for_each_position(shape, call.threads, [&](int64_t offset) {
@@ -56,7 +56,7 @@ void compute(const LocalResponseNorm& op, const Call<T>& call) {
 
 // With s the denominator: dx_c = dy_c s_c^-beta - 2 alpha beta / size x_c * sum of dy_j x_j s_j^(-beta-1) around c.
 template <class T>
-void compute(const LocalResponseNormGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const LocalResponseNormGrad& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const int64_t plane = shape.h() * shape.w();
   const double factor = 2 * op.alpha * op.beta / static_cast<double>(op.size);

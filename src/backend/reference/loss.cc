@@ -31,7 +31,7 @@ double log_of_sum_of_exp(std::span<const T> logits) {
 }  // namespace
 
 template <class T>
-void compute(const SoftmaxCrossEntropy& op, const Call<T>& call) {
+void Reference<T>::compute(const SoftmaxCrossEntropy& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   int32_t correct[2] = {0, 0};
   double loss = 0;
@@ -57,7 +57,7 @@ void compute(const SoftmaxCrossEntropy& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   const double scale = op.scale * (call.in.size() > 3 ? call.input(3)[0] : T{1});
   for (int64_t n = 0; n < batch; ++n) {

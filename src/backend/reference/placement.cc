@@ -12,7 +12,7 @@ int64_t channel_offset(const Shape& shape, int64_t n, int64_t c) { return (n * s
 }  // namespace
 
 template <class T>
-void compute(const Concat&, const Call<T>& call) {
+void Reference<T>::compute(const Concat&, const Call<T>& call) {
   const Shape& out = call.out_shape(0);
   int64_t channel = 0;
   for (size_t k = 0; k < call.in.size(); ++k) {
@@ -26,7 +26,7 @@ void compute(const Concat&, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const Slice& op, const Call<T>& call) {
+void Reference<T>::compute(const Slice& op, const Call<T>& call) {
   const Shape &in = call.in_shape(0), &out = call.out_shape(0);
   for (int64_t n = 0; n < in.n(); ++n) {
     std::copy_n(call.input(0) + channel_offset(in, n, op.begin), out.c() * out.h() * out.w(),
@@ -36,17 +36,17 @@ void compute(const Slice& op, const Call<T>& call) {
 
 // The output may be the memory of the input.
 template <class T>
-void compute(const Reshape&, const Call<T>& call) {
+void Reference<T>::compute(const Reshape&, const Call<T>& call) {
   if (call.input(0) != call.output(0)) std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
 }
 
 template <class T>
-void compute(const Reorder&, const Call<T>& call) {
+void Reference<T>::compute(const Reorder&, const Call<T>& call) {
   std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
 }
 
 template <class T>
-void compute(const Cast& op, const Call<T>& call) {
+void Reference<T>::compute(const Cast& op, const Call<T>& call) {
   const int64_t count = call.in_shape(0).elements();
   if (op.to == DType::f64) {
     std::copy_n(call.input(0), count, call.template output<double>(0));
@@ -58,7 +58,7 @@ void compute(const Cast& op, const Call<T>& call) {
 
 // The executable adds up the copies of all ranks. The output may be the memory of the input.
 template <class T>
-void compute(const SumOverRanks&, const Call<T>& call) {
+void Reference<T>::compute(const SumOverRanks&, const Call<T>& call) {
   if (call.input(0) != call.output(0)) std::copy_n(call.input(0), call.in_shape(0).elements(), call.output(0));
 }
 

@@ -6,20 +6,20 @@ namespace lockstep::reference {
 
 // A NaN passes, so that a diverged run is noticed.
 template <class T>
-void compute(const Relu&, const Call<T>& call) {
+void Reference<T>::compute(const Relu&, const Call<T>& call) {
   const T* x = call.input(0);
   for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) call.output(0)[i] = x[i] <= 0 ? T{0} : x[i];
 }
 
 template <class T>
-void compute(const ReluGrad&, const Call<T>& call) {
+void Reference<T>::compute(const ReluGrad&, const Call<T>& call) {
   const T *y = call.input(0), *dy = call.input(1);
   for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) call.output(0)[i] = y[i] <= 0 ? T{0} : dy[i];
 }
 
 // The output may be the memory of the first summand.
 template <class T>
-void compute(const Add&, const Call<T>& call) {
+void Reference<T>::compute(const Add&, const Call<T>& call) {
   for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) {
     double sum = 0;
     for (size_t k = 0; k < call.in.size(); ++k) sum += call.input(k)[i];
@@ -28,7 +28,7 @@ void compute(const Add&, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const Dropout& op, const Call<T>& call) {
+void Reference<T>::compute(const Dropout& op, const Call<T>& call) {
   const DropoutMask mask(op, std::span<const int32_t, 4>(call.template input<int32_t>(1), 4));
   const double factor = 1 / (1 - op.rate);
   const int64_t batch = call.in_shape(0).n(), elements = call.in_shape(0).elements() / batch;

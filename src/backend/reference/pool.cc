@@ -55,7 +55,7 @@ constexpr int32_t kNothing = -1;  // saved for a window that lies entirely in th
 
 // The first maximum in row-major order wins, and a NaN wins over all, as in PyTorch.
 template <class T>
-void compute(const MaxPool& op, const Call<T>& call) {
+void Reference<T>::compute(const MaxPool& op, const Call<T>& call) {
   const int64_t width = call.in_shape(0).w();
   for_each_output(op.window, call.in_shape(0), call.out_shape(0), call.threads,
                   [&](int64_t plane, int64_t o, const Patch& patch) {
@@ -73,7 +73,7 @@ void compute(const MaxPool& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const MaxPoolGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const MaxPoolGrad& op, const Call<T>& call) {
   std::fill_n(call.output(0), op.input.elements(), T{0});
   for_each_output(op.window, op.input, call.in_shape(0), call.threads, [&](int64_t plane, int64_t o, const Patch&) {
     const int32_t position = call.template input<int32_t>(1)[o];
@@ -82,7 +82,7 @@ void compute(const MaxPoolGrad& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const AvgPool& op, const Call<T>& call) {
+void Reference<T>::compute(const AvgPool& op, const Call<T>& call) {
   const int64_t width = call.in_shape(0).w();
   for_each_output(op.window, call.in_shape(0), call.out_shape(0), call.threads,
                   [&](int64_t plane, int64_t o, const Patch& patch) {
@@ -93,7 +93,7 @@ void compute(const AvgPool& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const AvgPoolGrad& op, const Call<T>& call) {
+void Reference<T>::compute(const AvgPoolGrad& op, const Call<T>& call) {
   std::fill_n(call.output(0), op.input.elements(), T{0});
   for_each_output(op.window, op.input, call.in_shape(0), call.threads,
                   [&](int64_t plane, int64_t o, const Patch& patch) {

@@ -23,7 +23,7 @@ class LoopKernel final : public Kernel {
 
   void run(const KernelArgs& args) const override {
     const reference::Call<T> call{inputs_, outputs_, args, threads_, scratch_};
-    std::visit([&](const auto& op) { reference::compute(op, call); }, op_);
+    std::visit([&](const auto& op) { reference::Reference<T>::compute(op, call); }, op_);
   }
   size_t workspace_bytes() const override { return threads_ * scratch_ * sizeof(double); }
   std::string implementation() const override { return "loops"; }

@@ -25,7 +25,7 @@ double trust_of(const ApplyOptimizer& op, const UpdateSegment& segment, const Ca
 }  // namespace
 
 template <class T>
-void compute(const ApplyOptimizer& op, const Call<T>& call) {
+void Reference<T>::compute(const ApplyOptimizer& op, const Call<T>& call) {
   if (call.input(1)[kSkip] != 0) return;
   const kernels::OptimizerConstants<double> constants(op, call.input(1));
   kernels::with_rule(op, [&]<class Rule>(Rule) {
@@ -47,7 +47,7 @@ void compute(const ApplyOptimizer& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const ApplyAverage& op, const Call<T>& call) {
+void Reference<T>::compute(const ApplyAverage& op, const Call<T>& call) {
   if (call.input(1)[kSkip] != 0) return;
   const double weight = 1 - double{call.input(1)[kAverageDecay]};
   T* averages = call.output(0);
@@ -57,7 +57,7 @@ void compute(const ApplyAverage& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const ApplyStatistics& op, const Call<T>& call) {
+void Reference<T>::compute(const ApplyStatistics& op, const Call<T>& call) {
   if (call.input(1)[kSkip] != 0) return;
   const T* moments = call.input(0);
   T* statistics = call.output(0);
@@ -72,7 +72,7 @@ void compute(const ApplyStatistics& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const SumOfSquares& op, const Call<T>& call) {
+void Reference<T>::compute(const SumOfSquares& op, const Call<T>& call) {
   const T* values = call.input(0);
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -81,12 +81,12 @@ void compute(const SumOfSquares& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const AddToSums& op, const Call<T>& call) {
+void Reference<T>::compute(const AddToSums& op, const Call<T>& call) {
   for (int64_t i = 0; i < op.count; ++i) call.output(0)[i] += call.input(0)[i];
 }
 
 template <class T>
-void compute(const DowncastValues& op, const Call<T>& call) {
+void Reference<T>::compute(const DowncastValues& op, const Call<T>& call) {
   auto* to = call.template output<uint16_t>(0);
   for (int64_t i = 0; i < op.count; ++i) {
     const auto value = static_cast<float>(call.input(0)[i]);
@@ -95,7 +95,7 @@ void compute(const DowncastValues& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const UpcastValues& op, const Call<T>& call) {
+void Reference<T>::compute(const UpcastValues& op, const Call<T>& call) {
   const auto* from = call.template input<uint16_t>(0);
   for (int64_t i = 0; i < op.count; ++i) {
     call.output(0)[i] = op.from == DType::bf16 ? from_bf16(from[i]) : from_f16(from[i]);
@@ -103,7 +103,7 @@ void compute(const UpcastValues& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const FindNonFinite& op, const Call<T>& call) {
+void Reference<T>::compute(const FindNonFinite& op, const Call<T>& call) {
   if (std::isfinite(call.template input<double>(1)[0])) return;
   const T* values = call.input(0);
   const T* bad = std::find_if(values, values + op.count, [](T x) { return !std::isfinite(x); });
@@ -111,7 +111,7 @@ void compute(const FindNonFinite& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const FillStepHeader& op, const Call<T>& call) {
+void Reference<T>::compute(const FillStepHeader& op, const Call<T>& call) {
   T loss = 0;
   for (size_t i = 0; i < op.head_weights.size(); ++i) {
     loss += static_cast<T>(op.head_weights[i]) * call.input(2 + i)[0];
@@ -121,7 +121,7 @@ void compute(const FillStepHeader& op, const Call<T>& call) {
 }
 
 template <class T>
-void compute(const DecideUpdate& op, const Call<T>& call) {
+void Reference<T>::compute(const DecideUpdate& op, const Call<T>& call) {
   decide_update<T>(rule_of(op), {.header = call.input(0),
                                  .squares = call.template input<double>(1)[0],
                                  .control = *call.template input<StepControl>(2),
