@@ -47,289 +47,282 @@ ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}
 std::vector<ConfigKey> make_keys() {
   return {
       {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50", "wide_mlp"},
-       .meaning = "The network.", .also = {"model", "arch", "architecture"}},
+       .meaning = "The model.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, classes), .range = between(2, 1e6),
        .meaning = "Number of classes; labels are 0 to classes - 1.", .also = {"num_classes", "n_classes"}},
       {LOCKSTEP_KEY(model, image_size), .unit = "pixels", .range = between(1, 8192),
        .meaning = "Height and width of the network's input. inception_v3 needs at least 75.",
        .also = {"input_size", "size", "crop_size"}},
       {LOCKSTEP_KEY(model, aux_weight), .range = at_least(0),
-       .meaning =
-           "Weight of the auxiliary head's loss; 0 leaves the head out. Above 0 it needs an image_size of 299 or "
-           "more. Models without such a head ignore it.",
+       .meaning = "Weight of the auxiliary head's loss; 0 omits the head. A value above 0 requires an image_size of at "
+                  "least 299. Models without an auxiliary head ignore it.",
        .also = {"aux_loss_weight", "aux"}},
       {LOCKSTEP_KEY(model, dropout), .range = zero_to_below_one(),
        .meaning = "Probability that an input of the last layer is dropped in training.",
        .also = {"dropout_rate", "drop_rate"}},
-      {LOCKSTEP_KEY(model, init),
-       .meaning = "Start values of the weights: truncated normal with the model's own deviations, or with deviations "
-                  "from each layer's number of inputs."},
+      {LOCKSTEP_KEY(model, init), .meaning = "Initial weights: truncated_normal uses the standard deviations of the "
+                                             "model, fan_in computes them from each layer's number of inputs."},
       {LOCKSTEP_KEY(model, bn_momentum), .range = above_zero_to_one(),
-       .meaning = "Weight of a step's statistics in batch normalization's running ones (1 minus TensorFlow's decay).",
+       .meaning = "Weight of a step's statistics in the running statistics of batch normalization (1 minus "
+                  "TensorFlow's decay).",
        .also = {"batch_norm_momentum"}},
-      {LOCKSTEP_KEY(model, bn_epsilon), .range = above(0), .meaning = "Added to the variance in batch normalization.",
-       .also = {"bn_eps", "batch_norm_epsilon"}},
+      {LOCKSTEP_KEY(model, bn_epsilon), .range = above(0),
+       .meaning = "Constant added to the variance in batch normalization.", .also = {"bn_eps", "batch_norm_epsilon"}},
       {LOCKSTEP_KEY(model, bn_scale), .meaning = "Whether batch normalization has a trained scale (gamma)."},
       {LOCKSTEP_KEY(model, transform_input),
-       .meaning =
-           "inception_v3: remaps input that data.normalize = \"torchvision\" normalized to [-1, 1], as torchvision "
-           "does for its ported weights."},
+       .meaning = "inception_v3: remaps input that data.normalize = \"torchvision\" has normalized to [-1, 1], as "
+                  "torchvision does for its ported weights."},
       {LOCKSTEP_KEY(model, mixed_7c_pool),
-       .meaning =
-           "inception_v3: how the pooling branch of Mixed_7c pools. max is tf_cnn_benchmarks' network; weights fit "
-           "only the one they were trained with."},
+       .meaning = "inception_v3: the kind of pooling in the pooling branch of Mixed_7c. max gives the network of "
+                  "tf_cnn_benchmarks; weights fit only the variant with which they were trained."},
       {LOCKSTEP_KEY(model, hidden), .range = between(1, 1e6),
-       .meaning = "Widths of the hidden layers of wide_mlp; other models ignore it."},
+       .meaning = "wide_mlp: widths of the hidden layers. Other models ignore it."},
       {LOCKSTEP_KEY(model, vocabulary), .range = between(1, 2147483647),
-       .meaning = "Ids of wide_mlp are below this; other models ignore it."},
+       .meaning = "wide_mlp: number of ids; all ids are below it. Other models ignore it."},
       {LOCKSTEP_KEY(model, max_ids), .unit = "ids", .range = between(1, 1e6),
-       .meaning = "The most ids that a sample of wide_mlp has; other models ignore it."},
+       .meaning = "wide_mlp: largest number of ids in a sample. Other models ignore it."},
 
       {LOCKSTEP_KEY(data, format),
        .allowed = {"tfrecord", "folder", "cifar10", "cifar100", "hdf5", "sparse_tfrecord", "synthetic"},
-       .meaning = "How the data are stored; docs/data.md has each. synthetic makes images up and reads nothing."},
+       .meaning = "Format of the data; docs/data.md describes each. synthetic generates images and reads nothing."},
       {LOCKSTEP_KEY(data, train), .path = PathRole::input_pattern,
        .meaning = "Training data: a path, a glob or a list of them.",
        .also = {"data_dir", "train_dir", "path", "training"}},
       {LOCKSTEP_KEY(data, validation), .path = PathRole::input_pattern,
-       .meaning = "Validation data, likewise (synthetic: any word). Empty: no evaluation.",
+       .meaning = "Validation data, in the same form (synthetic: any word). Empty: no evaluation.",
        .also = {"val", "valid", "eval", "test"}},
       {LOCKSTEP_KEY(data, validation_fraction), .range = zero_to_below_one(),
-       .meaning =
-           "Where data.validation is empty: the share of data.train that is kept for evaluation and not trained on; "
-           "which samples depends on their place in the data alone. 0: none.",
+       .meaning = "If data.validation is empty: fraction of data.train that is held out for evaluation. The choice of "
+                  "samples depends only on their position in the data. 0: none.",
        .also = {"val_split", "validation_split"}},
       {LOCKSTEP_KEY(data, label_offset), .range = between(-1000000, 1000000),
-       .meaning = "Added to every stored label; ImageNet TFRecords hold 1 to 1000, so -1 gives 0 to 999."},
-      {LOCKSTEP_KEY(data, label_key), .meaning = "sparse_tfrecord: the feature that holds the label."},
-      {LOCKSTEP_KEY(data, ids_key), .meaning = "sparse_tfrecord: the feature that holds the ids."},
+       .meaning = "Offset added to every stored label. ImageNet TFRecords contain 1 to 1000, so -1 gives 0 to 999."},
+      {LOCKSTEP_KEY(data, label_key), .meaning = "sparse_tfrecord: name of the feature with the label."},
+      {LOCKSTEP_KEY(data, ids_key), .meaning = "sparse_tfrecord: name of the feature with the ids."},
       {LOCKSTEP_KEY(data, values_key),
-       .meaning = "sparse_tfrecord: the feature that holds the ids' values; without it every value is 1."},
+       .meaning =
+           "sparse_tfrecord: name of the feature with the values of the ids; if it is missing, every value is 1."},
       {LOCKSTEP_KEY(data, augment), .allowed = {"inception", "torchvision", "crop_flip", "none"},
-       .meaning = "Random changes of training images. Evaluation uses the crop that belongs to it."},
+       .meaning = "Augmentation of training images. Evaluation uses the crop that corresponds to it."},
       {LOCKSTEP_KEY(data, normalize), .allowed = {"inception", "torchvision", "none"},
-       .meaning = "Pixel values: inception maps them to [-1, 1], torchvision subtracts ImageNet's mean and divides by "
-                  "its deviation, none takes what is stored."},
-      {LOCKSTEP_KEY(data, shuffle), .meaning = "A new random order every epoch."},
+       .meaning = "Normalization of pixel values: inception maps them to [-1, 1], torchvision subtracts the mean of "
+                  "ImageNet and divides by its standard deviation, none keeps the stored values."},
+      {LOCKSTEP_KEY(data, shuffle), .meaning = "Reshuffle the samples every epoch."},
       {LOCKSTEP_KEY(data, shuffle_block), .unit = "records", .range = at_least(0),
-       .meaning = "0: full random order. N: blocks of N consecutive records, for slow storage.",
+       .meaning = "0: fully random order. N: shuffle blocks of N consecutive records, for slow storage.",
        .also = {"shuffle_buffer"}},
       {LOCKSTEP_KEY(data, workers), .unit = "threads", .range = between(0, 1024),
-       .meaning = "Threads a rank that read and decode. 0: from the cores this rank may use.",
+       .meaning = "Threads per rank that read and decode. 0: chosen from the cores that this rank may use.",
        .also = {"num_workers", "threads"}},
       {LOCKSTEP_KEY(data, prefetch), .unit = "batches", .range = between(1, 256),
-       .meaning = "Batches a rank that are prepared ahead of the one in use. More of them bridge a longer pause of the "
-                  "storage, at the cost of their memory.",
+       .meaning = "Batches per rank that are prefetched. More of them bridge a longer pause of the storage, at the "
+                  "cost of their memory.",
        .also = {"prefetch_factor", "prefetch_buffer", "queue_depth"}},
       {LOCKSTEP_KEY(data, max_pixels), .unit = "pixels", .range = between(1, 4e9),
-       .meaning = "Height times width that an encoded picture may have; a larger one is a bad record. The default is "
-                  "above any camera."},
+       .meaning = "Largest height times width of an encoded image; a larger image is a bad record. The default is "
+                  "above the resolution of any camera."},
       {LOCKSTEP_KEY(data, exif_orientation),
-       .meaning =
-           "Turns JPEGs upright as their EXIF block says, in training and evaluation alike. The published ImageNet "
-           "recipes take pixels as they are stored."},
+       .meaning = "Rotates JPEGs as their EXIF orientation says, in training and evaluation. The published ImageNet "
+                  "recipes use pixels as they are stored."},
       {LOCKSTEP_KEY(data, jpeg_scaling),
-       .meaning =
-           "Training: where the crop of a JPEG is at least three times as large as the network's input, decode a "
-           "smaller picture, which is faster and nearly the same. Evaluation always decodes the full size."},
+       .meaning = "Training only: if the crop of a JPEG is at least three times as large as the network's input, "
+                  "decode it at a reduced size, which is faster and gives nearly the same pixels. Evaluation always "
+                  "decodes the full size."},
       {LOCKSTEP_KEY(data, bad_records),
-       .meaning = "What to do about a record that cannot be read: end the run, or replace it, count it and report it."},
+       .meaning = "How to handle a record that cannot be read: end the run, or replace, count and report it."},
 
       {LOCKSTEP_KEY(train, batch_size), .unit = "samples", .range = between(1, 1e6),
-       .meaning = "Samples a rank and step.", .also = {"batch", "batchsize", "per_rank_batch"}},
+       .meaning = "Samples per rank and step.", .also = {"batch", "batchsize", "per_rank_batch"}},
       {LOCKSTEP_KEY(train, global_batch), .unit = "samples", .range = between(0, 1e9),
-       .meaning = "Instead of batch_size: ranks x batch_size x accumulate. Must divide by ranks x accumulate. 0: use "
-                  "batch_size.",
+       .meaning = "Alternative to batch_size: ranks x batch_size x accumulate. Must be divisible by ranks x "
+                  "accumulate. 0: use batch_size.",
        .also = {"global_batch_size", "total_batch_size"}},
       {LOCKSTEP_KEY(train, epochs), .range = between(0, 1e6),
-       .meaning = "Length of training in passes over the data; with steps, whichever comes first. 0: by steps alone.",
+       .meaning = "Length of training in epochs; if steps is also set, training ends at whichever comes first. 0: use "
+                  "only steps.",
        .also = {"num_epochs", "max_epochs", "n_epochs"}},
-      {LOCKSTEP_KEY(train, steps), .range = at_least(0), .meaning = "Length of training in steps. 0: by epochs alone.",
+      {LOCKSTEP_KEY(train, steps), .range = at_least(0), .meaning = "Length of training in steps. 0: use only epochs.",
        .also = {"max_steps", "num_steps", "num_batches"}},
       {LOCKSTEP_KEY(train, label_smoothing), .range = zero_to_below_one(),
-       .meaning = "Share of each target that is spread over all classes."},
+       .meaning = "Fraction of each target that is distributed over all classes."},
       {LOCKSTEP_KEY(train, precision),
-       .meaning = "Number format of the layers; parameters are float32 in any case. All but float32 need a GPU.",
+       .meaning = "Number format in which layers compute; parameters are always float32. All formats except float32 "
+                  "need a GPU.",
        .also = {"dtype", "amp", "fp16"}},
       {LOCKSTEP_KEY(train, sync_batch_norm),
-       .meaning = "Batch normalization normalizes over the samples of all ranks instead of each rank's own.",
+       .meaning = "Batch normalization uses the statistics of the samples of all ranks instead of only its own.",
        .also = {"sync_bn"}},
       {LOCKSTEP_KEY(train, accumulate), .range = between(1, 1e6),
-       .meaning = "Batches whose gradients are added up before an update.",
+       .meaning = "Number of batches whose gradients are accumulated before an update.",
        .also = {"gradient_accumulation_steps", "accumulate_steps"}},
       {LOCKSTEP_KEY(train, clip_norm), .range = at_least(0),
-       .meaning = "Largest norm of the whole gradient; longer ones are scaled down to it. 0: no clipping.",
+       .meaning = "Largest norm of the whole gradient; a larger gradient is scaled down to it. 0: no clipping.",
        .also = {"gradient_clip", "max_grad_norm", "grad_clip"}},
       {LOCKSTEP_KEY(train, seed), .range = at_least(0),
-       .meaning = "Start values, order, augmentation and dropout are functions of it.",
+       .meaning = "Seed of initial weights, sample order, augmentation and dropout.",
        .also = {"random_seed", "rng_seed"}},
-      {LOCKSTEP_KEY(train, deterministic),
-       .meaning = "Only methods whose result is the same bits in every run with the same ranks and threads; on the CPU "
-                  "there are no others."},
+      {LOCKSTEP_KEY(train, deterministic), .meaning = "Use only methods that give bit-identical results in every run "
+                                                      "with the same ranks and threads. On the CPU all methods do."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning = "Stop and save after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
+       .meaning = "Save and stop after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
       {LOCKSTEP_KEY(train, not_finite),
        .meaning =
-           "When a loss or gradient is not finite: end the run with exit code 4; or leave the weights as they are "
-           "and go on (at most ten times in a row); or the same, and after three times in a row go back to the newest "
-           "checkpoint (at most three times): the samples since then come again, in the same order and augmented "
-           "alike, "
-           "so it helps against what does not happen again."},
+           "What to do if a loss or gradient is non-finite. stop: end the run with exit code 4. skip: leave the "
+           "weights unchanged and continue, at most ten times in a row. rollback: skip as well, but after three skips "
+           "in a row go back to the newest checkpoint, at most three times; the samples since then are repeated in the "
+           "same order with the same augmentation, so this helps only against transient causes."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
 
       {LOCKSTEP_KEY(optimizer, name), .allowed = {"sgd", "rmsprop_tf", "rmsprop", "adamw", "lars", "ftrl"},
-       .meaning = "docs/training.md has each one's formula. rmsprop_tf is TensorFlow's, with epsilon inside the root "
-                  "and a mean square that starts at 1; rmsprop is PyTorch's.",
+       .meaning = "docs/training.md gives the formulas. rmsprop_tf is TensorFlow's RMSProp, with epsilon inside the "
+                  "square root and an initial mean square of 1; rmsprop is PyTorch's.",
        .also = {"optimizer", "optim"}},
       {LOCKSTEP_KEY(optimizer, lr), .range = above(0), .meaning = "Learning rate before schedule and warm-up.",
        .also = {"learning_rate", "base_lr", "init_learning_rate"}},
-      {LOCKSTEP_KEY(optimizer, scale_lr), .meaning = "Linear rule: multiplies lr by global batch / 256.",
+      {LOCKSTEP_KEY(optimizer, scale_lr), .meaning = "Linear scaling rule: multiplies lr by global batch / 256.",
        .also = {"linear_scaling"}},
       {LOCKSTEP_KEY(optimizer, momentum), .range = zero_to_below_one(),
        .meaning = "sgd, rmsprop_tf, rmsprop and lars: momentum."},
       {LOCKSTEP_KEY(optimizer, decay), .range = zero_to_below_one(),
        .meaning = "rmsprop_tf and rmsprop: decay of the mean square.", .also = {"rmsprop_decay", "rho", "alpha"}},
       {LOCKSTEP_KEY(optimizer, epsilon), .range = above(0),
-       .meaning = "rmsprop_tf, rmsprop and adamw: keeps the division finite. 1.0 suits rmsprop_tf, 1e-8 the others.",
+       .meaning = "rmsprop_tf, rmsprop and adamw: constant that keeps the division finite. Typical values are 1.0 for "
+                  "rmsprop_tf and 1e-8 for the others.",
        .also = {"eps"}},
       {LOCKSTEP_KEY(optimizer, beta1), .range = zero_to_below_one(), .meaning = "adamw: decay of the mean gradient.",
        .also = {"adam_beta1"}},
       {LOCKSTEP_KEY(optimizer, beta2), .range = zero_to_below_one(),
        .meaning = "adamw: decay of the mean squared gradient.", .also = {"adam_beta2"}},
       {LOCKSTEP_KEY(optimizer, trust), .range = above(0),
-       .meaning = "lars: a weight's rate is this share of its norm over its gradient's.",
+       .meaning = "lars: trust coefficient; the rate of a weight is multiplied by trust x norm of the weight / norm of "
+                  "its gradient.",
        .also = {"trust_coefficient", "eta", "lars_eta"}},
       {LOCKSTEP_KEY(optimizer, l1), .range = at_least(0),
-       .meaning = "ftrl: strength of the l1 norm, which makes weights exactly 0.",
+       .meaning = "ftrl: strength of L1 regularization, which makes weights exactly 0.",
        .also = {"l1_regularization_strength"}},
-      {LOCKSTEP_KEY(optimizer, l2), .range = at_least(0), .meaning = "ftrl: strength of the squared l2 norm.",
+      {LOCKSTEP_KEY(optimizer, l2), .range = at_least(0), .meaning = "ftrl: strength of L2 regularization.",
        .also = {"l2_regularization_strength"}},
       {LOCKSTEP_KEY(optimizer, learning_rate_power), .range = between(-1, 0),
-       .meaning = "ftrl: the rate falls as the sum of squared gradients to this power. 0: it does not fall.",
+       .meaning = "ftrl: the rate decreases as the sum of squared gradients to this power. 0: constant rate.",
        .also = {"lr_power"}},
       {LOCKSTEP_KEY(optimizer, initial_accumulator), .range = above(0),
-       .meaning =
-           "ftrl: what the sums of squared gradients start with. Networks with hidden layers want it small, 1e-6 "
-           "say: docs/training.md has the reason.",
+       .meaning = "ftrl: initial value of the sums of squared gradients. Networks with hidden layers need a small "
+                  "value such as 1e-6; docs/training.md explains why.",
        .also = {"initial_accumulator_value"}},
       {LOCKSTEP_KEY(optimizer, weight_decay), .range = at_least(0),
        .meaning = "Weight decay: added to the gradient as weight_decay x weight (adamw: decoupled).", .also = {"wd"}},
       {LOCKSTEP_KEY(optimizer, decay_norm_and_bias),
-       .meaning = "Whether weight decay also acts on biases and batch normalization's parameters.",
+       .meaning = "Whether weight decay also applies to biases and to the parameters of batch normalization.",
        .also = {"norm_weight_decay"}},
 
       {LOCKSTEP_KEY(schedule, name),
-       .meaning = "Learning rate over time: exponential and step multiply by decay_rate every decay_epochs, in stairs; "
-                  "piecewise multiplies lr by the factor of the last boundary passed; cosine and linear fall to 0 at "
-                  "the last step. docs/training.md has each.",
+       .meaning = "Learning rate over time. exponential and step multiply it by decay_rate every decay_epochs, as a "
+                  "staircase; piecewise multiplies lr by the factor of the last boundary passed; cosine and linear "
+                  "decrease to 0 at the last step. docs/training.md describes each.",
        .also = {"lr_schedule", "scheduler", "lr_scheduler"}},
       {LOCKSTEP_KEY(schedule, warmup_epochs), .unit = "epochs", .range = at_least(0),
-       .meaning = "The rate rises linearly over so many epochs first.", .also = {"warmup", "lr_warmup_epochs"}},
+       .meaning = "Length of the linear warm-up at the start.", .also = {"warmup", "lr_warmup_epochs"}},
       {LOCKSTEP_KEY(schedule, decay_rate), .range = above_zero_to_one(),
-       .meaning = "exponential and step: factor of one stair.",
+       .meaning = "exponential and step: factor of one step of the staircase.",
        .also = {"gamma", "lr_decay", "learning_rate_decay_factor"}},
       {LOCKSTEP_KEY(schedule, decay_epochs), .unit = "epochs", .range = above(0),
-       .meaning = "exponential and step: length of one stair.", .also = {"lr_step_size", "num_epochs_per_decay"}},
+       .meaning = "exponential and step: length of one step of the staircase.",
+       .also = {"lr_step_size", "num_epochs_per_decay"}},
       {LOCKSTEP_KEY(schedule, boundaries), .unit = "epochs", .range = above(0),
-       .meaning = "piecewise: where the rate changes, ascending.", .also = {"milestones", "lr_milestones"}},
+       .meaning = "piecewise: epochs at which the rate changes, ascending.", .also = {"milestones", "lr_milestones"}},
       {LOCKSTEP_KEY(schedule, factors), .range = at_least(0),
-       .meaning = "piecewise: what lr is multiplied by from each boundary on, as many as there are boundaries.",
-       .also = {"values"}},
+       .meaning = "piecewise: factor of lr from each boundary on; one per boundary.", .also = {"values"}},
 
       {LOCKSTEP_KEY(ema, decay), .range = zero_to_below_one(),
-       .meaning = "Decay of the moving average of parameters and statistics that evaluation uses; after n updates at "
-                  "most (1 + n) / (10 + n). 0: no average.",
+       .meaning = "Decay of the moving averages of parameters and statistics, which evaluation uses. After n updates "
+                  "it is at most (1 + n) / (10 + n). 0: no averages.",
        .also = {"ema_decay"}},
 
       {LOCKSTEP_KEY(checkpoint, directory), .path = PathRole::output,
-       .meaning = "Folder of checkpoints and logs; one run, one folder. Empty: runs/ and the model's name.",
+       .meaning = "Directory of checkpoints and logs; every run needs its own. Empty: runs/ and the model's name.",
        .also = {"dir", "folder", "path", "output_dir", "train_dir"}},
       {LOCKSTEP_KEY(checkpoint, every_steps), .unit = "steps", .range = at_least(0),
-       .meaning = "Steps between saves. 0: not by steps.", .also = {"save_every", "save_steps", "save_freq"}},
+       .meaning = "Steps between saves. 0: do not save by steps.", .also = {"save_every", "save_steps", "save_freq"}},
       {LOCKSTEP_KEY(checkpoint, every_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning = "Time between saves. 0: not by time. The last step is saved in any case.",
+       .meaning = "Time between saves. 0: do not save by time. The last step is always saved.",
        .also = {"save_secs", "interval"}},
       {LOCKSTEP_KEY(checkpoint, keep), .unit = "files", .range = between(1, 1e6),
-       .meaning = "How many of the newest checkpoints stay.", .also = {"max_to_keep", "keep_last"}},
+       .meaning = "Number of newest checkpoints that are kept.", .also = {"max_to_keep", "keep_last"}},
       {LOCKSTEP_KEY(checkpoint, keep_best),
-       .meaning =
-           "Every evaluation with a new best top-1, for two classes AUC (of the averages where there are any), is "
-           "saved, and the link best points at it: it stays as well. While another save is being written it is "
-           "skipped, with a warning."},
+       .meaning = "Saves after every evaluation with a new best top-1 accuracy (AUC for two classes; of the averages "
+                  "if there are any). The link best points to that checkpoint, which is kept. If another save is still "
+                  "being written, this one is skipped with a warning."},
       {LOCKSTEP_KEY(checkpoint, on_error),
-       .meaning = "When a save cannot be written: go on with a warning, or end. A failed last save always fails."},
+       .meaning = "What to do if a save cannot be written: continue with a warning, or end the run. A failed last save "
+                  "always ends it with an error."},
       {LOCKSTEP_KEY(checkpoint, overwrite),
-       .meaning = "Lets resume = \"never\" start in a folder that holds checkpoints."},
+       .meaning = "Allows resume = \"never\" to start in a directory that contains checkpoints."},
       {LOCKSTEP_KEY(checkpoint, resume), .allowed = {"auto", "never", "must", "latest"}, .path = PathRole::input,
-       .meaning = "auto: from the newest checkpoint where there is one; never: a fresh run in a fresh folder; must or "
-                  "latest: only from a checkpoint; or the path of one."},
+       .meaning = "auto: resume from the newest checkpoint if there is one. never: start fresh in a new directory. "
+                  "must or latest: resume, and fail if there is no checkpoint. Or the path of a checkpoint."},
       {LOCKSTEP_KEY(checkpoint, init_from), .path = PathRole::input,
-       .meaning = "Weights to start with: a checkpoint, or any HDF5 file whose data sets bear the parameters' names. "
-                  "Heads for another number of classes start anew.",
+       .meaning = "Initial weights: a checkpoint, or any HDF5 file whose data sets have the names of the parameters. A "
+                  "head for another number of classes keeps its random initial values.",
        .also = {"pretrained", "weights", "pretrained_weights"}},
       {LOCKSTEP_KEY(checkpoint, init_exclude),
-       .meaning = "Layers or parameters that init_from leaves at their start values, or that it may hold beyond the "
-                  "model's."},
+       .meaning = "Layers or parameters that keep their initial values, or that the file of init_from may contain in "
+                  "addition to the model's."},
       {LOCKSTEP_KEY(checkpoint, allow_changes),
-       .meaning = "Lets a run go on from a checkpoint, or evaluate one, with another data.normalize, data.augment, "
+       .meaning = "Allows a run to resume from a checkpoint, or to evaluate one, with a data.normalize, data.augment, "
                   "data.exif_orientation, model.image_size, model.bn_epsilon, model.bn_scale, model.transform_input or "
-                  "model.mixed_7c_pool than it was trained with."},
+                  "model.mixed_7c_pool that differs from the one used in training."},
 
       {LOCKSTEP_KEY(eval, every_epochs), .unit = "epochs", .range = at_least(0),
-       .meaning = "Epochs between evaluations. 0: not by epochs. The end is evaluated in any case."},
+       .meaning = "Epochs between evaluations. 0: do not evaluate by epochs. The final state is always evaluated."},
       {LOCKSTEP_KEY(eval, every_steps), .unit = "steps", .range = at_least(0),
-       .meaning = "Steps between evaluations; above 0 it takes the place of every_epochs.", .also = {"eval_steps"}},
+       .meaning = "Steps between evaluations; a value above 0 replaces every_epochs.", .also = {"eval_steps"}},
       {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
-       .meaning = "Samples a rank and pass. 0: as in training."},
+       .meaning = "Samples per rank and forward pass. 0: as in training."},
 
-      {LOCKSTEP_KEY(device, kind), .meaning = "Where to compute. auto: on a GPU where one can be used.",
+      {LOCKSTEP_KEY(device, kind), .meaning = "Device to use. auto: a GPU if one is usable.",
        .also = {"device", "type"}},
       {LOCKSTEP_KEY(device, threads), .unit = "threads", .range = between(0, kMostThreads),
-       .meaning = "Compute threads a rank. 0: from the cores this rank may use.", .also = {"num_threads"}},
+       .meaning = "Compute threads per rank. 0: chosen from the cores that this rank may use.",
+       .also = {"num_threads"}},
       {LOCKSTEP_KEY(device, share),
-       .meaning = "Lets several ranks compute on one GPU; their gradients then go through host memory and MPI."},
-      {LOCKSTEP_KEY(device, graph),
-       .meaning = "auto: a GPU captures the step once and replays it, where no part of it needs the host. off: never."},
+       .meaning = "Allows several ranks to use one GPU; their gradients then go through host memory and MPI."},
+      {LOCKSTEP_KEY(device, graph), .meaning = "auto: capture the step as a CUDA graph and replay it, if no part of "
+                                               "the step needs the host. off: never capture."},
       {LOCKSTEP_KEY(device, winograd),
-       .meaning =
-           "On the CPU, where oneDNN has it (2.x with AVX-512): 3x3 convolutions of stride 1 by Winograd's method, in "
-           "about half the time. It rounds by 0.5 to 4 millionths of the values' size; docs/training.md has more."},
+       .meaning = "On the CPU, if oneDNN supports it (2.x with AVX-512): use Winograd's algorithm for 3x3 convolutions "
+                  "of stride 1, which takes about half the time. Its rounding error is 0.5 to 4 millionths of the "
+                  "values' size; docs/training.md has details."},
       {LOCKSTEP_KEY(device, deferred),
-       .meaning =
-           "For finding faults, on the CPU: work is queued as on a GPU and run late, the host two steps ahead, and "
-           "an access to memory that nothing orders ends the run."},
+       .meaning = "For debugging on the CPU: queue work as on a GPU and run it late, with the host two steps ahead. An "
+                  "unordered memory access ends the run."},
 
-      {LOCKSTEP_KEY(graph, rewrites),
-       .meaning =
-           "Whether the network is rewritten to a faster one that computes the same; the first thing to turn off "
-           "when numbers look odd."},
+      {LOCKSTEP_KEY(graph, rewrites), .meaning = "Whether the network is rewritten into a faster, equivalent one. If "
+                                                 "results look wrong, disable this first."},
 
       {LOCKSTEP_KEY(comm, transport),
-       .meaning =
-           "What carries the gradients between ranks. auto: NCCL where every rank has a GPU of its own; on CPUs memory "
-           "that the ranks share where all are on one host; else MPI. mpi: messages, within a host too.",
+       .meaning = "Transport of gradients between ranks. auto: NCCL if every rank has its own GPU; on CPUs shared "
+                  "memory if all ranks are on one host; otherwise MPI. mpi: MPI messages, even within a host.",
        .also = {"backend"}},
-      {LOCKSTEP_KEY(comm, algorithm),
-       .meaning = "How NCCL sums them. Over MPI each rank adds up a share, whether ring or auto is set; no tree."},
+      {LOCKSTEP_KEY(comm, algorithm), .meaning = "All-reduce algorithm of NCCL. Over MPI, ring and auto both select "
+                                                 "reduce-scatter and all-gather; tree is not available."},
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
-       .meaning = "Gradients travel in buckets of about this size. 0: the default of the backend.",
+       .meaning = "Approximate size of the gradient buckets. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},
       {LOCKSTEP_KEY(comm, gradient_dtype),
-       .meaning = "Number format of gradients on the wire. bf16 and fp16 halve what travels; sums over ranks are then "
-                  "rounded to 8 and 11 bits, and fp16 ends at 65504. Statistics and counts stay float32."},
+       .meaning =
+           "Number format of gradients on the wire. bf16 and fp16 halve the traffic; sums over ranks are then rounded "
+           "to 8 and 11 bits, and the largest fp16 value is 65504. Statistics and counts remain float32."},
 
       {LOCKSTEP_KEY(watchdog, enabled),
-       .meaning = "Whether ranks that make no progress are noticed. false: nothing of this section applies and waits "
-                  "between ranks never end, for work with a debugger."},
+       .meaning = "Whether ranks without progress are detected. false: all keys of this section are ignored and waits "
+                  "between ranks have no limit, for debugging."},
       {LOCKSTEP_KEY(watchdog, warn_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning =
-           "A rank that makes no progress for so long says so, with phase and step; a save that takes so long is "
-           "reported. 0: never."},
+       .meaning = "A rank without progress for this time logs a warning with its phase and step, and a save that takes "
+                  "this long is reported. 0: never."},
       {LOCKSTEP_KEY(watchdog, abort_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning =
-           "A rank that makes no progress for so long, or is waited for so long, ends the run with exit code 6. 0: "
-           "never.",
+       .meaning = "A rank that makes no progress for this time, or is waited for this long, ends the run with exit "
+                  "code 6. 0: never.",
        .also = {"timeout"}},
       {LOCKSTEP_KEY(watchdog, start_warn_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "warn_seconds for the start, until the data are scanned. 0: as warn_seconds."},
@@ -351,17 +344,17 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, every_steps), .unit = "steps", .range = at_least(1), .meaning = "Steps between log lines.",
        .also = {"display_every", "log_interval", "print_freq"}},
       {LOCKSTEP_KEY(log, jsonl),
-       .meaning = "File of machine-readable log lines, a path inside the checkpoint folder. Empty: none."},
+       .meaning = "File of machine-readable log lines, as a path inside the checkpoint directory. Empty: none."},
       {LOCKSTEP_KEY(log, tensorboard),
-       .meaning = "Whether rank 0 writes TensorBoard event files, in the folder tensorboard of the checkpoint folder."},
-      {LOCKSTEP_KEY(log, histogram_steps), .unit = "steps", .range = at_least(0),
-       .meaning = "Steps between histograms of every trained parameter in the event files. 0: none."},
-      {LOCKSTEP_KEY(log, progress),
-       .meaning = "auto: a bar when mpirun's own output is a terminal, plain lines elsewhere. lines: always lines."},
-      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
        .meaning =
-           "Steps of which all ranks' doings are written to trace.json in the checkpoint folder, for Perfetto or "
-           "chrome://tracing; the first two steps are left out. 0: none."},
+           "Whether rank 0 writes TensorBoard event files, to the directory tensorboard in the checkpoint directory."},
+      {LOCKSTEP_KEY(log, histogram_steps), .unit = "steps", .range = at_least(0),
+       .meaning = "Steps between histograms of all trained parameters in the event files. 0: none."},
+      {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
+                                               "plain lines. lines: always plain lines."},
+      {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
+       .meaning = "Number of steps whose activity on all ranks is traced to trace.json in the checkpoint directory, "
+                  "for Perfetto or chrome://tracing. The first two steps are left out. 0: none."},
   };
 }
 #undef LOCKSTEP_KEY

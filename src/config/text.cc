@@ -51,43 +51,45 @@ on the command line:
     export LOCKSTEP_TRAIN_SEED=7           # in the environment of rank 0
     trainer --config FILE --train.seed 7   # on the command line
 
-The command line wins over the environment, the environment over the file, the file over the defaults of the model, and
-those over the defaults below. A setting that has no effect beside the others (`optimizer.momentum` with `adamw`) is named
-in one line when a run starts.
-`trainer explain --config FILE` prints what results and where each value comes from. A key that does not exist, is given
-twice, has a value of the wrong type or out of range ends the program with exit code 2 before anything else starts.
+The command line takes precedence over the environment, the environment over the file, the file over the defaults of the
+model, and those over the defaults below. When a run starts, it lists settings that have no effect, such as
+`optimizer.momentum` with `adamw`. `trainer explain --config FILE` prints the resulting configuration and the origin of
+each value. An unknown or duplicate key, or a value of the wrong type or out of range, ends the program with exit code 2
+before anything else starts.
 
-**Files and recipes.** `--config` takes a path (anything with a `/` in it or that ends in `.toml`) or the name of a
-recipe: a file of `models/recipes` or of the installation's `share/lockstep/recipes`, without `.toml`. A pipe is read to its
-end, `--config <(sed ... run.toml)`, and refused when nothing comes from it for 30 s; under mpirun, which keeps a shell's pipes from its ranks, it is `--config /dev/stdin`.
+**Files and recipes.** `--config` takes a path (anything that contains a `/` or ends in `.toml`) or the name of a
+recipe: a file of `models/recipes` or of the installation's `share/lockstep/recipes`, without `.toml`. A pipe is read to
+its end: `--config <(sed ... run.toml)`. It is an error if the pipe delivers nothing for 30 s. mpirun does not pass a
+shell's pipes to its ranks; use `--config /dev/stdin` there.
 
-**Paths.** Input paths (data, checkpoints to start from) that stand in the file are relative to the file's folder (those
-from a pipe, to the folder in which rank 0 was started). Input paths from the command line or the environment, and all outputs wherever they are written, are relative to the folder in
-which rank 0 was started. `~` and `$NAME` are not expanded, so they are refused; on the command line the shell expands
-them first.
+**Paths.** Input paths in the file (data, checkpoints to start from) are relative to the directory of the file. All
+other paths are relative to the working directory of rank 0: input paths from a pipe, the command line or the
+environment, and all output paths. `~` and `$NAME` are errors because they are not expanded; on the command line, the
+shell expands them first.
 
-**Patterns.** `data.train` and `data.validation` are patterns of paths: `*`, `?`, `[a-z]`, `{one,other}`, and a backslash
-before a character that stands for itself. Where a path of just this name exists, it is that path. Only what is written
-is a pattern: a folder that a relative pattern starts from stands for itself, also one that is called `exp[lr=0.1]`.
+**Patterns.** `data.train` and `data.validation` are path patterns with `*`, `?`, `[a-z]` and `{one,other}`; a backslash
+makes the next character literal. If a path with exactly this name exists, it is used. The directory to which a relative
+pattern is relative is always literal, even if it is called `exp[lr=0.1]`.
 
-**Numbers.** In the file they are TOML's. On the command line and in the environment a number is decimal, `12`, `-3`,
-`0.5`, `.5` or `1e-4`, and nothing may precede or follow it; `0x10`, `1_000`, `+1`, `1,5`, `nan` and `inf` are errors. An
-integer may be written as `1e3` when it is one exactly. Numbers are finite everywhere.
+**Numbers.** The file uses TOML numbers. On the command line and in the environment, numbers are decimal (`12`, `-3`,
+`0.5`, `.5` or `1e-4`), and nothing may precede or follow them; `0x10`, `1_000`, `+1`, `1,5`, `nan` and `inf` are
+errors. An integer may be written as `1e3` if the value is exactly an integer. All numbers must be finite.
 
-**Lists** on the command line and in the environment have commas between their items: `--data.train a.tfrecord,b.tfrecord`.
-Items with a comma in them need TOML's notation, `--data.train '["a,b.tfrecord", "c.tfrecord"]'`; commas in the braces of
-a pattern do not part items.
+**Lists.** On the command line and in the environment, commas separate the items of a list:
+`--data.train a.tfrecord,b.tfrecord`. Items that contain a comma need TOML notation:
+`--data.train '["a,b.tfrecord", "c.tfrecord"]'`. Commas inside the braces of a pattern do not separate items.
 
-**Environment.** A variable `LOCKSTEP_SECTION_KEY` that names no key is an error when SECTION is one of the sections
-below or the name is close to a key's; any other variable with the prefix is left alone.
+**Environment.** A variable `LOCKSTEP_SECTION_KEY` that does not name a key is an error if SECTION is one of the
+sections below or if the name is similar to a key; other variables with the prefix are ignored.
 )";
 
 // Returns the section of the manual about defaults that depend on the model.
 std::string model_default_text() {
   std::string out =
-      "\n## Defaults of a model\n\nWhat the tables below call default suits inception_v3. Other models bring these; "
-      "those of "
-      "[optimizer]\nand [schedule] count unless another name is given there.\n\n| model.name | defaults |\n|---|---|\n";
+      "\n## Defaults of a model\n\n"
+      "The default values in the tables below are those of inception_v3. Other models have the following defaults. "
+      "Those of\n[optimizer] and [schedule] apply only if no other optimizer or schedule is chosen.\n\n"
+      "| model.name | defaults |\n|---|---|\n";
   for (const std::string_view model : find_config_key("model.name")->allowed) {
     std::string values;
     for (const auto& [key, value] : model_defaults(model)) {
