@@ -45,6 +45,11 @@ void say_nothing_is_left(const Config& config, const StartState& start) {
   }
 }
 
+bool shows_bar(ProgressStyle style) {
+  if (style != ProgressStyle::automatic) return style == ProgressStyle::bar;
+  return moves_cursor(process_environment()) && output_is_terminal(STDOUT_FILENO);
+}
+
 ReporterOptions reporter_options(const Config& config, const StartState& start) {
   const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0: never
   return {.every_steps = config.log.every_steps,
@@ -52,11 +57,8 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
-          .bar_columns = config.log.progress == ProgressStyle::automatic && moves_cursor(process_environment()) &&
-                                 output_is_terminal(STDOUT_FILENO)
-                             ? terminal_columns()
-                             : 0,
-          .bar_coloured = takes_colours(process_environment()),
+          .bar_columns = shows_bar(config.log.progress) ? terminal_columns() : 0,
+          .bar_coloured = takes_colors(process_environment()),
           .wait_seconds = wait_seconds(config, RunPhase::train),
           .slow_disk_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity()};
 }

@@ -161,8 +161,10 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(train, seed), .range = at_least(0),
        .meaning = "Seed of initial weights, sample order, augmentation and dropout.",
        .also = {"random_seed", "rng_seed"}},
-      {LOCKSTEP_KEY(train, deterministic), .meaning = "Use only methods that give bit-identical results in every run "
-                                                      "with the same ranks and threads. On the CPU all methods do."},
+      {LOCKSTEP_KEY(train, deterministic),
+       .meaning =
+           "Changes nothing: every run gives the same bits with the same ranks, threads and kind of device. Accepted "
+           "so that a configuration may ask for it."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Save and stop after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
       {LOCKSTEP_KEY(train, not_finite),
@@ -351,7 +353,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, histogram_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between histograms of all trained parameters in the event files. 0: none."},
       {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
-                                               "plain lines. lines: always plain lines."},
+                                               "plain lines. bar, lines: always that."},
       {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
        .meaning = "Number of steps whose activity on all ranks is traced to trace.json in the checkpoint directory, "
                   "for Perfetto or chrome://tracing. The first two steps are left out. 0: none."},

@@ -95,30 +95,15 @@ class Terminal(kit.TestCase):
                 self.assertIn(": warning: ", result.stdout)
                 self.assertNotIn("\x1b", result.stdout)
 
-    def test_output_that_mpirun_marks_or_merges_is_plain(self):
-        for number, (flags, env) in enumerate(((["--merge-stderr-to-stdout"], {}), (["--tag-output"], {}),
-                                               (["--mca", "orte_timestamp_output", "1"], {}),
-                                               ([], {"OMPI_MCA_orte_tag_output": "1"}))):
-            with self.subTest(flags=flags, env=env):
-                output = self.seen(*self.warned(f"marked{number}"), flags=flags, env=env)
-                self.assertIn(": step 4, loss", output)
-                self.assertNotIn("\x1b", output)
-
-    def test_what_the_program_is_told_about_output_is_not_mpiruns(self):
-        script = kit.write(self.path("wrapper.sh"), '#!/bin/sh\nshift\n"$@"\nexit $?\n')
-        os.chmod(script, 0o755)
-        output = self.seen(*self.warned(), wrapper=(script, "--output=report"))
-        self.assertIn(f"[{GREEN}=", output)
-
-    def test_output_that_mpirun_keeps_is_plain(self):
-        output = self.seen(*self.warned("kept"), flags=("--output-filename", self.path("output")))
-        self.assertIn(": step 4, loss", output)
-        self.assertNotIn("\x1b", output)
-        kept = [os.path.join(folder, name) for folder, _, names in os.walk(self.path("output")) for name in names]
-        self.assertTrue(kept)
-        for path in kept:
-            with open(path, encoding="utf-8") as file:
-                self.assertNotIn("\x1b", file.read(), path)
+    def test_the_key_decides_against_the_terminal(self):
+        lines = self.seen(*self.warned(), "--log.progress", "lines", env={"NO_COLOR": "1"}, flags=("--tag-output",))
+        self.assertIn(": step 4, loss", lines)
+        self.assertNotIn("\x1b", lines)
+        command = [kit.MPIRUN, "-np", "2", kit.TRAINER, *self.warned("piped"), "--log.progress", "bar"]
+        piped = subprocess.run(command, cwd=self.folder, env=kit.environment({"TERM": "dumb"}), stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, check=True).stdout
+        self.assertRegex(piped, r"step 4/8 \[=+> +\]")
+        self.assertNotIn(": step 4, loss", piped)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ enum class GraphCapture : uint8_t { automatic, off };                           
 enum class TransportChoice : uint8_t { automatic, nccl, mpi };                                 // comm.transport
 enum class ReductionAlgorithm : uint8_t { ring, tree, automatic };                             // comm.algorithm
 enum class WireType : uint8_t { float32, bf16, fp16 };                                         // comm.gradient_dtype
-enum class ProgressStyle : uint8_t { automatic, lines };                                       // log.progress
+enum class ProgressStyle : uint8_t { automatic, bar, lines };                                       // log.progress
 
 template <class E>
 inline constexpr std::array<std::string_view, 0> kWords{};  // empty: not an enum of words
@@ -53,7 +53,7 @@ inline constexpr std::array<std::string_view, 3> kWords<ReductionAlgorithm>{"rin
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<WireType>{"float32", "bf16", "fp16"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<ProgressStyle>{"auto", "lines"};
+inline constexpr std::array<std::string_view, 3> kWords<ProgressStyle>{"auto", "bar", "lines"};
 
 template <class E>
 concept WordEnum = std::is_enum_v<E> && !kWords<E>.empty();

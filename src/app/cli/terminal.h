@@ -1,25 +1,24 @@
-// Detects whether the output of this process is shown in a terminal, and what that terminal supports.
+// Where this process's output ends, and what may be shown there.
 #pragma once
 
 #include "lockstep/comm/supervision/launcher.h"
 
 namespace lockstep {
 
-// Returns whether descriptor 1 or 2 of this process is shown in a terminal and goes nowhere else. Under mpirun, a
-// rank's own output always looks like a terminal (a pseudo-terminal that mpirun reads), so mpirun's output decides. The
-// result is false if mpirun was asked to tag lines or to write them to files, and on a rank that a daemon on another
-// host started.
+// Whether what this process writes to descriptor 1 or 2 ends in a terminal. Under mpirun a rank's own output always
+// looks like one (a pseudo-terminal that mpirun reads), so mpirun's decides. A rank that a daemon started on another
+// host has no terminal.
 bool output_is_terminal(int descriptor);
 
-// Returns the width of the terminal that shows standard output, or a default width if it is unknown.
+// Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
 int terminal_columns();
 
-// Returns whether the terminal can redraw a line. A terminal without escape sequences cannot: TERM is "dumb" or
-// missing.
+// Whether a terminal of this kind can draw a line again: not where TERM is "dumb" or missing, which knows no escape
+// sequences.
 bool moves_cursor(const EnvironmentLookup& environment);
 
-// Returns whether colors may be used: not if NO_COLOR is set (https://no-color.org), or if TERM is "dumb" or missing. A
-// rank on mpirun's host has mpirun's environment.
-bool takes_colours(const EnvironmentLookup& environment);
+// Whether the person at a terminal takes colors: not with NO_COLOR (https://no-color.org), nor where TERM is "dumb" or
+// missing. A rank beside mpirun has mpirun's environment.
+bool takes_colors(const EnvironmentLookup& environment);
 
 }  // namespace lockstep

@@ -17,8 +17,8 @@ using namespace lockstep;
 
 namespace {
 
-bool takes_colours_with(const std::map<std::string, std::string>& variables) {
-  return takes_colours([&](const char* name) -> std::optional<std::string> {
+bool takes_colors_with(const std::map<std::string, std::string>& variables) {
+  return takes_colors([&](const char* name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   });
@@ -27,12 +27,12 @@ bool takes_colours_with(const std::map<std::string, std::string>& variables) {
 }  // namespace
 
 TEST_CASE("colours are for terminals that have them, unless NO_COLOR says something") {
-  CHECK(takes_colours_with({{"TERM", "xterm-256color"}}));
-  CHECK(takes_colours_with({{"TERM", "linux"}, {"NO_COLOR", ""}}));  // empty: as if it were not set
-  CHECK_FALSE(takes_colours_with({{"TERM", "xterm"}, {"NO_COLOR", "1"}}));
-  CHECK_FALSE(takes_colours_with({{"TERM", "xterm"}, {"NO_COLOR", "false"}}));  // whatever it says
-  CHECK_FALSE(takes_colours_with({{"TERM", "dumb"}}));
-  CHECK_FALSE(takes_colours_with({}));
+  CHECK(takes_colors_with({{"TERM", "xterm-256color"}}));
+  CHECK(takes_colors_with({{"TERM", "linux"}, {"NO_COLOR", ""}}));  // empty: as if it were not set
+  CHECK_FALSE(takes_colors_with({{"TERM", "xterm"}, {"NO_COLOR", "1"}}));
+  CHECK_FALSE(takes_colors_with({{"TERM", "xterm"}, {"NO_COLOR", "false"}}));  // whatever it says
+  CHECK_FALSE(takes_colors_with({{"TERM", "dumb"}}));
+  CHECK_FALSE(takes_colors_with({}));
 }
 
 TEST_CASE("a line is drawn again only on terminals that know how") {
