@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "lockstep/base/log.h"
@@ -56,7 +57,7 @@ std::string write_report(const FatalReport& context) {
     try {
       write_text_atomically(path, text, ExitCode::stalled);
       *written = true;
-    } catch (const Error&) {  // the message says all the same what is wrong
+    } catch (...) {  // the message says all the same what is wrong
     }
   });
   return writer.join_within(kReportSeconds) && *written ? path : std::string();
@@ -70,12 +71,23 @@ void speak(const Error& error) {
   }
   std::string report;
   if (error.code() == ExitCode::stalled) {
-    report = write_report(*context);
+    try {
+      report = write_report(*context);
+    } catch (...) {  // no memory for it, or no thread
+    }
     if (!report.empty()) report = "; report: " + report;
     // Ranks that waited for the same one are here together: the lowest speaks and ends the others before their turn.
     std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(context->board().alive_below(), kMostTurns));
   }
   log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
+}
+
+// Whatever became of the words: it may be a lock that others wait for.
+void do_last(const std::function<void()>& last) noexcept {
+  try {
+    if (last) last();
+  } catch (...) {
+  }
 }
 
 [[noreturn]] void on_terminate() {
@@ -136,21 +148,21 @@ void fatal(const Error& error, const std::function<void()>& last) noexcept {
   speaks = true;
   try {
     speak(error);
-    if (last) last();
   } catch (...) {  // no memory for words, say; the others must not wait all the same
   }
+  do_last(last);
   abort_job(code);
 }
 
 void abort_on_exception(const std::function<void()>& last) noexcept {
-  ExitCode code = ExitCode::internal;
+  std::optional<Error> error;
   try {
-    const Error error = current_error();
-    code = error.code();
-    fatal(error, last);
-  } catch (...) {
+    error = current_error();
+  } catch (...) {  // no memory for its text
   }
-  abort_job(static_cast<int>(code));
+  if (error) fatal(*error, last);
+  do_last(last);
+  abort_job(static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace lockstep

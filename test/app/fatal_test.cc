@@ -1,6 +1,7 @@
 // How a process ends that fails: each case ends one made for it.
 #include "app/fatal.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,23 @@ TEST_CASE("an error in the last words ends the process with the code of the firs
   CHECK(again.code == static_cast<int>(ExitCode::data));
   CHECK(again.output == "error: a record is torn [start of MPI, step 0]\n");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more address space
+TEST_CASE("the last action is done whatever becomes of the words: a stalled rank for whose report there is no thread") {
+  const ScratchFolder folder;
+  const Ending ending = ending_of([&] {
+    static const ProgressBoard board;
+    static FatalReport context(board);
+    context.set_report_folder(folder.path());
+    set_fatal_report(&context);
+    const rlimit nothing_more{.rlim_cur = 1, .rlim_max = 1};
+    ::setrlimit(RLIMIT_AS, &nothing_more);  // so no stack for another thread
+    fatal(Error(ExitCode::stalled, "no progress"), [] { (void)!::write(STDERR_FILENO, "the lock is released\n", 21); });
+  });
+  CHECK(ending.code == static_cast<int>(ExitCode::stalled));
+  CHECK(ending.output == "error: no progress [start of MPI, step 0]\nthe lock is released\n");
+}
+#endif
 
 TEST_CASE("an exception that a thread does not catch takes the same path") {
   const Ending ending = ending_of([] { std::thread([] { fail(ExitCode::data, "a record is torn"); }).join(); });

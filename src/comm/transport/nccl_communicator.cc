@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
+#include <new>
+#include <thread>
 
 #include "comm/group/mpi_support.h"
 #include "lockstep/base/error.h"
@@ -51,7 +54,7 @@ class NcclCommunicator::Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() {
-    if (!aborting_) return;
+    if (!aborting_ || left_) return;
     std::unique_lock lock(state_->mutex);
     const bool ended =
         state_->changed.wait_for(lock, std::chrono::duration<double>(abort_seconds_), [&] { return state_->aborted; });
@@ -60,15 +63,14 @@ class NcclCommunicator::Connection {
 
   NcclLink& link() const { return *state_->link; }
   // Starts the abort and returns immediately. The link must not be used afterwards.
-  void abort() {
+  void abort() noexcept {
     if (std::exchange(aborting_, true)) return;
-    std::thread([state = state_] {
-      name_thread("nccl abort");
-      state->link->abort();
-      const std::lock_guard lock(state->mutex);
-      state->aborted = true;
-      state->changed.notify_all();
-    }).detach();
+    try {
+      std::thread([state = state_] { end_link(*state); }).detach();
+    } catch (const std::exception&) {  // no thread: the connection stays as it is, for its end would wait here
+      (void)new (std::nothrow) std::shared_ptr<State>(state_);
+      left_ = true;
+    }
   }
 
  private:
@@ -79,9 +81,21 @@ class NcclCommunicator::Connection {
     std::condition_variable changed;
     bool aborted = false;
   };
+  static void end_link(State& state) noexcept {
+    try {
+      name_thread("nccl abort");
+      state.link->abort();
+      const std::lock_guard lock(state.mutex);
+      state.aborted = true;
+      state.changed.notify_all();
+    } catch (const std::exception&) {  // the destructor waits its time, and warns
+    }
+  }
+
   std::shared_ptr<State> state_;  // shared with the abort thread, which may outlive this object
   const double abort_seconds_;
   bool aborting_ = false;
+  bool left_ = false;  // nothing ends the link
 };
 
 // The thread that polls for errors, and the lock that serializes it with calls of the link.
