@@ -165,20 +165,12 @@ void train(const BenchmarkRun& run) {
   }
 }
 
-void initialize(const Config& config, const CompiledModel& model) {
-  const HostState host(model);
-  const ParameterTable& table = model.parameters();
-  const InitRule rule = config.model.init;
-  for (ParameterId id = 0; id < table.size(); ++id) {
-    initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
-  }
-  host.upload();
-}
-
 // Every rank runs its own batches; nothing is exchanged.
 void run_forward(const BenchmarkRun& run, int64_t steps) {
   const auto& [backend, stream, model, batches, shared_devices] = run.setup;
-  initialize(run.config, *model);
+  const HostState host(*model);
+  initialize_parameters(run.config, *model, host);
+  host.upload();
   announce_steps(run);
   Loader loader(run.data, loader_options(run.config, {.training = false,
                                                       .group = run.parts.group,
@@ -207,7 +199,9 @@ int benchmark_command(const CommandParts& parts) {
   config.checkpoint.directory.clear();  // of a real run, which is none of a benchmark's business
   config.log.trace_steps = 0;
   const Timeout wait{"the benchmark", wait_seconds(config, RunPhase::train)};
-  compare_programs(config, group);
+  const Comparison programs = compare_programs(config, group);
+  log_info("{}", program_line(programs.rows));
+  for (const Finding& finding : programs.findings) act_on(finding, group);
   const ThreadBudget threads = plan_threads(config, group);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   parts.watchdog.progress(RunPhase::compile, 0);

@@ -3,6 +3,8 @@
 #include <gnu/libc-version.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "app/host_facts.h"
 #include "app/version.h"
@@ -121,19 +123,28 @@ std::string program_line(std::span<const FactRow> rows) {
   return line;
 }
 
-void compare_programs(const Config& config, ProcessGroup& group) {
-  const Timeout wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
-  const std::vector<FactRow> rows = gather_facts(group, wait, program_facts(config));
-  log_info("{}", program_line(rows));
+Comparison compare_ranks(ProcessGroup& group, const Timeout& wait, const std::vector<Fact>& facts) {
+  Comparison result{.rows = gather_facts(group, wait, facts)};
   const std::vector<std::string> names = rank_names(group);
+  for (const FactRow& row : result.rows) {
+    if (auto found = difference(row, names)) result.findings.push_back(std::move(*found));
+  }
+  return result;
+}
+
+Comparison compare_programs(const Config& config, ProcessGroup& group) {
+  const Timeout wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
   std::vector<Finding> findings = network_findings(group, wait);
-  for (const FactRow& row : rows) {
-    if (auto found = difference(row, names)) findings.push_back(std::move(*found));
-  }
-  for (const Finding& finding : findings) {
-    if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text_of(finding));
-    if (group.is_root()) log_warning("{}", text_of(finding));
-  }
+  Comparison result = compare_ranks(group, wait, program_facts(config));
+  findings.insert(findings.end(), std::make_move_iterator(result.findings.begin()),
+                  std::make_move_iterator(result.findings.end()));
+  result.findings = std::move(findings);
+  return result;
+}
+
+void act_on(const Finding& finding, const ProcessGroup& group) {
+  if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text_of(finding));
+  if (group.is_root()) log_warning("{}", text_of(finding));
 }
 
 }  // namespace lockstep

@@ -39,8 +39,17 @@ Fact identity_fact(const std::string& name, const DataIdentity& identity);
 // Schema and device of the model.
 std::vector<Fact> model_facts(const ModelSetup& setup);
 
-// The comparison at the start of a benchmark: prints one line about the program, warns of what may differ and had
-// better not. Collective; throws AgreedError(config) when the ranks run different programs.
-void compare_programs(const Config& config, ProcessGroup& group);
+// What the ranks were compared by, and what was found.
+struct Comparison {
+  std::vector<FactRow> rows;
+  std::vector<Finding> findings;
+};
+// Collective.
+Comparison compare_ranks(ProcessGroup& group, const Timeout& wait, const std::vector<Fact>& facts);
+// Of the programs, with their libraries and networks. Collective.
+Comparison compare_programs(const Config& config, ProcessGroup& group);
+
+// A run goes on with a warning, or ends: throws AgreedError on every rank.
+void act_on(const Finding& finding, const ProcessGroup& group);
 
 }  // namespace lockstep

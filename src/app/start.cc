@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "app/devices.h"
 #include "app/fatal.h"
-#include "app/preflight.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
@@ -76,18 +76,16 @@ void RunStart::note(Finding finding) {
     findings.push_back(std::move(finding));
     return;
   }
-  if (finding.blame != ExitCode::ok) throw AgreedError(finding.blame, text_of(finding));
-  if (is_root()) log_warning("{}", text_of(finding));
+  act_on(finding, parts_.group);
 }
 
-void RunStart::compare(std::vector<Fact> facts) {
-  const std::vector<std::string> names = rank_names(parts_.group);
-  std::vector<Finding> found;
-  for (FactRow& row : gather_facts(parts_.group, wait("the comparison of ranks"), facts)) {
-    if (auto finding = difference(row, names)) found.push_back(std::move(*finding));
-    rows.push_back(std::move(row));
-  }
-  for (Finding& finding : found) note(std::move(finding));
+void RunStart::compare(const std::vector<Fact>& facts) {
+  note(compare_ranks(parts_.group, wait("the comparison of ranks"), facts));
+}
+
+void RunStart::note(Comparison comparison) {
+  std::ranges::move(comparison.rows, std::back_inserter(rows));
+  for (Finding& finding : comparison.findings) note(std::move(finding));
 }
 
 void RunStart::claim_directory() {
@@ -119,10 +117,9 @@ void RunStart::compare_launch() {
 }
 
 void RunStart::compare_programs() {
-  const size_t before = rows.size();
-  for (Finding& finding : network_findings(parts_.group, wait("the comparison of programs"))) note(std::move(finding));
-  compare(program_facts(config_));
-  if (use_ == Use::train) log_info("{}", program_line(std::span(rows).subspan(before)));
+  Comparison comparison = lockstep::compare_programs(config_, parts_.group);
+  if (use_ == Use::train) log_info("{}", program_line(comparison.rows));
+  note(std::move(comparison));
 }
 
 void RunStart::share_cores() {

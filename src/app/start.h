@@ -11,6 +11,7 @@
 
 #include "app/commands.h"
 #include "app/job.h"
+#include "app/preflight.h"
 #include "lockstep/checkpoint/run_lock.h"
 #include "lockstep/comm/group/rank_facts.h"
 #include "lockstep/comm/transport/communicator.h"
@@ -86,7 +87,8 @@ class RunStart {
   // While it lives, the watchdog's message names the run's directory on rank 0, which uses its files.
   ScopedFileUse using_directory() const;
   void stop_if_requested();
-  void compare(std::vector<Fact> facts);
+  void compare(const std::vector<Fact>& facts);
+  void note(Comparison comparison);
   void note(Finding finding);
   Timeout wait(std::string_view what, RunPhase phase = RunPhase::start) const;
 

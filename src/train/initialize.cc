@@ -1,8 +1,12 @@
 #include "lockstep/train/initialize.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
+#include <vector>
 
+#include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/random.h"
 
 namespace lockstep {
@@ -30,6 +34,21 @@ void initialize_parameter(const Parameter& parameter, InitRule rule, uint64_t se
     while (std::abs(z) > parameter.init.bound) z = stream.normal();
     value = static_cast<float>(deviation * z);
   }
+}
+
+void initialize_parameters(const Config& config, const CompiledModel& model, const HostState& host) {
+  constexpr int kMostHelpers = 8;
+  const InitRule rule = config.model.init;
+  const ParameterTable& table = model.parameters();
+  std::atomic<ParameterId> next = 0;
+  const auto work = [&] {  // each parameter has its own random numbers, so it does not matter which thread draws them
+    for (ParameterId id = next++; id < table.size(); id = next++) {
+      initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
+    }
+  };
+  std::vector<std::jthread> helpers(static_cast<size_t>(std::min(usable_cores(cpu_cores()), kMostHelpers) - 1));
+  for (std::jthread& helper : helpers) helper = std::jthread(work);
+  work();
 }
 
 }  // namespace lockstep

@@ -3,16 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
-#include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
@@ -37,22 +34,6 @@ void copy_weights_to_averages(const ModelState& state) {
   if (!state.average_parameters.data()) return;
   std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
   std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());
-}
-
-constexpr int kMostInitializers = 8;
-
-void initialize_fresh(const Config& config, const CompiledModel& model, const HostState& host) {
-  const InitRule rule = config.model.init;
-  const ParameterTable& table = model.parameters();
-  std::atomic<ParameterId> next = 0;
-  const auto work = [&] {  // each parameter has its own random numbers, so it does not matter which thread draws them
-    for (ParameterId id = next++; id < table.size(); id = next++) {
-      initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
-    }
-  };
-  std::vector<std::jthread> helpers(static_cast<size_t>(std::min(usable_cores(cpu_cores()), kMostInitializers) - 1));
-  for (std::jthread& helper : helpers) helper = std::jthread(work);
-  work();
 }
 
 // An HDF5 group whose data sets have the names of the parameters, and the weights that they are loaded into.
@@ -278,7 +259,7 @@ StartState start_all(const StartParts& parts, const std::function<std::string()>
 }
 
 Progress begin_fresh(const StartParts& parts, const HostState& host) {
-  initialize_fresh(parts.config, parts.model, host);
+  initialize_parameters(parts.config, parts.model, host);
   if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.model, host);
   copy_weights_to_averages(host.arenas());
   return {.loss_scale = loss_scale_of(parts.config, parts.model.batches().training, {})};

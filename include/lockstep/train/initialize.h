@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/config/config.h"
 #include "lockstep/config/words.h"
 #include "lockstep/tensor/parameter_table.h"
+#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/host_state.h"
 
 namespace lockstep {
 
@@ -14,5 +17,8 @@ namespace lockstep {
 // fan_in) for convolutions (He et al. 2015) and sqrt(1 / fan_in) for linear layers. All other parameters start with a
 // constant.
 void initialize_parameter(const Parameter& parameter, InitRule rule, uint64_t seed, std::span<float> values);
+
+// All parameters of a model, by model.init and train.seed.
+void initialize_parameters(const Config& config, const CompiledModel& model, const HostState& host);
 
 }  // namespace lockstep
