@@ -53,7 +53,7 @@ void DeviceStepState::run(const Kernel& kernel, Stream& stream, std::span<void* 
 }
 
 void DeviceStepState::restart(Stream& stream, int64_t updates, const LossScale& loss_scale) {
-  require(begun_ == retired_, "{} steps are in flight", begun_ - retired_);
+  require(started_ == retired_, "{} steps are in flight", started_ - retired_);
   const UpdateState state{.updates = static_cast<double>(updates),
                           .loss_scale = loss_scale.value,
                           .steady_steps = static_cast<double>(loss_scale.steady_steps)};
@@ -65,17 +65,17 @@ void DeviceStepState::restart(Stream& stream, int64_t updates, const LossScale& 
 }
 
 void DeviceStepState::begin(Stream& stream, const StepInput& input) {
-  require(begun_ - retired_ <= ahead_, "{} steps are in flight already", begun_ - retired_);
+  require(started_ - retired_ <= ahead_, "{} steps are in flight already", started_ - retired_);
   require(input.dropout.size() == micro_batches_, "{} micro-batches, not {}", input.dropout.size(), micro_batches_);
-  Slot& mine = slot(begun_);
+  Slot& mine = slot(started_);
   mine = {.control = input.control};
-  std::ranges::copy(input.dropout, dropout_of(begun_));
+  std::ranges::copy(input.dropout, dropout_of(started_));
   backend_.copy(stream, control_.data(), &mine.control, sizeof mine.control);
-  backend_.copy(stream, outcome_.data(), &mine.fresh, sizeof mine.fresh);
+  backend_.copy(stream, outcome_.data(), &mine.initial_outcome, sizeof mine.initial_outcome);
 }
 
 void DeviceStepState::begin_batch(Stream& stream, size_t micro) {
-  backend_.copy(stream, dropout_.data(), dropout_of(begun_) + micro, sizeof(Dropout));
+  backend_.copy(stream, dropout_.data(), dropout_of(started_) + micro, sizeof(Dropout));
 }
 
 void DeviceStepState::pack_header(Stream& stream, const Arenas& arenas) {
@@ -99,15 +99,15 @@ void DeviceStepState::decide(Stream& stream) {
 }
 
 void DeviceStepState::end(Stream& stream) {
-  backend_.copy(stream, &slot(begun_).outcome, outcome_.data(), sizeof(StepOutcome));
-  stream.record(*done_[place(begun_)]);
-  ++begun_;
+  backend_.copy(stream, &slot(started_).outcome, outcome_.data(), sizeof(StepOutcome));
+  stream.record(*done_[slot_index(started_)]);
+  ++started_;
 }
 
 std::optional<StepOutcome> DeviceStepState::next_outcome(bool drain) {
-  const int64_t in_flight = begun_ - retired_;
+  const int64_t in_flight = started_ - retired_;
   if (in_flight == 0 || (!drain && in_flight <= ahead_)) return std::nullopt;
-  done_[place(retired_)]->wait();
+  done_[slot_index(retired_)]->wait();
   return slot(retired_++).outcome;
 }
 

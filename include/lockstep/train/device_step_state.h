@@ -66,13 +66,13 @@ class DeviceStepState {
   // The pinned memory of a step in flight, which the device reads and writes while it runs the step.
   struct Slot {
     StepControl control;
-    StepOutcome fresh;  // the initial value of the device's outcome
+    StepOutcome initial_outcome;  // the initial value of the device's outcome
     StepOutcome outcome;
   };
   using Dropout = std::array<int32_t, 4>;
-  size_t place(int64_t step) const { return static_cast<size_t>(step) % done_.size(); }
-  Slot& slot(int64_t step) const { return ring_.as<Slot>()[place(step)]; }
-  Dropout* dropout_of(int64_t step) const { return dropout_ring_.as<Dropout>() + place(step) * micro_batches_; }
+  size_t slot_index(int64_t step) const { return static_cast<size_t>(step) % done_.size(); }
+  Slot& slot(int64_t step) const { return ring_.as<Slot>()[slot_index(step)]; }
+  Dropout* dropout_of(int64_t step) const { return dropout_ring_.as<Dropout>() + slot_index(step) * micro_batches_; }
   void run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs, std::span<void* const> outputs);
 
   const Backend& backend_;
@@ -83,7 +83,7 @@ class DeviceStepState {
   Buffer control_, dropout_, squares_result_, scalars_, update_state_, outcome_, workspace_;
   Buffer ring_, dropout_ring_;                // ring buffers of Slot, and of the dropout inputs of each slot
   std::vector<std::unique_ptr<Event>> done_;  // by slot: the outcome has arrived
-  int64_t begun_ = 0, retired_ = 0;           // steps
+  int64_t started_ = 0, retired_ = 0;         // numbers of steps
 };
 
 }  // namespace lockstep
