@@ -105,7 +105,7 @@ def step_seconds(step, steps):
 def measure(name, pixels, precision, batch, steps, variant):
     training = Training(name, pixels, precision, batch, variant)
     step = training.step if variant == "eager" else as_graph(training)
-    seconds = statistics.median(step_seconds(step, steps))
+    seconds = statistics.mean(step_seconds(step, steps))
     peak = torch.cuda.max_memory_reserved() if DEVICE == "cuda" else 0
     return {"images_per_second": batch / seconds, "ms": seconds * 1e3, "peak_bytes": peak, "loss": float(training.loss)}
 
