@@ -12,8 +12,10 @@
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
 #include "test/catch.h"
+#include "test/models/precisions.h"
 
 using namespace lockstep;
+using namespace lockstep::test;
 
 namespace {
 int capability_major = 0;  // of the device that is planned for
@@ -36,16 +38,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 
 namespace {
-
-struct Precision {
-  const char* name;
-  DType compute;
-  bool tf32;
-};
-constexpr Precision kPrecisions[] = {{"float32", DType::f32, false},
-                                     {"tf32", DType::f32, true},
-                                     {"bf16", DType::bf16, false},
-                                     {"fp16", DType::f16, false}};
 
 std::string device_description(const std::string& name) {
   std::ifstream file(std::string(LOCKSTEP_DEVICE_DIR) + "/" + name + ".json");

@@ -21,21 +21,13 @@
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
 #include "test/models/counting_device.h"
+#include "test/models/precisions.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
 
 namespace {
 
-struct Precision {
-  const char* name;
-  DType compute;
-  bool tf32;
-};
-constexpr Precision kPrecisions[] = {{"float32", DType::f32, false},
-                                     {"tf32", DType::f32, true},
-                                     {"bf16", DType::bf16, false},
-                                     {"fp16", DType::f16, false}};
 constexpr const char* kDevices[] = {"h100", "h200"};
 constexpr int64_t kBatches[] = {32, 256};
 constexpr int kCapability = 9;
