@@ -1,5 +1,5 @@
 # The headers of cuDNN's C++ frontend (no library). Defines CUDNN::frontend and CUDNNFrontend_VERSION. Looks into
-# CUDNNFrontend_ROOT, the toolkit's folder, and where scripts/fetch_cudnn_frontend.sh puts them.
+# CUDNNFrontend_ROOT, the toolkit's directory, and where scripts/fetch_cudnn_frontend.sh puts them.
 include(FindPackageHandleStandardArgs)
 
 find_path(CUDNNFrontend_INCLUDE_DIR cudnn_frontend.h
@@ -17,7 +17,7 @@ find_package_handle_standard_args(CUDNNFrontend REQUIRED_VARS CUDNNFrontend_INCL
 
 if(CUDNNFrontend_FOUND AND NOT TARGET CUDNN::frontend)
   add_library(CUDNN::frontend INTERFACE IMPORTED)
-  # A system folder: the warnings of these headers are not ours.
+  # A system directory: the warnings of these headers are not ours.
   set_target_properties(CUDNN::frontend PROPERTIES
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${CUDNNFrontend_INCLUDE_DIR}
     INTERFACE_INCLUDE_DIRECTORIES ${CUDNNFrontend_INCLUDE_DIR})

@@ -15,7 +15,7 @@ install(PROGRAMS scripts/plot.py DESTINATION ${share})
 install(DIRECTORY scripts/slurm DESTINATION ${share})
 install(FILES LICENSE NOTICE CITATION.cff CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${PROJECT_NAME})
 
-# The installed recipe lies one folder nearer to its data.
+# The installed recipe lies one directory nearer to its data.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS models/recipes/digits.toml)
 file(READ models/recipes/digits.toml recipe)
 string(REPLACE "\"../../data/" "\"../data/" recipe "${recipe}")

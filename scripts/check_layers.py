@@ -93,7 +93,7 @@ def check_file(root, path):
     """All complaints about the includes of one file, as (line number, text)."""
     layer = layer_of(path)
     if layer not in LEVELS:
-        return [(1, f"folder of no known layer: {layer}")]
+        return [(1, f"directory of no known layer: {layer}")]
     text = (root / path).read_text(encoding="utf-8")
     complaints = []
     if path.suffix == ".h" and "#pragma once" not in text:
@@ -154,12 +154,12 @@ def missing_families(files):
 
 
 def unlisted_sources(root):
-    """Sources that no CMakeLists.txt in their folder or above it names by a path relative to itself."""
+    """Sources that no CMakeLists.txt in their directory or above it names by a path relative to itself."""
     unlisted = []
     for path in files_under(root, ["src", "models", "test"], SOURCE_SUFFIXES):
-        for folder in path.parents:
-            lists = root / folder / "CMakeLists.txt"
-            name = re.escape(path.relative_to(folder).as_posix())
+        for directory in path.parents:
+            lists = root / directory / "CMakeLists.txt"
+            name = re.escape(path.relative_to(directory).as_posix())
             if lists.exists() and re.search(rf"(^|[\s(\"]){name}($|[\s)\"])", lists.read_text(), re.MULTILINE):
                 break
         else:
@@ -174,11 +174,11 @@ def globs(root):
     return [path for path in lists if re.search(r"^\s*file\s*\(\s*GLOB", (root / path).read_text(), re.MULTILINE)]
 
 
-def files_under(root, folders, suffixes):
-    """Files below the folders of the root, relative to it and sorted; build trees and hidden folders at the top left out."""
+def files_under(root, directories, suffixes):
+    """Files below the directories of the root, relative to it and sorted; build trees and hidden directories at the top left out."""
     found = set()
-    for folder in folders:
-        for path in (root / folder).rglob("*"):
+    for directory in directories:
+        for path in (root / directory).rglob("*"):
             relative = path.relative_to(root)
             if path.suffix in suffixes and not relative.parts[0].startswith((".", "build")):
                 found.add(relative)

@@ -16,7 +16,7 @@ import struct
 import sys
 import zlib
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits"
+DIRECTORY = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits"
 SIDE = 8
 LARGEST = 16  # the CSV file's brightest value
 
@@ -109,7 +109,7 @@ def make_record(line):
 
 def make_files():
     records = {"train.tfrecord": [], "validation.tfrecord": []}
-    for i, line in enumerate((FOLDER / "digits.csv").read_text().splitlines()):
+    for i, line in enumerate((DIRECTORY / "digits.csv").read_text().splitlines()):
         records["validation.tfrecord" if i % 5 == 0 else "train.tfrecord"].append(make_record(line))
     return {name: b"".join(content) for name, content in records.items()}
 
@@ -120,7 +120,7 @@ def main():
     check = parser.parse_args().check
     status = 0
     for name, content in make_files().items():
-        path = FOLDER / name
+        path = DIRECTORY / name
         if not check:
             path.write_bytes(content)
         elif path.read_bytes() != content:

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Builds and tests this tree on Debian 13 (trixie) inside a chroot, as root, on any Debian-like machine.
 #
-#     test_in_debian13.sh [FOLDER]
+#     test_in_debian13.sh [DIRECTORY]
 #
-# FOLDER holds the Debian 13 system and is kept, so a second run starts at the build; without it a temporary one is
+# DIRECTORY holds the Debian 13 system and is kept, so a second run starts at the build; without it a temporary one is
 # made and removed. MIRROR in the environment names another archive.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-// What tests of files share: a folder that goes away, commands of the system, the error a call throws.
+// What tests of files share: a directory that goes away, commands of the system, the error a call throws.
 #pragma once
 
 #include <sys/wait.h>
@@ -16,17 +16,17 @@
 
 namespace lockstep {
 
-// A fresh folder, removed with all it holds.
-class ScratchFolder {
+// A fresh directory, removed with all it holds.
+class ScratchDirectory {
  public:
-  ScratchFolder() {
+  ScratchDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
-    require(::mkdtemp(name.data()) != nullptr, "cannot make a scratch folder");
+    require(::mkdtemp(name.data()) != nullptr, "cannot make a scratch directory");
     path_ = name;
   }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  ~ScratchDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -37,7 +37,7 @@ class ScratchFolder {
   std::string path_;
 };
 
-// Writes a file, with the folders above it.
+// Writes a file, with the directories above it.
 inline void write_file(const std::string& path, const std::string& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path, std::ios::binary) << bytes;

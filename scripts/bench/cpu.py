@@ -60,7 +60,7 @@ name = "constant"
 decay = 0.0
 
 [checkpoint]
-directory = "{folder}"
+directory = "{directory}"
 every_seconds = 0
 resume = "never"
 
@@ -155,24 +155,24 @@ class Lockstep:
     """A run of the trainer. It makes one step more than is measured, in which its peak memory is read: what the last
     checkpoint takes comes after."""
 
-    def __init__(self, comparison, trainer, folder, ranks=1, threads=1, core=None):
-        self.comparison, self.trainer, self.folder = comparison, trainer, folder
+    def __init__(self, comparison, trainer, directory, ranks=1, threads=1, core=None):
+        self.comparison, self.trainer, self.directory = comparison, trainer, directory
         model = comparison.model
-        folder.mkdir(parents=True)
-        config = folder / "config.toml"
+        directory.mkdir(parents=True)
+        config = directory / "config.toml"
         config.write_text(RECIPE.format(model=model.name, size=model.size, classes=model.classes, aux=model.aux,
                                         optimizer=model.optimizer, steps=comparison.steps + 1, batch=comparison.batch,
-                                        folder=folder / "run", threads=threads))
+                                        directory=directory / "run", threads=threads))
         command = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", str(ranks), trainer, "--config", config]
         if core is not None:
             command = ["taskset", "-c", str(core), *command]
         self.start = time.monotonic()
-        self.log = open(folder / "log.txt", "w")
+        self.log = open(directory / "log.txt", "w")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment())
 
     def steps_done(self):
         try:
-            lines = (self.folder / "run" / "metrics.jsonl").read_text().splitlines()
+            lines = (self.directory / "run" / "metrics.jsonl").read_text().splitlines()
         except OSError:
             return []
         records = []
@@ -196,7 +196,7 @@ class Lockstep:
         code = self.process.wait()
         self.log.close()
         if code != 0 or first is None:
-            sys.exit(f"the trainer failed with code {code}:\n{(self.folder / 'log.txt').read_text()}")
+            sys.exit(f"the trainer failed with code {code}:\n{(self.directory / 'log.txt').read_text()}")
         seconds = [record["seconds_per_step"] for record in self.steps_done()]
         return Run(seconds[self.comparison.warm_up:self.comparison.steps], first, peak)
 
@@ -236,9 +236,9 @@ class Newest:
         return runs[best]
 
 
-def run_alone_together(comparison, trainer, folder, cores):
+def run_alone_together(comparison, trainer, directory, cores):
     """Two ranks that do not know of each other, one on each core, at the same time."""
-    alone = [Lockstep(comparison, trainer, folder / str(core), core=core) for core in cores[:2]]
+    alone = [Lockstep(comparison, trainer, directory / str(core), core=core) for core in cores[:2]]
     runs = [None] * len(alone)
 
     def wait(i):
@@ -359,11 +359,11 @@ def main():
               f"{run.first_step_seconds:.1f} s, {run.peak_kb / 1e6:.2f} GB", flush=True)
 
     with tempfile.TemporaryDirectory() as name:
-        folders = (pathlib.Path(name) / str(number) for number in range(1_000_000))
+        directories = (pathlib.Path(name) / str(number) for number in range(1_000_000))
         for part in filter(wanted, COMPARISONS):
             for _ in range(arguments.rounds or part.rounds):
                 loads.append(os.getloadavg()[0])
-                note(part, "Lockstep", Lockstep(part, trainer, next(folders), threads=len(cores)).wait())
+                note(part, "Lockstep", Lockstep(part, trainer, next(directories), threads=len(cores)).wait())
                 note(part, "PyTorch", run_pytorch(part, len(cores)))
                 if newest:
                     note(part, "newest PyTorch", newest.run(part, len(cores)))
@@ -372,8 +372,8 @@ def main():
         for part in filter(wanted, SCALINGS if len(cores) == 2 else []):
             for _ in range(arguments.rounds or part.rounds):
                 loads.append(os.getloadavg()[0])
-                note(part, "together", Lockstep(part, trainer, next(folders), ranks=2).wait())
-                note(part, "alone", run_alone_together(part, trainer, next(folders), cores))
+                note(part, "together", Lockstep(part, trainer, next(directories), ranks=2).wait())
+                note(part, "alone", run_alone_together(part, trainer, next(directories), cores))
             lines += scaling_lines(part, runs[part.name, "together"], runs[part.name, "alone"])
 
     head = ["# Training on the CPU, compared with PyTorch", "",

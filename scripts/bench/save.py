@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Measures the cost of saving a checkpoint, and compares it with torch.save and dd.
 
-    scripts/bench/save.py [--trainer PATH] [--tool PATH] [--rounds N] [--folder FOLDER] [--report FILE]
+    scripts/bench/save.py [--trainer PATH] [--tool PATH] [--rounds N] [--directory DIRECTORY] [--report FILE]
 
 Each round runs in turn: a training run that saves at every second step; torch.save of the same arrays; the parts of a
-save, one by one; dd of a checkpoint's bytes. All write to FOLDER's disk. Needs python3-torch and python3-h5py. Takes
+save, one by one; dd of a checkpoint's bytes. All write to DIRECTORY's disk. Needs python3-torch and python3-h5py. Takes
 about half a minute per round on two cores.
 """
 
@@ -28,15 +28,15 @@ BATCH, STEPS = 8, 5
 EVERY_SECONDS = 600
 
 
-def train(trainer, folder):
+def train(trainer, directory):
     """The rows of metrics.jsonl of a run that saves at every second step and at the last one."""
-    config = folder / "config.toml"
+    config = directory / "config.toml"
     config.write_text(RECIPE.format(model=INCEPTION.name, size=INCEPTION.size, classes=INCEPTION.classes, aux=INCEPTION.aux,
-                                    optimizer=SGD, steps=STEPS, batch=BATCH, folder=folder / "run",
+                                    optimizer=SGD, steps=STEPS, batch=BATCH, directory=directory / "run",
                                     threads=len(os.sched_getaffinity(0))))
     command = ["mpirun", "--bind-to", "none", "-np", "1", trainer, "--config", config, "--checkpoint.every_steps", "2"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
-    rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (directory / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [row["seconds_per_step"] for row in rows if row["kind"] == "train"]
     # The last save is not counted: nothing is computed while it goes on.
     saves = [row for row in rows if row["kind"] == "checkpoint" and row["step"] < STEPS]
@@ -60,9 +60,9 @@ def torch_save_seconds(state, path):
     return seconds
 
 
-def parts(tool, checkpoint, folder):
+def parts(tool, checkpoint, directory):
     """{part: (seconds, processor seconds)} of a process's second save: the first one also gets memory to copy to."""
-    lines = subprocess.run([tool, checkpoint, folder, "2"], check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run([tool, checkpoint, directory, "2"], check=True, capture_output=True, text=True).stdout.splitlines()
     return {name: (float(clock), float(cpu)) for name, clock, cpu in map(str.split, lines)}
 
 
@@ -78,12 +78,12 @@ def spread(values, form="{:.3f}"):
     return f"{form.format(statistics.median(values))} ({form.format(min(values))}-{form.format(max(values))})"
 
 
-def measure(arguments, folder):
+def measure(arguments, directory):
     rounds = []
     state = None
-    memory = pathlib.Path("/dev/shm") if pathlib.Path("/dev/shm").is_dir() else folder
+    memory = pathlib.Path("/dev/shm") if pathlib.Path("/dev/shm").is_dir() else directory
     for number in range(arguments.rounds):
-        here = folder / str(number)
+        here = directory / str(number)
         here.mkdir()
         steps, saves = train(arguments.trainer, here)
         checkpoint = (here / "run" / "latest").resolve()
@@ -154,14 +154,14 @@ def main():
     parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
     parser.add_argument("--tool", type=pathlib.Path, help="lockstep_save_benchmark; default: the one built with the trainer")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=pathlib.Path, help="where to write; default: beside the trainer")
+    parser.add_argument("--directory", type=pathlib.Path, help="where to write; default: beside the trainer")
     parser.add_argument("--report", default=ROOT / "docs/benchmarks/save.md", type=pathlib.Path)
     arguments = parser.parse_args()
     arguments.trainer = arguments.trainer.resolve(strict=True)
     arguments.tool = (arguments.tool or arguments.trainer.parent / "src/checkpoint/lockstep_save_benchmark").resolve(strict=True)
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
-    with tempfile.TemporaryDirectory(dir=arguments.folder or arguments.trainer.parent) as name:
+    with tempfile.TemporaryDirectory(dir=arguments.directory or arguments.trainer.parent) as name:
         load = os.getloadavg()[0]
         disk = subprocess.run(["df", "--output=fstype", name], capture_output=True, text=True).stdout.split()[-1]
         rounds, tensor_bytes = measure(arguments, pathlib.Path(name))

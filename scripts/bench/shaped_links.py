@@ -106,9 +106,9 @@ class Link:
         return size / float(sent.stdout)
 
 
-def agent(folder):
+def agent(directory):
     """What mpirun starts its daemon on the other host with."""
-    path = pathlib.Path(folder) / "agent.sh"
+    path = pathlib.Path(directory) / "agent.sh"
     name = NAMES[1]
     path.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {name} unshare --uts taskset -c {CORES[name]} '
                     f'sh -c "hostname {name}; $*"\n')
@@ -116,23 +116,23 @@ def agent(folder):
     return str(path)
 
 
-def benchmark(arguments, folder, *more):
+def benchmark(arguments, directory, *more):
     """Runs the trainer on both hosts; returns its benchmark.json as a path."""
     name = NAMES[0]
     network = "10.77.0.0/24"
     mpirun = ["mpirun", "--bind-to", "none", "--host", ",".join(f"{a}:1" for a in HOSTS.values()), "-np", "2",
-              "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent(folder), "--mca", "oob_tcp_if_include", network,
+              "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent(directory), "--mca", "oob_tcp_if_include", network,
               "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network]
     job = [*mpirun, arguments.trainer, "--device", "cpu", "--model", arguments.model, "--batch_size",
            str(arguments.batch_size), "--num_batches", str(arguments.batches), "--num_warmup_batches", "2",
-           "--num_alone_batches", str(arguments.batches), "--benchmark_log_dir", folder, *arguments.more, *more]
+           "--num_alone_batches", str(arguments.batches), "--benchmark_log_dir", directory, *arguments.more, *more]
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = ["ip", "netns", "exec", name, "unshare", "--uts", "taskset", "-c", str(CORES[name]), "sh", "-c",
                f"hostname {name}; exec {shlex.join(job)}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return pathlib.Path(folder) / "benchmark.json"
+    return pathlib.Path(directory) / "benchmark.json"
 
 
 @dataclasses.dataclass
@@ -150,8 +150,8 @@ class Measured:
 def measure(arguments, link, gbits, wire):
     link.shape(gbits)
     tcp = link.tcp_bytes_per_second(gbits)
-    with tempfile.TemporaryDirectory() as folder:
-        report = benchmark(arguments, folder, "--comm.gradient_dtype", wire)
+    with tempfile.TemporaryDirectory() as directory:
+        report = benchmark(arguments, directory, "--comm.gradient_dtype", wire)
         seconds = statistics.mean(json.loads(report.read_text())["step_seconds"])
         return Measured(gbits, wire, tcp, scaling.load_profile(report), seconds)
 

@@ -20,7 +20,7 @@ MOST_OF_ONE = 2 << 20   # of which the log keeps so many
 MOST_LOG = 12 << 20
 PR_SET_PDEATHSIG = 1     # <sys/prctl.h>
 TELLING = re.compile(r"error|CUDA|cuDNN|NCCL|FAILED|terminate|Traceback|nan\b", re.IGNORECASE)
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Failed(Exception):
@@ -106,7 +106,7 @@ class Children:
         self.process = self.start(command, self.output)
         end = self.wait(time.monotonic() + seconds, stop_at)
         code = self.kill()
-        text = COLOURS.sub("", self.output.read_bytes()[:MOST_OUTPUT].decode(errors="replace"))
+        text = COLORS.sub("", self.output.read_bytes()[:MOST_OUTPUT].decode(errors="replace"))
         self.write_log(command, text, end or f"ended with code {code}")
         if end == "seen" or (end is None and code == 0):
             return text

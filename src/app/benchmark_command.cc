@@ -223,9 +223,9 @@ int benchmark_command(const CommandParts& parts) {
   on_root(group, wait, [&] {
     print(lines.total());
     print(lines.efficiency());
-    if (!options.log_folder.empty()) {
-      make_directories(options.log_folder, ExitCode::config);
-      write_text_atomically(options.log_folder + "/benchmark.json", lines.json(), ExitCode::config);
+    if (!options.log_directory.empty()) {
+      make_directories(options.log_directory, ExitCode::config);
+      write_text_atomically(options.log_directory + "/benchmark.json", lines.json(), ExitCode::config);
     }
     return std::string();
   });

@@ -19,7 +19,7 @@
 #include "lockstep/base/host_memory.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/parameter_audit.h"
 #include "lockstep/comm/supervision/launcher.h"
@@ -116,7 +116,7 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const Timeout& wait, bool
   return {seconds[0], static_cast<double>(kLarge * sizeof(float)) / std::max(seconds[1], 1e-9), shared};
 }
 
-// ---- the checkpoint folder, on rank 0
+// ---- the checkpoint directory, on rank 0
 
 int64_t checkpoint_bytes(const Config& config, const CompiledModel& model) {
   CheckpointContents contents;
@@ -128,28 +128,28 @@ int64_t checkpoint_bytes(const Config& config, const CompiledModel& model) {
 }
 
 // Writes, syncs, renames, reads back and deletes a file, and counts what is free. Returns a line for the table.
-std::string try_checkpoint_folder(const Config::Checkpoint& settings, int64_t file_bytes) {
-  const std::string& folder = settings.directory;
-  make_directories(folder, ExitCode::checkpoint);
+std::string try_checkpoint_directory(const Config::Checkpoint& settings, int64_t file_bytes) {
+  const std::string& directory = settings.directory;
+  make_directories(directory, ExitCode::checkpoint);
   const std::vector<std::byte> probe(size_t{1} << 20, std::byte{0x5a});
-  const std::string path = fmt::format("{}/check-{}", folder, ::getpid());
+  const std::string path = fmt::format("{}/check-{}", directory, ::getpid());
   const double start = monotonic_seconds();
   write_file_atomically(path, probe, {.blame = ExitCode::checkpoint, .verify = true});
   const double seconds = monotonic_seconds() - start;
   remove_file(path);
-  const int64_t free = free_bytes(folder);
-  const auto there = static_cast<int64_t>(find_checkpoints(folder).size());
+  const int64_t free = free_bytes(directory);
+  const auto there = static_cast<int64_t>(find_checkpoints(directory).size());
   const int64_t kept = settings.keep > 0 ? settings.keep : there + 1;
   const int64_t files = kept + 1 - std::min(kept, there);
   if (free >= 0 && free < files * file_bytes) {
     fail(ExitCode::checkpoint,
          "{}: {:.1f} MB free, but {} more checkpoints of {:.1f} MB are to come (checkpoint.keep = {}, and one while it "
          "is written): free some space, or lower checkpoint.keep",
-         folder, static_cast<double>(free) / kMegabyte, files, static_cast<double>(file_bytes) / kMegabyte,
+         directory, static_cast<double>(free) / kMegabyte, files, static_cast<double>(file_bytes) / kMegabyte,
          settings.keep);
   }
   return fmt::format(
-      "{}: 1 MB written, synced and renamed in {:.3f} s; {:.1f} GB free, {} more files of {:.1f} MB to come", folder,
+      "{}: 1 MB written, synced and renamed in {:.3f} s; {:.1f} GB free, {} more files of {:.1f} MB to come", directory,
       seconds, static_cast<double>(free) / kGigabyte, files, static_cast<double>(file_bytes) / kMegabyte);
 }
 
@@ -272,10 +272,10 @@ int Check::run() {
     check_ranks(wait);
   });
   measure("a small allreduce", RunPhase::start, [&](const Timeout& wait) { check_reductions(wait); });
-  measure("the checkpoint folder", RunPhase::save, [&](const Timeout& wait) {
+  measure("the checkpoint directory", RunPhase::save, [&](const Timeout& wait) {
     row("checkpoints", on_root(group_, wait, [&] {
           const int64_t bytes = start_.setup ? checkpoint_bytes(config_, *start_.setup->model) : 0;
-          return try_checkpoint_folder(config_.checkpoint, bytes);
+          return try_checkpoint_directory(config_.checkpoint, bytes);
         }));
   });
   start_.lock.reset();

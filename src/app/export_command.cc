@@ -5,7 +5,7 @@
 #include "app/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/data/image/augment.h"
 #include "lockstep/exchange/hdf5_weights.h"

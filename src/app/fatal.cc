@@ -47,11 +47,11 @@ Error current_error() {
   }
 }
 
-// The path, or nothing when the folder does not take it in time: it may lie on the very disk that does not answer.
+// The path, or nothing when the directory does not take it in time: it may lie on the very disk that does not answer.
 std::string write_report(const FatalReport& context) {
-  const std::string folder = context.report_folder();
-  if (folder.empty()) return {};
-  const std::string path = fmt::format("{}/stall-report.rank{}.txt", folder, log_rank());
+  const std::string directory = context.report_directory();
+  if (directory.empty()) return {};
+  const std::string path = fmt::format("{}/stall-report.rank{}.txt", directory, log_rank());
   const auto written = std::make_shared<std::atomic<bool>>(false);
   FileThread writer("report", [path, written, text = context.board().report()] {
     try {

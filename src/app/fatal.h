@@ -12,22 +12,22 @@
 
 namespace lockstep {
 
-// Where the last words find out where this rank is. Owned by main. The folder for reports is given once, when it is
+// Where the last words find out where this rank is. Owned by main. The directory for reports is given once, when it is
 // known.
 class FatalReport {
  public:
   explicit FatalReport(const ProgressBoard& board) : board_(board) {}
-  void set_report_folder(std::string folder) {
-    report_folder_ = std::move(folder);
-    folder_known_ = true;
+  void set_report_directory(std::string directory) {
+    report_directory_ = std::move(directory);
+    directory_known_ = true;
   }
   const ProgressBoard& board() const { return board_; }
-  std::string report_folder() const { return folder_known_ ? report_folder_ : std::string(); }
+  std::string report_directory() const { return directory_known_ ? report_directory_ : std::string(); }
 
  private:
   const ProgressBoard& board_;
-  std::string report_folder_;
-  std::atomic<bool> folder_known_{false};
+  std::string report_directory_;
+  std::atomic<bool> directory_known_{false};
 };
 
 // Main calls it with its context before other threads start, and with null before that dies. From then on an exception

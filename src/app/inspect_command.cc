@@ -3,8 +3,8 @@
 #include "app/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/run_directory.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/config/advice.h"
 #include "lockstep/config/load.h"
@@ -129,9 +129,9 @@ Config configure(const CommandParts& parts) {
   Config config = load_config_on_all(parts.command, parts.group);
   parts.watchdog.set_limits(watchdog_limits(config));
   parts.watchdog.progress(RunPhase::start, 0);
-  const bool has_run_folder = parts.command.command != Command::benchmark;
-  parts.fatal_report.set_report_folder(has_run_folder ? config.checkpoint.directory
-                                                      : parts.command.benchmark.log_folder);
+  const bool has_run_directory = parts.command.command != Command::benchmark;
+  parts.fatal_report.set_report_directory(has_run_directory ? config.checkpoint.directory
+                                                            : parts.command.benchmark.log_directory);
   return config;
 }
 

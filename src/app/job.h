@@ -20,7 +20,7 @@ namespace lockstep {
 // Rank 0 reads file, environment and command line; every rank gets the result. Collective; throws AgreedError.
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
 
-// The same, for a subcommand; from here on its limits count, and reports go to the checkpoint folder.
+// The same, for a subcommand; from here on its limits count, and reports go to the checkpoint directory.
 Config configure(const CommandParts& parts);
 
 // Threads of this rank, from its cores and what the other ranks of the host use. Collective.

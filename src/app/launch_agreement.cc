@@ -29,7 +29,7 @@ std::string arguments_of(const CommandLine& line) {
     add("num_alone_batches", options.alone);
     add("display_every", options.display_every);
     add("forward_only", options.forward_only);
-    add("benchmark_log_dir", options.log_folder);
+    add("benchmark_log_dir", options.log_directory);
   }
   return text;
 }

@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   hold_stop_signals();
   wait_passively(argv);
   name_thread("trainer");  // started anew by that, it would be "exe"
-  set_log_colours(takes_colors(process_environment()) && output_is_terminal(STDERR_FILENO));
+  set_log_colors(takes_colors(process_environment()) && output_is_terminal(STDERR_FILENO));
   ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is a failed write, not the end of the process
   try {
     return run(argc, argv);

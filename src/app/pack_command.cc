@@ -47,7 +47,7 @@ int pack_command(const CommandLine& command) {
   }
   if (config.data.train.empty()) fail(ExitCode::config, "data.train is empty: there is nothing to pack");
   PackOptions options = {
-      .folder = command.to,
+      .directory = command.to,
       .short_side = command.pack.short_side > 0 ? command.pack.short_side : usual_short_side(config),
       .lossless = command.pack.png,
       .quality = command.pack.quality,

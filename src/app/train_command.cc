@@ -58,7 +58,7 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
           .resumed_step = start.progress.step,
           .bar_columns = shows_bar(config.log.progress) ? terminal_columns() : 0,
-          .bar_coloured = takes_colors(process_environment()),
+          .bar_colored = takes_colors(process_environment()),
           .wait_seconds = wait_seconds(config, RunPhase::train),
           .slow_disk_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity()};
 }
@@ -149,7 +149,7 @@ int train_command(const CommandParts& parts) {
       .classes = start.state->classes,
       .training = {{"data_samples", start.identity.samples},
                    {"data_digest", static_cast<int64_t>(start.identity.digest)}},
-      .resumed_step = start.state->in_run_folder ? start.state->progress.step : -1,
+      .resumed_step = start.state->in_run_directory ? start.state->progress.step : -1,
       .best = {.score = start.state->progress.best_score, .step = start.state->progress.best_step},
       .job_end = start.job_end,
       .stream = stream.get(),

@@ -21,10 +21,10 @@ std::optional<int64_t> parse_spaced_number(std::string_view text) {
   return parse_number<int64_t>(text.substr(first, text.find_last_not_of(kSpaces) + 1 - first));
 }
 
-std::optional<double> quota_in(const fs::path& folder) {
-  if (const auto cpu_max = read_control(folder / "cpu.max")) return parse_cpu_max(*cpu_max);
-  const auto quota = read_control(folder / "cpu.cfs_quota_us");
-  const auto period = read_control(folder / "cpu.cfs_period_us");
+std::optional<double> quota_in(const fs::path& directory) {
+  if (const auto cpu_max = read_control(directory / "cpu.max")) return parse_cpu_max(*cpu_max);
+  const auto quota = read_control(directory / "cpu.cfs_quota_us");
+  const auto period = read_control(directory / "cpu.cfs_period_us");
   if (quota && period) return parse_cfs_quota(*quota, *period);
   return std::nullopt;
 }

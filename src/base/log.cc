@@ -28,7 +28,7 @@ struct LogState {
   std::mutex mutex;
   std::list<Identity> identities{1};  // never removed, since last words are written without the lock
   std::atomic<const Identity*> identity{&identities.back()};
-  std::atomic<bool> coloured{false};
+  std::atomic<bool> colored{false};
   std::string status;
   std::map<std::string, int, std::less<>> warnings;
 };
@@ -55,9 +55,9 @@ std::unique_lock<std::mutex> lock_if_free(LogState& log) {
 }
 
 // "warning: " or "error: ". Allowed in a signal handler.
-const char* label(LogLevel level, bool coloured) {
-  if (level == LogLevel::warning) return coloured ? "\x1b[33mwarning:\x1b[0m " : "warning: ";  // yellow
-  return coloured ? "\x1b[31merror:\x1b[0m " : "error: ";                                      // red
+const char* label(LogLevel level, bool colored) {
+  if (level == LogLevel::warning) return colored ? "\x1b[33mwarning:\x1b[0m " : "warning: ";  // yellow
+  return colored ? "\x1b[31merror:\x1b[0m " : "error: ";                                      // red
 }
 
 void write_all(int fd, std::string_view text) {
@@ -92,7 +92,7 @@ void emit(LogState& log, LogLevel level, std::string_view text) {
   std::string line;
   if (level != LogLevel::info) {
     line += log.identity.load()->prefix;
-    line += label(level, log.coloured);
+    line += label(level, log.colored);
   }
   line += printable_lines(text);
   line += '\n';
@@ -110,7 +110,7 @@ void set_log_identity(int rank, int size, std::string host) {
   log.identity = &log.identities.back();
 }
 
-void set_log_colours(bool coloured) { state().coloured = coloured; }
+void set_log_colors(bool colored) { state().colored = colored; }
 
 int log_rank() { return state().identity.load()->rank; }
 
@@ -133,7 +133,7 @@ void log_urgent(LogLevel level, std::string_view text) {
   LogState& log = state();
   const std::unique_lock lock = lock_if_free(log);
   const std::string line =
-      fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.coloured), printable_lines(text));
+      fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.colored), printable_lines(text));
   if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
   write_if_taken(STDERR_FILENO, line);
 }
@@ -147,7 +147,7 @@ void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept 
     size += length;
   };
   add(state().identity.load()->prefix.c_str());
-  add(label(LogLevel::error, state().coloured));
+  add(label(LogLevel::error, state().colored));
   const size_t words = size;
   for (const char* part : parts) add(part);
   // As printable_lines() makes text harmless, but in place: nothing may be allocated here.

@@ -10,8 +10,8 @@
 namespace lockstep {
 
 std::optional<std::filesystem::path> find_plugin(const std::filesystem::path& file) {
-  const std::filesystem::path folder = program_folder();
-  std::vector<std::filesystem::path> candidates = {folder / file, folder / ".." / "lib" / "lockstep" / file};
+  const std::filesystem::path directory = program_directory();
+  std::vector<std::filesystem::path> candidates = {directory / file, directory / ".." / "lib" / "lockstep" / file};
   if (runs_in_build_tree()) candidates.push_back(std::filesystem::path(LOCKSTEP_BUILT_PLUGINS) / file);
   std::error_code ignored;
   for (const std::filesystem::path& candidate : candidates) {

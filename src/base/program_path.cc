@@ -7,7 +7,7 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
-fs::path program_folder() {
+fs::path program_directory() {
   std::error_code ignored;
   return fs::read_symlink("/proc/self/exe", ignored).parent_path();
 }
@@ -15,8 +15,8 @@ fs::path program_folder() {
 bool runs_in_build_tree() {
   std::error_code ignored;
   const fs::path tree = fs::weakly_canonical(LOCKSTEP_BUILD_TREE, ignored);
-  const fs::path folder = program_folder();
-  return !folder.empty() && std::ranges::mismatch(tree, folder).in1 == tree.end();
+  const fs::path directory = program_directory();
+  return !directory.empty() && std::ranges::mismatch(tree, directory).in1 == tree.end();
 }
 
 }  // namespace lockstep

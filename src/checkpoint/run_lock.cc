@@ -160,7 +160,7 @@ bool heartbeat_stands_still(const std::string& path, const std::string& text, co
 
 [[noreturn]] void fail_owned(const std::string& path, const Owner& owner) {
   fail(ExitCode::config,
-       "{}: the folder belongs to a running job, {}; stop it or choose another "
+       "{}: the directory belongs to a running job, {}; stop it or choose another "
        "checkpoint.directory",
        path, name_of(owner));
 }
@@ -289,7 +289,7 @@ void RunLock::Keeper::acquire() {
   }
 }
 
-// Somebody deleted or moved the file, or all of the folder.
+// Somebody deleted or moved the file, or all of the directory.
 bool RunLock::Keeper::make_again() {
   make_directories(parent_directory(path_), kBlame);
   return try_create();
@@ -321,7 +321,7 @@ void RunLock::Keeper::run() {
     lock.lock();
     if (ours) continue;
     held_ = false;
-    log_error("{}: another run has taken over this folder", path_);
+    log_error("{}: another run has taken over this directory", path_);
     return;
   }
   lock.unlock();

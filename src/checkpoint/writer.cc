@@ -13,7 +13,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {

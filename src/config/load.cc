@@ -22,15 +22,15 @@ constexpr std::string_view kEnvironmentPrefix = "LOCKSTEP_";
 constexpr std::string_view kDefault = "default";
 
 void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
-  const std::string folder = sources.file_folder.empty()
-                                 ? std::filesystem::path(sources.file_path).parent_path().string()
-                                 : sources.file_folder;
+  const std::string directory = sources.file_directory.empty()
+                                    ? std::filesystem::path(sources.file_path).parent_path().string()
+                                    : sources.file_directory;
   std::vector<ConfigFileEntry> entries = parse_config_file(sources.file_text, sources.file_path);
   if (entries.empty()) loaded.warnings.push_back(fmt::format("{}: this configuration is empty", sources.file_path));
   for (ConfigFileEntry& entry : entries) {
     const ConfigKey& key = *entry.key;
     const std::string where = fmt::format("{}:{}", sources.file_path, entry.line);
-    const std::string& base = key.path == PathRole::output ? sources.working_folder : folder;
+    const std::string& base = key.path == PathRole::output ? sources.working_directory : directory;
     key.member.set(loaded.config, resolve_config_paths(key, std::move(entry.value), base, where));
     loaded.origin.insert_or_assign(key.full_name(), where);
   }
@@ -41,7 +41,7 @@ void apply_text(const ConfigKey& key, const std::string& text, const std::string
                 LoadedConfig& loaded) {
   ConfigValue value = parse_config_value(key, text, origin);
   check_config_value(key, value, origin);
-  key.member.set(loaded.config, resolve_config_paths(key, std::move(value), sources.working_folder, origin));
+  key.member.set(loaded.config, resolve_config_paths(key, std::move(value), sources.working_directory, origin));
   loaded.origin.insert_or_assign(key.full_name(), origin);
 }
 
@@ -142,7 +142,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
 
   Config& config = loaded.config;
   if (config.checkpoint.directory.empty()) {
-    const std::filesystem::path runs = std::filesystem::path(sources.working_folder) / "runs";
+    const std::filesystem::path runs = std::filesystem::path(sources.working_directory) / "runs";
     config.checkpoint.directory = (runs / config.model.name).lexically_normal().string();
   }
   // Arguments and directory names may contain any bytes, and paths were built from both.

@@ -40,38 +40,38 @@ std::vector<Assignment> environment_variables() {
 
 }  // namespace
 
-std::vector<std::string> recipe_folders() {
+std::vector<std::string> recipe_directories() {
   if (runs_in_build_tree()) return {LOCKSTEP_SOURCE_RECIPES};
-  return {(program_folder().parent_path() / "share/lockstep/recipes").string()};
+  return {(program_directory().parent_path() / "share/lockstep/recipes").string()};
 }
 
-std::vector<std::string> recipe_names(const std::vector<std::string>& folders) {
+std::vector<std::string> recipe_names(const std::vector<std::string>& directories) {
   std::set<std::string> names;
-  for (const std::string& folder : folders) {
+  for (const std::string& directory : directories) {
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
       if (entry.path().extension() == kExtension) names.insert(entry.path().stem().string());
     }
   }
   return {names.begin(), names.end()};
 }
 
-std::string find_config_file(const std::string& name_or_path, const std::vector<std::string>& folders) {
+std::string find_config_file(const std::string& name_or_path, const std::vector<std::string>& directories) {
   const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kExtension);
   if (!is_path) {
-    for (const std::string& folder : folders) {
-      const fs::path recipe = fs::path(folder) / (name_or_path + std::string(kExtension));
+    for (const std::string& directory : directories) {
+      const fs::path recipe = fs::path(directory) / (name_or_path + std::string(kExtension));
       if (is_file(recipe)) return fs::absolute(recipe).lexically_normal().string();
     }
   }
   const fs::path path = fs::absolute(name_or_path).lexically_normal();
   if (is_path || is_file(path)) return path.string();
-  const std::vector<std::string> known = recipe_names(folders);
+  const std::vector<std::string> known = recipe_names(directories);
   if (known.empty()) {
     fail(ExitCode::config,
          "--config {}: no file of that name, and there are no recipes in {}, where this program looks for them: give "
          "--config the path of a file, or start the program where it was installed, with its share/lockstep",
-         quote_for_message(name_or_path), fmt::join(folders, ", "));
+         quote_for_message(name_or_path), fmt::join(directories, ", "));
   }
   const std::string nearest = nearest_word(name_or_path, known);
   fail(ExitCode::config, "--config {}: no recipe of that name, and no file{}; recipes: {}",
@@ -82,12 +82,12 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides) {
   ConfigSources sources{.environment = environment_variables(),
                         .overrides = std::move(overrides),
-                        .working_folder = fs::current_path().string()};
+                        .working_directory = fs::current_path().string()};
   if (!name_or_path.empty()) {
-    sources.file_path = find_config_file(name_or_path, recipe_folders());
+    sources.file_path = find_config_file(name_or_path, recipe_directories());
     sources.file_text = read_text_file(sources.file_path, ExitCode::config);
     if (!fs::is_regular_file(sources.file_path))
-      sources.file_folder = sources.working_folder;  // a pipe has no directory
+      sources.file_directory = sources.working_directory;  // a pipe has no directory
   }
   return sources;
 }

@@ -99,7 +99,7 @@ void check_word(const ConfigKey& key, std::string_view word, const std::string& 
        quote_for_message(word), fmt::join(key.allowed, ", "));
 }
 
-std::string resolve_path(const ConfigKey& key, const std::string& path, const std::string& folder,
+std::string resolve_path(const ConfigKey& key, const std::string& path, const std::string& directory,
                          const std::string& where) {
   if (path.empty() || key.allows(path)) return path;
   if (path.front() == '~' || path.find('$') != std::string::npos) {
@@ -109,7 +109,7 @@ std::string resolve_path(const ConfigKey& key, const std::string& path, const st
          where, key.full_name(), quote_for_message(path));
   }
   // Only the text of the user is a pattern; the directory in front of it must be taken literally.
-  const std::string base = key.path == PathRole::input_pattern ? literal_pattern(folder) : folder;
+  const std::string base = key.path == PathRole::input_pattern ? literal_pattern(directory) : directory;
   return (std::filesystem::path(base) / path).lexically_normal().string();
 }
 
@@ -222,12 +222,12 @@ void check_config_value(const ConfigKey& key, const ConfigValue& value, const st
   }
 }
 
-ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& folder,
+ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& directory,
                                  const std::string& where) {
   if (key.path == PathRole::none) return value;
-  if (std::string* path = std::get_if<std::string>(&value)) *path = resolve_path(key, *path, folder, where);
+  if (std::string* path = std::get_if<std::string>(&value)) *path = resolve_path(key, *path, directory, where);
   if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
-    for (std::string& path : *paths) path = resolve_path(key, path, folder, where);
+    for (std::string& path : *paths) path = resolve_path(key, path, directory, where);
   }
   return value;
 }

@@ -97,7 +97,7 @@ class Packer {
     }
     if (failed_) return;
     const std::string path =
-        fmt::format("{}/{}-{:05}-of-{:05}", options_.folder, options_.name, number, summary_.files);
+        fmt::format("{}/{}-{:05}-of-{:05}", options_.directory, options_.name, number, summary_.files);
     write_text_atomically(path, content, ExitCode::data);
     const std::lock_guard lock(mutex_);
     summary_.records += part.records;
@@ -191,13 +191,13 @@ class Packer {
 PackSummary pack_images(const DataSource& source, const PackOptions& options) {
   require(options.short_side > 0 && options.records_per_file > 0, "a short side of {} and {} records in a file",
           options.short_side, options.records_per_file);
-  make_directories(options.folder, ExitCode::config);
-  for (const std::string& name : list_directory(options.folder, ExitCode::config)) {
+  make_directories(options.directory, ExitCode::config);
+  for (const std::string& name : list_directory(options.directory, ExitCode::config)) {
     if (name.starts_with(options.name + "-")) {
-      fail(ExitCode::config, "{}/{} is there already; remove it or give another folder", options.folder, name);
+      fail(ExitCode::config, "{}/{} is there already; remove it or give another directory", options.directory, name);
     }
   }
-  write_class_names(options.folder, source.class_names());
+  write_class_names(options.directory, source.class_names());
   return Packer(source, options).run();
 }
 

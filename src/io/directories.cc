@@ -15,11 +15,11 @@
 namespace lockstep {
 
 void fsync_directory(const std::string& path, ExitCode blame) {
-  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) fail_errno(path, "open the folder", blame, errno);
-  // Some network file systems order renames themselves and refuse to sync folders.
-  if (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
-    fail_errno(path, "flush the folder to disk", blame, errno);
+  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) fail_errno(path, "open the directory", blame, errno);
+  // Some network file systems order renames themselves and refuse to sync directories.
+  if (::fsync(directory.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    fail_errno(path, "flush the directory to disk", blame, errno);
   }
 }
 
@@ -33,7 +33,7 @@ void make_directories(const std::string& path, ExitCode blame) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
-  if (error) fail(blame, "{}: cannot create the folder: {}", path, describe_no_directory(path, error.value()));
+  if (error) fail(blame, "{}: cannot create the directory: {}", path, describe_no_directory(path, error.value()));
 }
 
 std::vector<std::string> list_directory(const std::string& path, ExitCode blame) {
@@ -43,7 +43,7 @@ std::vector<std::string> list_directory(const std::string& path, ExitCode blame)
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  if (error) fail_errno(path, "list the folder", blame, error.value());
+  if (error) fail_errno(path, "list the directory", blame, error.value());
   std::sort(names.begin(), names.end());
   return names;
 }

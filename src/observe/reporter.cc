@@ -108,7 +108,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   if (options_.on_interval) {
     options_.on_interval(row);
   } else if (options_.bar_columns > 0) {
-    log_status(progress_bar(row, options_.bar_columns, options_.bar_coloured));
+    log_status(progress_bar(row, options_.bar_columns, options_.bar_colored));
   } else {
     log_line(LogLevel::info, training_line(log_timestamp_now(), row));
   }

@@ -35,7 +35,8 @@ void require_same_classes(const NamedClasses& expected, const NamedClasses& foun
   const auto [one, other] = std::ranges::mismatch(expected.names, found.names);
   if (one == expected.names.end() || other == found.names.end()) return;
   fail(ExitCode::data,
-       "class {} is '{}' in {} and '{}' in {}: the labels would mean other classes. Give both the same class folders "
+       "class {} is '{}' in {} and '{}' in {}: the labels would mean other classes. Give both the same class "
+       "directories "
        "(an empty one keeps its class's number)",
        one - expected.names.begin(), printable(*one), printable(expected.where), printable(*other),
        printable(found.where));

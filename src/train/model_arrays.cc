@@ -7,11 +7,11 @@ namespace lockstep {
 std::vector<ModelArray> model_arrays(const ParameterTable& table, const ParameterLayout& layout,
                                      const ModelState& state, OptimizerKind optimizer) {
   std::vector<ModelArray> arrays;
-  auto add = [&](const std::string& folder, const Buffer& trained, const Buffer* statistics) {
+  auto add = [&](const std::string& directory, const Buffer& trained, const Buffer* statistics) {
     for (ParameterId id = 0; id < table.size(); ++id) {
       const Buffer* arena = table[id].trained() ? &trained : statistics;
       if (!arena) continue;
-      arrays.push_back({folder + "/" + table[id].name, table[id].shape,
+      arrays.push_back({directory + "/" + table[id].name, table[id].shape,
                         arena->as<float>() + layout.offset[static_cast<size_t>(id)]});
     }
   };

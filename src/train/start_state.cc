@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/config/load.h"
@@ -116,15 +116,15 @@ void load_weights_only(const Config& config, const CompiledModel& model, const H
 void warn(const std::string& text) { log_warning("{}", text); }
 
 // Opens the newest intact checkpoint of the directory. `wanted_by` names the setting that requires one, for messages.
-CheckpointReader open_newest(const std::string& folder, const std::string& wanted_by) {
-  auto file = open_newest_whole(folder, warn);
-  if (!file) fail(ExitCode::checkpoint, "{}, but there is no checkpoint in {}", wanted_by, folder);
+CheckpointReader open_newest(const std::string& directory, const std::string& wanted_by) {
+  auto file = open_newest_whole(directory, warn);
+  if (!file) fail(ExitCode::checkpoint, "{}, but there is no checkpoint in {}", wanted_by, directory);
   return std::move(*file);
 }
 
-bool lies_in(const std::string& folder, const std::string& path) {
+bool lies_in(const std::string& directory, const std::string& path) {
   std::error_code error;
-  return std::filesystem::equivalent(std::filesystem::path(path).parent_path(), folder, error);
+  return std::filesystem::equivalent(std::filesystem::path(path).parent_path(), directory, error);
 }
 
 std::string count_text(size_t checkpoints, int64_t step) {
@@ -150,22 +150,22 @@ std::vector<std::string> later_steps(const Config::Checkpoint& config, int64_t s
 
 // Returns the checkpoint from which checkpoint.resume continues, or nullopt for a fresh start.
 std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& config) {
-  const std::string& folder = config.directory;
-  if (config.resume == "auto") return open_newest_whole(folder, warn);
+  const std::string& directory = config.directory;
+  if (config.resume == "auto") return open_newest_whole(directory, warn);
   if (config.resume == "must" || config.resume == "latest") {
-    return open_newest(folder, fmt::format("checkpoint.resume = \"{}\"", config.resume));
+    return open_newest(directory, fmt::format("checkpoint.resume = \"{}\"", config.resume));
   }
   if (config.resume != "never") {
     CheckpointReader file = CheckpointReader::open(checkpoint_at(config.resume));
-    if (lies_in(folder, file.path())) later_steps(config, file.meta().step);
+    if (lies_in(directory, file.path())) later_steps(config, file.meta().step);
     return file;
   }
-  const std::vector<FoundCheckpoint> there = find_checkpoints(folder);
+  const std::vector<FoundCheckpoint> there = find_checkpoints(directory);
   if (there.empty() || config.overwrite) return std::nullopt;
   fail(ExitCode::config,
        "{} holds checkpoints and checkpoint.resume = \"never\": choose another checkpoint.directory, or resume; "
        "checkpoint.overwrite = true would delete {}",
-       folder, count_text(there.size(), there.front().step));
+       directory, count_text(there.size(), there.front().step));
 }
 
 void check_fit(const Config& config, const CompiledModel& model, const CheckpointReader& file) {
@@ -236,7 +236,7 @@ std::string encode(const StartState& start) {
                         start.progress.position,
                         start.progress.updates,
                         start.resumed_from,
-                        start.in_run_folder,
+                        start.in_run_directory,
                         start.progress.loss_scale.value,
                         start.progress.loss_scale.steady_steps,
                         start.progress.best_score,
@@ -276,7 +276,7 @@ std::string start_on_root(const StartParts& parts) {
     start.progress = load_all(parts.config, parts.model, host, *file);
     start.changes = compare_with_run(parts, *file);
     start.resumed_from = file->path();
-    start.in_run_folder = lies_in(parts.config.checkpoint.directory, file->path());
+    start.in_run_directory = lies_in(parts.config.checkpoint.directory, file->path());
     log_info("resuming at step {} from {}", start.progress.step, file->path());
   } else {
     start.progress = begin_fresh(parts, host);
@@ -303,7 +303,7 @@ void delete_given_up(const StartParts& parts, const StartState& start) {
   on_root(parts.group, {"the start state", wait_seconds(parts.config, RunPhase::start) + kRootFilesSeconds}, [&] {
     if (config.resume == "never") {
       remove_all_checkpoints(config.directory);
-    } else if (config.resume == start.resumed_from && start.in_run_folder) {
+    } else if (config.resume == start.resumed_from && start.in_run_directory) {
       for (const std::string& path : later_steps(config, start.progress.step)) {
         if (!remove_file(path)) fail(ExitCode::checkpoint, "{}: cannot be deleted: {}", path, errno_text(errno));
       }
@@ -324,9 +324,9 @@ StartState start_afresh(const StartParts& parts) {
 
 StartState return_to_checkpoint(const StartParts& parts) {
   return start_all(parts, [&] {
-    const std::string& folder = parts.config.checkpoint.directory;
-    const auto file = open_newest_whole(folder, warn);
-    if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", folder);
+    const std::string& directory = parts.config.checkpoint.directory;
+    const auto file = open_newest_whole(directory, warn);
+    if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", directory);
     const HostState host(parts.model);
     const Progress progress = load_all(parts.config, parts.model, host, *file);
     host.upload();

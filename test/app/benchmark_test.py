@@ -75,9 +75,9 @@ class Benchmark(kit.TestCase):
         result = self.run_job(2, *SMALL, "--job_name=worker")
         self.assert_one_error(result, kit.CONFIG, "--job_name: not for this program")
 
-    def test_nothing_is_printed_in_the_warm_up_and_no_folder_of_a_run_is_looked_at(self):
-        """A file in place of the folder would end a run that looked into it."""
-        kit.write(self.path("runs/cifar10_cnn"), "no folder")
+    def test_nothing_is_printed_in_the_warm_up_and_no_directory_of_a_run_is_looked_at(self):
+        """A file in place of the directory would end a run that looked into it."""
+        kit.write(self.path("runs/cifar10_cnn"), "no directory")
         for ranks in (0, 2):
             result = self.benchmark(ranks, "--num_alone_batches=0")
             self.assertIn("Running warm up\nDone warm up\n", result.output)

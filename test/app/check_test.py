@@ -34,7 +34,7 @@ class Check(kit.TestCase):
             self.assertIn("30 samples", self.row(result, "training data"))
             self.assert_once(result, "check passed")
             self.assertEqual(result.errors(), [], str(result))
-            self.assertFalse(os.path.exists(self.path("run")), "the folder was made for a moment only")
+            self.assertFalse(os.path.exists(self.path("run")), "the directory was made for a moment only")
 
     def test_help_names_it_and_a_misspelling_suggests_it(self):
         self.assertIn("check", self.run_job(0, "--help").output)
@@ -70,7 +70,7 @@ class Check(kit.TestCase):
         self.row(result, "checkpoints")
         self.assert_once(result, "check failed: 1 error, exit code 3")
 
-    def test_a_checkpoint_folder_without_room_is_told(self):
+    def test_a_checkpoint_directory_without_room_is_told(self):
         disk = self.path("disk")
         os.mkdir(disk)
         mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", disk]
@@ -81,7 +81,7 @@ class Check(kit.TestCase):
         self.assert_one_error(result, kit.CHECKPOINT, disk, "checkpoint.keep = 5", "6 more checkpoints")
         self.check(2, kit.OK, {"checkpoint.directory": disk + "/run", "checkpoint.keep": 1})
 
-    def test_a_checkpoint_folder_that_cannot_be_made_is_told(self):
+    def test_a_checkpoint_directory_that_cannot_be_made_is_told(self):
         kit.write(self.path("file"), b"")
         result = self.check(2, kit.CHECKPOINT, {"checkpoint.directory": "file/run"})
         self.assert_one_error(result, kit.CHECKPOINT, "file/run")

@@ -43,7 +43,7 @@ class Commands(kit.TestCase):
         result = self.run_job(0, "explain", "--config", "digits", env=NO_MPI)
         self.assertEqual(result.code, kit.OK, str(result))
         self.assertIn('name = "inception_v3"', result.output)
-        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(os.listdir(self.directory), [])
 
     def test_explain_prints_the_rate_by_epoch_and_takes_the_global_batch(self):
         config = self.config({"train.batch_size": None, "train.global_batch": 512, "train.steps": None, "train.epochs": 3.0,
@@ -69,10 +69,10 @@ class Commands(kit.TestCase):
         self.assertEqual(sorted(os.listdir(self.path("packed"))),
                          [f"train-{i:05}-of-00003" for i in range(3)] + ["validation-00000-of-00001"])
         used = ["--data.train", "packed/train-*", "--data.validation", "packed/validation-*"]
-        for folder, options in (("plain", []), ("small", used)):
-            trained = self.run_job(1, "--config", config, "--checkpoint.directory", folder, *options)
+        for directory, options in (("plain", []), ("small", used)):
+            trained = self.run_job(1, "--config", config, "--checkpoint.directory", directory, *options)
             self.assertEqual(trained.code, kit.OK, str(trained))
-        plain, small = (kit.per_step(self.path(folder), "loss") for folder in ("plain", "small"))
+        plain, small = (kit.per_step(self.path(directory), "loss") for directory in ("plain", "small"))
         for step, loss in plain.items():  # resized twice and rounded: almost the same pictures
             self.assertAlmostEqual(small[step], loss, delta=0.05)
         again = self.run_job(0, "pack", "--config", config, "--to", "packed", env=NO_MPI)

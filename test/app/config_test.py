@@ -7,8 +7,8 @@ import kit
 
 
 class Config(kit.TestCase):
-    def test_a_folder_of_any_name_in_front_of_a_pattern_stands_for_itself(self):
-        """What one rank reads is in its line of the scan: 24 records here, 11 in the folders that a pattern would take."""
+    def test_a_directory_of_any_name_in_front_of_a_pattern_stands_for_itself(self):
+        """What one rank reads is in its line of the scan: 24 records here, 11 in the directories that a pattern would take."""
         for name in ("exp[lr=0.1]", "d[1]", "a{b,c}", "~", "two words,and a comma"):
             for decoy in ("d1", "ab", "ac"):
                 kit.write(self.path(decoy, "data/train-1"), kit.tfrecord(kit.images(11)))

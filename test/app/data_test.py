@@ -22,16 +22,16 @@ class Data(kit.TestCase):
         kit.write(self.path("train.tfrecord"), kit.tfrecord(samples))
         weights = []
         for ranks, batch in ((1, 12), (2, 6), (3, 4)):
-            folder = f"run{ranks}"
+            directory = f"run{ranks}"
             config = self.config({"data.bad_records": "skip", "train.batch_size": batch, "train.steps": 10,
-                                  "checkpoint.directory": folder})
+                                  "checkpoint.directory": directory})
             self.train(ranks, config, flags=["--oversubscribe"])
-            self.assertEqual(sorted(kit.per_step(self.path(folder), "loss")), list(range(1, 11)))
-            listed = [row for row in kit.metrics(self.path(folder), "event") if row["event"] == "bad_records"][-1]
+            self.assertEqual(sorted(kit.per_step(self.path(directory), "loss")), list(range(1, 11)))
+            listed = [row for row in kit.metrics(self.path(directory), "event") if row["event"] == "bad_records"][-1]
             self.assertEqual({record["index"] for record in listed["records"]}, set(bad))
             for record in listed["records"]:
                 self.assertIn(f"train.tfrecord record {record['index']} ", record["message"])
-            weights.append(kit.datasets(self.path(folder, "latest"))["model/fc5.weight"])
+            weights.append(kit.datasets(self.path(directory, "latest"))["model/fc5.weight"])
         for other in weights[1:]:
             numpy.testing.assert_allclose(other, weights[0], rtol=1e-3, atol=1e-5)
 

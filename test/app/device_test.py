@@ -40,10 +40,10 @@ class Device(kit.TestCase):
 
     def once_and_late(self, ranks, config, steps):
         """The last checkpoints of a plain run and of a deferred one."""
-        folders = [f"{how}_{ranks}" for how in ("once", "late")]
-        for folder, deferred in zip(folders, ("false", "true")):
-            self.train(ranks, config, {"checkpoint.directory": folder, "device.deferred": deferred})
-        once, late = (kit.datasets(self.path(folder, f"step-{steps:08d}.h5")) for folder in folders)
+        directories = [f"{how}_{ranks}" for how in ("once", "late")]
+        for directory, deferred in zip(directories, ("false", "true")):
+            self.train(ranks, config, {"checkpoint.directory": directory, "device.deferred": deferred})
+        once, late = (kit.datasets(self.path(directory, f"step-{steps:08d}.h5")) for directory in directories)
         self.assertEqual(once.keys(), late.keys())
         return once, late
 

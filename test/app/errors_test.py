@@ -71,7 +71,7 @@ class Errors(kit.TestCase):
 
     def test_data_that_are_missing_empty_or_something_else(self):
         kit.write(self.path("empty.tfrecord"), b"")
-        os.makedirs(self.path("folder/class"))
+        os.makedirs(self.path("directory/class"))
         with h5py.File(self.path("flat.h5"), "w") as file:
             file["images"] = numpy.zeros((4, 48), numpy.uint8)
             file["labels"] = numpy.zeros(4, numpy.int64)
@@ -160,12 +160,12 @@ class Numerics(kit.TestCase):
         self.records(30)
         config = self.config({"optimizer.lr": 1e20, "checkpoint.every_steps": 1, "checkpoint.keep": 100})
         for ranks in (1, 2, 3):
-            folder = f"run{ranks}"
-            result = self.train(ranks, config, {"checkpoint.directory": folder}, code=kit.NUMERICS)
+            directory = f"run{ranks}"
+            result = self.train(ranks, config, {"checkpoint.directory": directory}, code=kit.NUMERICS)
             self.assertEqual(len(result.errors()), 1, str(result))
             self.assertRegex(result.errors()[0], r"step \d+")
-            for name in kit.checkpoints(self.path(folder)):
-                for key, values in kit.datasets(self.path(folder, name)).items():
+            for name in kit.checkpoints(self.path(directory)):
+                for key, values in kit.datasets(self.path(directory, name)).items():
                     self.assertTrue(numpy.isfinite(values).all(), f"{name}: {key}")
 
 

@@ -146,7 +146,7 @@ class Slow(Case):
     def test_a_terminal_that_takes_no_more_output_does_not_keep_the_watchdog_from_ending_the_run(self):
         config = self.config({**ENDLESS, **QUICK})
         reading, writing = os.pipe()
-        process = subprocess.Popen([kit.TRAINER, "--config", config], cwd=self.folder, stdout=writing,
+        process = subprocess.Popen([kit.TRAINER, "--config", config], cwd=self.directory, stdout=writing,
                                    stderr=subprocess.PIPE, env=kit.environment({"OMPI_COMM_WORLD_SIZE": None}))
         os.close(writing)
         _, errors = process.communicate(timeout=60)

@@ -26,11 +26,11 @@ struct Ending {
 // Runs `work`, which does not return, in a process of its own.
 template <class Work>
 Ending ending_of(const Work& work) {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
-    const Redirected errors(STDERR_FILENO, folder / "errors");
+    const Redirected errors(STDERR_FILENO, directory / "errors");
     static const ProgressBoard board;
     static FatalReport context(board);
     set_fatal_report(&context);
@@ -39,7 +39,7 @@ Ending ending_of(const Work& work) {
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(folder / "errors")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(directory / "errors")};
 }
 
 int errors_in(const std::string& output) {
@@ -86,11 +86,11 @@ TEST_CASE("an error in the last words ends the process with the code of the firs
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more address space
 TEST_CASE("the last action is done whatever becomes of the words: a stalled rank for whose report there is no thread") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const Ending ending = ending_of([&] {
     static const ProgressBoard board;
     static FatalReport context(board);
-    context.set_report_folder(folder.path());
+    context.set_report_directory(directory.path());
     set_fatal_report(&context);
     const rlimit nothing_more{.rlim_cur = 1, .rlim_max = 1};
     ::setrlimit(RLIMIT_AS, &nothing_more);  // so no stack for another thread

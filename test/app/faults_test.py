@@ -12,12 +12,12 @@ Kinds of faults known from other trainers, and where each is tested ("faults" is
     saving depends on message sizes                   ranks: saves between steps ...; a network of any width
     a background write fails unheard                  faults: Disks; saving: a last save that fails; train: metrics
     disk full, quota, read-only, failing fsync        faults: Disks; saving: a full disk
-    killed during a save, then resumed from a stump   faults: Kills, Resumes; crash: what a kill ... leaves; folder
+    killed during a save, then resumed from a stump   faults: Kills, Resumes; crash: what a kill ... leaves; directory
     file locks that fail                              checkpoint: neither saving nor reading needs file locks
     limits of the file format, several threads        checkpoint: schema and writer cases; io: hdf5 cases
     a slow save makes other ranks time out            faults: a last save that is slower than the limits of training
     the last steps are in no checkpoint               saving: the last save is waited for
-    the wrong "newest", or a new run eats an old one  folder: newest is the highest step; resume never
+    the wrong "newest", or a new run eats an old one  directory: newest is the highest step; resume never
   resuming
     data order and random state restart               resume: stopping ... changes no bit
     slots lost, learning rate wrong                   train: a whole file that lacks one array; resume: the rate of each
@@ -83,9 +83,9 @@ class Case(kit.TestCase):
         self.assertNotIn("the state is saved", result.output, what)
         return result
 
-    def assert_newest_is_whole(self, folder):
-        if os.path.lexists(os.path.join(folder, "latest")):
-            result = self.run_job(0, "inspect", "--verify", os.path.join(folder, "latest"))
+    def assert_newest_is_whole(self, directory):
+        if os.path.lexists(os.path.join(directory, "latest")):
+            result = self.run_job(0, "inspect", "--verify", os.path.join(directory, "latest"))
             self.assertEqual(result.code, kit.OK, str(result))
 
     def at_once(self, work, cases, jobs=3):
@@ -114,7 +114,7 @@ class Throws(Case):
         self.assertTrue(any(f"rank {rank}@" in line and told in line for line in result.errors()), f"{name}: {result}")
         self.assert_newest_is_whole(self.path(name))
         if (rank, call) == (0, "fsync:/step-"):
-            self.assertFalse(os.path.exists(self.path(name, "run.lock")), "rank 0 released its folder")
+            self.assertFalse(os.path.exists(self.path(name, "run.lock")), "rank 0 released its directory")
 
     def cases(self, ranks, victims):
         for rank in victims:
@@ -229,16 +229,16 @@ class Disks(Case):
         self.records(60)
 
     def fails(self, call, error):
-        folder = f"{call.split(':')[0]}{error}"
-        config = self.config({"train.steps": 12, "checkpoint.every_steps": 3, "checkpoint.directory": folder},
-                             name=folder + ".toml")
+        directory = f"{call.split(':')[0]}{error}"
+        config = self.config({"train.steps": 12, "checkpoint.every_steps": 3, "checkpoint.directory": directory},
+                             name=directory + ".toml")
         job = self.start(2, "--config", config, env=self.faulty(0, call, f"error:{error}"))
-        result = self.ends(job, time.monotonic(), folder, 60)
-        self.assertEqual(result.code, kit.CHECKPOINT, f"{folder}: {result}")
+        result = self.ends(job, time.monotonic(), directory, 60)
+        self.assertEqual(result.code, kit.CHECKPOINT, f"{directory}: {result}")
         self.assertTrue(any("step-00000012.h5" in line and os.strerror(error) in line for line in result.errors()),
-                        f"{folder}: {result}")
-        self.assertEqual(glob.glob(self.path(folder, "step-*")), [], folder)
-        self.assertIn("failed saves so far: ", result.output, folder)
+                        f"{directory}: {result}")
+        self.assertEqual(glob.glob(self.path(directory, "step-*")), [], directory)
+        self.assertIn("failed saves so far: ", result.output, directory)
 
     def test_disks_that_fail_are_told_and_leave_no_stump(self):
         self.at_once(self.fails, [("write:/step-", errno.ENOSPC), ("write:/step-", errno.EDQUOT),
@@ -493,11 +493,11 @@ class SlowStarts(Case):
     def test_an_unprivileged_user_may_train(self):
         user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups"]
         if subprocess.run([*user, "test", "-x", kit.TRAINER], check=False, stderr=subprocess.DEVNULL).returncode:
-            self.skipTest("no other user to be, or the build is in a private folder")
-        os.chmod(self.folder, 0o777)
+            self.skipTest("no other user to be, or the build is in a private directory")
+        os.chmod(self.directory, 0o777)
         os.chmod(kit.CACHE, 0o777)
         job = self.start_command([*user, kit.MPIRUN, "-np", "2", kit.TRAINER, "--config", self.settings],
-                                 env={"HOME": self.folder})
+                                 env={"HOME": self.directory})
         result = job.wait()
         self.assertEqual(result.code, kit.OK, str(result))
         self.assertEqual(os.stat(self.path("run/step-00000004.h5")).st_uid, 1000)

@@ -23,13 +23,13 @@ class Formats(kit.TestCase):
         evaluations = kit.metrics(self.path("run"), "eval")
         self.assertEqual([row["examples"] for row in evaluations[-1:]], [examples] if examples else [])
 
-    def test_folders_of_jpegs(self):
+    def test_directories_of_jpegs(self):
         for name, count in (("train", 60), ("validation", 20)):
             subprocess.run([os.environ["LOCKSTEP_IMAGE_FOLDER"], self.path(name), str(count)], check=True)
         self.train_on("folder", "train", "validation", 20, model__classes=3)
 
-    # Class folders of names that are no identifiers; a shell's locale must not matter.
-    def test_checkpoints_name_the_classes_of_folders(self):
+    # Class directories of names that are no identifiers; a shell's locale must not matter.
+    def test_checkpoints_name_the_classes_of_directories(self):
         names = ["-dash", "A b", "bad\udcff", "c\\d", "ü 猫"]
         for split in ("train", "validation"):
             for i, name in enumerate(sorted(names, key=os.fsencode)):

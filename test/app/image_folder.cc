@@ -1,4 +1,4 @@
-// image_folder FOLDER COUNT: writes COUNT small JPEGs, in turn into FOLDER/ant, FOLDER/bee and FOLDER/cat.
+// image_folder DIRECTORY COUNT: writes COUNT small JPEGs, in turn into DIRECTORY/ant, DIRECTORY/bee and DIRECTORY/cat.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,9 +18,9 @@ int main(int argc, char** argv) {
     for (size_t p = 0; p < pixels.size(); ++p) {
       pixels[p] = static_cast<uint8_t>(p % 3 == label ? 200 : (p * 7 + static_cast<size_t>(i)) % 64);
     }
-    const std::filesystem::path folder = std::filesystem::path(argv[1]) / classes[label];
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / (std::to_string(i) + ".jpg"), std::ios::binary)
+    const std::filesystem::path directory = std::filesystem::path(argv[1]) / classes[label];
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory / (std::to_string(i) + ".jpg"), std::ios::binary)
         << lockstep::encode_jpeg(pixels, kSide, kSide, {});
   }
 }

@@ -274,11 +274,11 @@ class TestCase(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="lockstep_")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.directory = tempfile.mkdtemp(prefix="lockstep_")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
 
     def path(self, *parts):
-        return os.path.join(self.folder, *parts)
+        return os.path.join(self.directory, *parts)
 
     def records(self, count, name="train.tfrecord", side=16, seed=0):
         return write(self.path(name), tfrecord(images(count, side, seed)))
@@ -293,7 +293,7 @@ class TestCase(unittest.TestCase):
         return self.start_command([*launcher, *wrapper, TRAINER, *arguments], cwd, env)
 
     def start_command(self, command, cwd=None, env=None):
-        job = Job(command, cwd or self.folder, env)
+        job = Job(command, cwd or self.directory, env)
         self.addCleanup(job.close)
         return job
 
@@ -361,8 +361,8 @@ exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=fsync -e inject=fsync:{fa
 # ---- what runs leave behind
 
 
-def checkpoints(folder):
-    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "step-*.h5")))
+def checkpoints(directory):
+    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(directory, "step-*.h5")))
 
 
 def datasets(path):
@@ -373,19 +373,19 @@ def datasets(path):
     return found
 
 
-def metrics(folder, kind=None):
+def metrics(directory, kind=None):
     """Rows of metrics.jsonl; every line must be a whole JSON object."""
-    with open(os.path.join(folder, "metrics.jsonl")) as file:
+    with open(os.path.join(directory, "metrics.jsonl")) as file:
         rows = [json.loads(line) for line in file]
     return [row for row in rows if kind in (None, row["kind"])]
 
 
-def per_step(folder, field):
+def per_step(directory, field):
     """{step: value} of the training rows; no step may come twice."""
-    rows = metrics(folder, "train")
+    rows = metrics(directory, "train")
     values = {row["step"]: row[field] for row in rows}
     if len(values) != len(rows):
-        raise AssertionError(f"{folder}: steps come twice in {[row['step'] for row in rows]}")
+        raise AssertionError(f"{directory}: steps come twice in {[row['step'] for row in rows]}")
     return values
 
 

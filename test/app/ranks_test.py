@@ -39,12 +39,12 @@ class RankCounts(kit.TestCase):
                               "optimizer.lr": 0.01, "ema.decay": 0.0, "train.sync_batch_norm": True}, kit.LARGE)
 
         def gradient_and_loss(ranks, sync=True):
-            folder = f"run{ranks}{sync}"
-            self.train(ranks, config, {"checkpoint.directory": folder, "train.sync_batch_norm": str(sync).lower()})
-            slots = kit.datasets(self.path(folder, "latest"))  # after one step the momentum is the gradient
+            directory = f"run{ranks}{sync}"
+            self.train(ranks, config, {"checkpoint.directory": directory, "train.sync_batch_norm": str(sync).lower()})
+            slots = kit.datasets(self.path(directory, "latest"))  # after one step the momentum is the gradient
             names = sorted(name for name in slots if name.startswith("optimizer/momentum/"))
             gradient = numpy.concatenate([slots[name].ravel() for name in names])
-            return gradient.astype(numpy.float64), kit.per_step(self.path(folder), "loss")[1]
+            return gradient.astype(numpy.float64), kit.per_step(self.path(directory), "loss")[1]
 
         one, loss = gradient_and_loss(1)
 
@@ -105,9 +105,9 @@ class RankCounts(kit.TestCase):
                                   "train.batch_size": 3, "model.image_size": 8})
             results = set()
             for ranks in (1, 2, 3, 4):
-                folder = f"run{samples}.{ranks}"
-                self.train(ranks, config, {"checkpoint.directory": folder, "train.batch_size": 12 // ranks})
-                row = kit.metrics(self.path(folder), "eval")[-1]
+                directory = f"run{samples}.{ranks}"
+                self.train(ranks, config, {"checkpoint.directory": directory, "train.batch_size": 12 // ranks})
+                row = kit.metrics(self.path(directory), "eval")[-1]
                 self.assertEqual(row["examples"], samples, f"{samples} samples on {ranks} ranks")
                 results.add((row["top1"], row["top5"], round(row["loss"], 4)))
             self.assertEqual(len(results), 1, f"{samples} samples: {results}")
@@ -120,23 +120,23 @@ class RankCounts(kit.TestCase):
         # Open MPI 4 and 5 call shared memory's module vader and sm; each passes over the other's setting.
         small = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
         sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-        for folder, flags in (("small", small), ("sockets", sockets)):
-            self.train(2, config, {"checkpoint.directory": folder}, flags=flags)
-            for name in kit.checkpoints(self.path(folder)):
-                self.assertIn("model/fc5.weight", kit.datasets(self.path(folder, name)))
+        for directory, flags in (("small", small), ("sockets", sockets)):
+            self.train(2, config, {"checkpoint.directory": directory}, flags=flags)
+            for name in kit.checkpoints(self.path(directory)):
+                self.assertIn("model/fc5.weight", kit.datasets(self.path(directory, name)))
 
     # A sum of two terms has but one order; the ranks of one host make it where all of them can reach it.
     def test_gradients_of_two_ranks_have_the_same_sums_in_shared_memory_and_over_mpi(self):
         self.records(30)
         saves = []
         for carrier, dtype in (("auto", "float32"), ("mpi", "float32"), ("auto", "bf16"), ("mpi", "bf16")):
-            folder = f"{carrier}.{dtype}"
+            directory = f"{carrier}.{dtype}"
             result = self.train(2, self.config({"comm.transport": carrier, "comm.gradient_dtype": dtype,
-                                                "comm.bucket_mb": 0.01, "checkpoint.directory": folder},
-                                               name=folder + ".toml"))
+                                                "comm.bucket_mb": 0.01, "checkpoint.directory": directory},
+                                               name=directory + ".toml"))
             told = result.count("gradients are summed in memory that the 2 ranks of this host share")
             self.assertEqual(told, 1 if carrier == "auto" else 0, str(result))
-            saves.append(kit.datasets(self.path(folder, "latest")))
+            saves.append(kit.datasets(self.path(directory, "latest")))
         for one, other in (saves[:2], saves[2:]):
             for name in [name for name in one if name.startswith("model/")]:
                 numpy.testing.assert_array_equal(one[name], other[name], name)
@@ -146,7 +146,7 @@ class RankCounts(kit.TestCase):
         config = self.config({"train.steps": 2})
         # Not by a second program on mpirun's command line: Debian 13's mpirun crashes on any.
         elsewhere = 'test "$OMPI_COMM_WORLD_RANK" = 0 || cd /; exec "$@"'
-        result = self.start_command([kit.MPIRUN, "--wdir", self.folder, "-np", "2", "sh", "-c", elsewhere, "sh",
+        result = self.start_command([kit.MPIRUN, "--wdir", self.directory, "-np", "2", "sh", "-c", elsewhere, "sh",
                                      kit.TRAINER, "--config", os.path.basename(config), "--checkpoint.directory",
                                      "here"], "/").wait()
         self.assertEqual(result.code, kit.OK, str(result))
@@ -163,14 +163,14 @@ class SlowSizes(kit.TestCase):
             "train.steps": 6, "checkpoint.every_steps": 2, "checkpoint.keep": 100})
 
         def train(width, ranks, transport, flags):
-            folder = f"{width}.{ranks}.{transport}"
-            config = self.config({"model.hidden": [width, width], "checkpoint.directory": folder, **flags[0]}, base,
-                                 folder + ".toml")
+            directory = f"{width}.{ranks}.{transport}"
+            config = self.config({"model.hidden": [width, width], "checkpoint.directory": directory, **flags[0]}, base,
+                                 directory + ".toml")
             self.train(ranks, config, flags=flags[1])
-            names = kit.checkpoints(self.path(folder))
+            names = kit.checkpoints(self.path(directory))
             self.assertIn("step-00000006.h5", names)
             for name in names:
-                self.assertEqual(self.run_job(0, "inspect", "--verify", self.path(folder, name)).code, kit.OK, name)
+                self.assertEqual(self.run_job(0, "inspect", "--verify", self.path(directory, name)).code, kit.OK, name)
 
         small = ["--mca", "btl_vader_eager_limit", "128", "--mca", "btl_sm_eager_limit", "128"]
         sockets = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]

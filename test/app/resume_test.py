@@ -80,14 +80,14 @@ class Resume(Case):
         config = self.config({"train.steps": 1_000_000})
         for number, (ranks, target) in ((signal.SIGUSR1, (2, 1)), (signal.SIGTERM, (2, 0)), (signal.SIGTERM, (0, 0)),
                                         (signal.SIGINT, (0, 0))):
-            folder = f"run.{number}.{ranks}"
-            job = self.start(ranks, "--config", config, "--checkpoint.directory", folder)
+            directory = f"run.{number}.{ranks}"
+            job = self.start(ranks, "--config", config, "--checkpoint.directory", directory)
             job.wait_for_output("step 3,")
             os.kill(job.ranks()[target], number)
             os.kill(job.ranks()[target], number)  # launchers repeat themselves
             result = job.wait()
             self.assertEqual(result.code, kit.STOPPED, str(result))
-            self.assertEqual(len(kit.checkpoints(self.path(folder))), 1)
+            self.assertEqual(len(kit.checkpoints(self.path(directory))), 1)
 
     def test_another_number_of_ranks_continues_with_the_same_global_batch(self):
         self.records(60)

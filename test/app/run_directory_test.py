@@ -60,9 +60,9 @@ class Directory(kit.TestCase):
         job = self.start(2, "--config", config)
         job.wait_for_output("checkpoint of step 5:")
         modes = {}
-        for folder, _, names in os.walk(self.path("run")):
+        for directory, _, names in os.walk(self.path("run")):
             for name in names:
-                path = os.path.join(folder, name)
+                path = os.path.join(directory, name)
                 if not os.path.islink(path) and not name.endswith((".tmp", ".1")) and os.path.exists(path):
                     modes[name] = stat.S_IMODE(os.stat(path).st_mode)
         self.stopped(job)

@@ -33,15 +33,15 @@ def free_ports(count):
 
 
 class Cluster:
-    """munged, slurmctld and slurmd in a folder of their own, stopped by close()."""
+    """munged, slurmctld and slurmd in a directory of their own, stopped by close()."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, directory):
+        self.directory = directory
         self.daemons = []
         self.env = kit.environment({"SLURM_CONF": self.path("slurm.conf"), "TRAINER": kit.TRAINER})
         for name in ("state", "spool", "tmp", "munge", "socket"):
             os.makedirs(self.path(name), mode=0o755)
-        os.chmod(folder, 0o711)
+        os.chmod(directory, 0o711)
         os.chmod(self.path("munge"), 0o700)
         with open(self.path("munge/munge.key"), "wb", opener=lambda p, f: os.open(p, f, 0o400)) as key:
             key.write(os.urandom(128))
@@ -49,7 +49,7 @@ class Cluster:
         self.start()
 
     def path(self, *parts):
-        return os.path.join(self.folder, *parts)
+        return os.path.join(self.directory, *parts)
 
     def configure(self):
         # Open MPI names its shared memory after the job: two clusters on one machine must not count alike.
@@ -146,7 +146,7 @@ class Slow(kit.TestCase):
 
     def submit(self, launcher, *options):
         number = self.cluster.output("sbatch", "--parsable", "--cpus-per-task=1", f"--output={self.log}",
-                                     f"--chdir={self.folder}", *options,
+                                     f"--chdir={self.directory}", *options,
                                      os.path.join(SCRIPTS, f"{launcher}.sbatch"), "run.toml")
         self.assertRegex(number, r"^\d+$")
         return number

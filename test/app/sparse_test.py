@@ -37,27 +37,27 @@ class Base(kit.TestCase):
 
     def saves(self, ranks, width, transport, steps=8, **changes):
         """A save every second step, each of them whole and none skipped for the size of the network."""
-        folder = f"{ranks}-{width}-{transport}"
+        directory = f"{ranks}-{width}-{transport}"
         carrier, flags = TRANSPORTS[transport]
         config = self.config({"data.format": "synthetic", "data.train": [], "data.validation": [],
                               "comm.transport": carrier,
                               "model.hidden": [width] * 4, "train.steps": steps, "checkpoint.every_steps": 2,
-                              "checkpoint.keep": 100, "checkpoint.directory": folder,
+                              "checkpoint.keep": 100, "checkpoint.directory": directory,
                               **{key.replace("__", "."): value for key, value in changes.items()}}, SPARSE)
         result = self.train(ranks, config, flags=["--oversubscribe", *flags])
         # The first save that is skipped has a line of its own; a total, when there are more, includes it.
         totals = [int(n) for n in re.findall(r"(\d+) checkpoints, \d+ of them of best states, were skipped", result.output)]
         skipped = result.count("is skipped: the one before is still being written") - len(totals) + sum(totals)
-        found = kit.checkpoints(self.path(folder))
+        found = kit.checkpoints(self.path(directory))
         # The last step is saved in any case, also when its save was due and skipped before.
         self.assertGreaterEqual(len(found) + skipped, steps // 2, str(result))
         self.assertIn(f"step-{steps:08d}.h5", found)
-        verified = self.run_job(0, "inspect", "--verify", self.path(folder, "latest"))
+        verified = self.run_job(0, "inspect", "--verify", self.path(directory, "latest"))
         self.assertEqual(verified.code, kit.OK, str(verified))
-        weights = kit.datasets(os.path.join(self.path(folder), found[-1]))
+        weights = kit.datasets(os.path.join(self.path(directory), found[-1]))
         self.assertEqual(weights["model/hidden.1.weight"].shape, (width, width))
         for name in found:
-            os.remove(self.path(folder, name))
+            os.remove(self.path(directory, name))
 
 
 class Sparse(Base):
@@ -85,8 +85,8 @@ class Sparse(Base):
         self.data("train", 400, 1)
         self.data("validation", 101, 2)
         config = self.config({"train.steps": 150, "optimizer.name": "ftrl", "optimizer.lr": 0.05}, SPARSE)
-        for accumulator, folder in ((1e-6, "small"), (0.1, "usual")):
-            self.train(2, config, {"checkpoint.directory": folder, "optimizer.initial_accumulator": accumulator})
+        for accumulator, directory in ((1e-6, "small"), (0.1, "usual")):
+            self.train(2, config, {"checkpoint.directory": directory, "optimizer.initial_accumulator": accumulator})
         self.assertGreater(kit.metrics(self.path("small"), "eval")[-1]["auc"], 0.75)
         # TensorFlow's start value: the first step brings all start weights to about 0, as its own optimizer does.
         arrays = kit.datasets(self.path("usual", "latest"))

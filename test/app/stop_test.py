@@ -165,7 +165,7 @@ class Keyboard(kit.TestCase):
                 *options]
 
     def test_ctrl_c_saves_and_the_same_command_goes_on(self):
-        terminal = Terminal(self.command(), self.folder)
+        terminal = Terminal(self.command(), self.directory)
         terminal.wait_for("step 3,")
         terminal.press(b"\x03")
         self.assertEqual(terminal.wait(), kit.STOPPED, terminal.text.decode())
@@ -177,7 +177,7 @@ class Keyboard(kit.TestCase):
         self.assertEqual(kit.checkpoints(self.path("run")), [*saved, f"step-{step + 1:08}.h5"])
 
     def test_ctrl_c_at_once_ends_with_75_as_well(self):
-        terminal = Terminal(self.command(), self.folder)
+        terminal = Terminal(self.command(), self.directory)
         end = time.monotonic() + 30
         while not has_child(terminal.pid):  # by then lockstep-run takes the key itself
             self.assertLess(time.monotonic(), end)
@@ -187,7 +187,7 @@ class Keyboard(kit.TestCase):
     def test_the_end_of_the_terminal_saves(self):
         log = self.path("log")
         script = f'exec "$@" > {log} 2>&1'
-        terminal = Terminal(["/bin/sh", "-c", script, "sh", *self.command()], self.folder)
+        terminal = Terminal(["/bin/sh", "-c", script, "sh", *self.command()], self.directory)
         end = time.monotonic() + 60
         while not (os.path.exists(log) and b"step 3," in open(log, "rb").read()):
             self.assertLess(time.monotonic(), end)

@@ -1,4 +1,4 @@
-"""What a person sees in a terminal: a bar instead of lines, and a little colour."""
+"""What a person sees in a terminal: a bar instead of lines, and a little color."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ import termios
 import kit
 
 GREEN, YELLOW, RED, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
-COLOUR = "\x1b[3"
+COLOR = "\x1b[3"
 
 
 class Terminal(kit.TestCase):
@@ -19,7 +19,7 @@ class Terminal(kit.TestCase):
         command = [kit.MPIRUN, *flags, "-np", "2", *wrapper, kit.TRAINER, *arguments]
         pid, terminal = pty.fork()
         if pid == 0:
-            os.chdir(self.folder)
+            os.chdir(self.directory)
             if errors_to:
                 os.dup2(os.open(errors_to, os.O_WRONLY | os.O_CREAT, 0o600), 2)
             os.execve(command[0], command, kit.environment({"TERM": "xterm", "NO_COLOR": None, **(env or {})}))
@@ -55,19 +55,19 @@ class Terminal(kit.TestCase):
         self.assertIn(": step 4, loss", lines)
         self.assertNotIn("\x1b[", lines)
 
-    def test_a_terminal_shows_a_little_colour(self):
+    def test_a_terminal_shows_a_little_color(self):
         output = self.seen(*self.warned())
         self.assertIn(f"[{GREEN}=", output)
         self.assertRegex(output, r"rank 0@\S+: \x1b\[33mwarning:\x1b\[0m .*metrics.jsonl")
-        self.assertEqual(output.count(COLOUR), output.count(PLAIN))
+        self.assertEqual(output.count(COLOR), output.count(PLAIN))
         error = self.seen("--config", "nowhere.toml", code=kit.CONFIG)
         self.assertIn(f"{RED}error:{PLAIN} ", error)
 
-    def test_no_color_has_a_bar_without_colour(self):
+    def test_no_color_has_a_bar_without_color(self):
         output = self.seen(*self.warned(), env={"NO_COLOR": "1"})
         self.assertRegex(output, r"step 4/8 \[=+> +\]")
         self.assertRegex(output, r"rank 0@\S+: warning: .*metrics.jsonl")
-        self.assertNotIn(COLOUR, output)
+        self.assertNotIn(COLOR, output)
 
     def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(self):
         output = self.seen(*self.warned(), env={"TERM": "dumb"})
@@ -75,7 +75,7 @@ class Terminal(kit.TestCase):
         self.assertRegex(output, r"rank 0@\S+: warning: .*metrics.jsonl")
         self.assertNotIn("\x1b", output)
 
-    def test_errors_that_go_elsewhere_are_plain_beside_a_coloured_bar(self):
+    def test_errors_that_go_elsewhere_are_plain_beside_a_colored_bar(self):
         output = self.seen(*self.warned(), errors_to=self.path("errors"))
         self.assertIn(f"[{GREEN}=", output)
         with open(self.path("errors"), encoding="utf-8") as file:
@@ -89,7 +89,7 @@ class Terminal(kit.TestCase):
         for name, wrapper in (("alone", ()), ("wrapped", (script,))):
             with self.subTest(name):
                 command = [kit.MPIRUN, "-np", "2", *wrapper, kit.TRAINER, *self.warned(name)]
-                result = subprocess.run(command, cwd=self.folder, env=kit.environment({"TERM": "xterm", "NO_COLOR": None}),
+                result = subprocess.run(command, cwd=self.directory, env=kit.environment({"TERM": "xterm", "NO_COLOR": None}),
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
                 self.assertIn(": step 4, loss", result.stdout)
                 self.assertIn(": warning: ", result.stdout)
@@ -100,7 +100,7 @@ class Terminal(kit.TestCase):
         self.assertIn(": step 4, loss", lines)
         self.assertNotIn("\x1b", lines)
         command = [kit.MPIRUN, "-np", "2", kit.TRAINER, *self.warned("piped"), "--log.progress", "bar"]
-        piped = subprocess.run(command, cwd=self.folder, env=kit.environment({"TERM": "dumb"}), stdout=subprocess.PIPE,
+        piped = subprocess.run(command, cwd=self.directory, env=kit.environment({"TERM": "dumb"}), stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, check=True).stdout
         self.assertRegex(piped, r"step 4/8 \[=+> +\]")
         self.assertNotIn(": step 4, loss", piped)

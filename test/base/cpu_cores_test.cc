@@ -34,7 +34,7 @@ TEST_CASE("OMP_NUM_THREADS counts by its first level, and nonsense not at all") 
 }
 
 TEST_CASE("the tightest quota on the path to the process's group counts") {
-  const ScratchFolder root;
+  const ScratchDirectory root;
   write_file(root / "membership", "0::/outer/inner\n");
   SECTION("none set") {
     write_file(root / "outer/inner/cpu.max", "max 100000\n");

@@ -6,7 +6,7 @@
 using namespace lockstep;
 
 TEST_CASE("a host's memory is what the kernel has, with swap, or what the tightest control group leaves of it") {
-  const ScratchFolder root;
+  const ScratchDirectory root;
   write_file(root / "meminfo",
              "MemTotal:       1000 kB\nMemFree:         10 kB\nMemAvailable:    800 kB\nSwapTotal:       500 kB\n");
   write_file(root / "membership", "0::/job/step\n");

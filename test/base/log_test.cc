@@ -24,15 +24,15 @@ struct Output {
 // What `work` prints, as the given rank of `size`.
 template <class Work>
 Output printed_by(int rank, int size, const Work& work) {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   set_log_identity(rank, size, "node7");
   {
-    const Redirected out(STDOUT_FILENO, folder / "out"), err(STDERR_FILENO, folder / "err");
+    const Redirected out(STDOUT_FILENO, directory / "out"), err(STDERR_FILENO, directory / "err");
     work();
     log_repeated_warnings();
   }
   set_log_identity(0, 1, "");
-  return {read_file(folder / "out"), read_file(folder / "err")};
+  return {read_file(directory / "out"), read_file(directory / "err")};
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ TEST_CASE("information is printed by rank 0 alone, warnings and errors by any ra
   CHECK(printed_by(0, 1, all).err == "warning: slow\nerror: lost\n");
 }
 
-TEST_CASE("where colours are wanted the words warning and error have them, and nothing else") {
-  set_log_colours(true);
+TEST_CASE("where colors are wanted the words warning and error have them, and nothing else") {
+  set_log_colors(true);
   const Output output = printed_by(1, 2, [] {
     log_warning("slow");
     log_error("lost");
@@ -61,7 +61,7 @@ TEST_CASE("where colours are wanted the words warning and error have them, and n
     log_from_signal_handler({"SIGSEGV"});
   });
   const Output root = printed_by(0, 1, [] { log_info("step {}", 3); });
-  set_log_colours(false);
+  set_log_colors(false);
   CHECK(output.err ==
         "rank 1@node7: \x1b[33mwarning:\x1b[0m slow\nrank 1@node7: \x1b[31merror:\x1b[0m lost\n"
         "rank 1@node7: \x1b[33mwarning:\x1b[0m stalls\nrank 1@node7: \x1b[31merror:\x1b[0m SIGSEGV\n");
@@ -95,16 +95,16 @@ TEST_CASE("a warning that comes again is counted, and told once more at the end"
 TEST_CASE("urgent words come out while another thread's line is stuck, and are given up where nobody reads") {
   std::array<int, 2> pipe{};
   REQUIRE(::pipe(pipe.data()) == 0);
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const int out = ::dup(STDOUT_FILENO);
   ::dup2(pipe[1], STDOUT_FILENO);
   std::thread stuck([] { log_info("{}", std::string(200'000, 'x')); });  // more than a pipe holds
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   {
-    const Redirected err(STDERR_FILENO, folder / "err");
+    const Redirected err(STDERR_FILENO, directory / "err");
     log_urgent(LogLevel::error, "stalled");
   }
-  CHECK(read_file(folder / "err") == "error: stalled\n");
+  CHECK(read_file(directory / "err") == "error: stalled\n");
   const int err = ::dup(STDERR_FILENO);
   ::dup2(pipe[1], STDERR_FILENO);
   log_urgent(LogLevel::error, "nobody reads this");  // returns

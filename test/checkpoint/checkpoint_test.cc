@@ -32,9 +32,9 @@ std::string run_python(const std::string& python, const std::string& script_path
 }  // namespace
 
 TEST_CASE("a checkpoint reads back as it was built") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  const CheckpointReader reader = CheckpointReader::open(model.write(41, folder / "a.h5"));
+  const CheckpointReader reader = CheckpointReader::open(model.write(41, directory / "a.h5"));
   CHECK(reader.meta().step == 41);
   CHECK(reader.meta().epoch == 3);
   CHECK(reader.meta().samples_seen == 41 * 64);
@@ -71,8 +71,8 @@ TEST_CASE("the same contents give the same file, and its size is as estimated") 
 }
 
 TEST_CASE("one damaged byte anywhere, or a missing end, is always found and named") {
-  const ScratchFolder folder;
-  const std::string path = SmallModel().write(7, folder / "step-00000007.h5");
+  const ScratchDirectory directory;
+  const std::string path = SmallModel().write(7, directory / "step-00000007.h5");
   const std::vector<std::byte> whole = read_file(path, ExitCode::internal);
   RandomStream random(random_key(2026));
   const auto must_fail = [&](std::span<const std::byte> bytes) {
@@ -100,14 +100,14 @@ TEST_CASE("one damaged byte anywhere, or a missing end, is always found and name
 }
 
 TEST_CASE("two thousand arrays with names of a hundred characters are written and read") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const float value = 4;
   CheckpointContents contents{.meta = {.step = 1}};
   for (int i = 0; i < 2000; ++i) {
     contents.arrays.push_back({fmt::format("/model/{:*>100}", fmt::format(".layer{}", i)), Shape{1}, &value});
   }
-  write_file_atomically(folder / "a.h5", build_checkpoint(contents, "many").bytes(), {});
-  const CheckpointReader reader = CheckpointReader::open(folder / "a.h5");
+  write_file_atomically(directory / "a.h5", build_checkpoint(contents, "many").bytes(), {});
+  const CheckpointReader reader = CheckpointReader::open(directory / "a.h5");
   CHECK(reader.arrays("/model").size() == 2000);
   float read = 0;
   reader.read(contents.arrays[1234].path, {&read, 1});
@@ -115,14 +115,14 @@ TEST_CASE("two thousand arrays with names of a hundred characters are written an
 }
 
 TEST_CASE("an empty configuration is kept as a data set") {
-  const ScratchFolder folder;
-  write_file_atomically(folder / "a.h5", build_checkpoint({}, "empty").bytes(), {});
-  CHECK(CheckpointReader::open(folder / "a.h5").config() == "\n");
+  const ScratchDirectory directory;
+  write_file_atomically(directory / "a.h5", build_checkpoint({}, "empty").bytes(), {});
+  CHECK(CheckpointReader::open(directory / "a.h5").config() == "\n");
 }
 
 TEST_CASE("an undamaged file of other content is refused: no mark of completeness, another format") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   const auto refusal = [&](const std::string& format, bool complete) {
     auto file = Hdf5File::create_in_memory("other", {.user_block_bytes = kUserBlockBytes});
     file.write_attribute("/", "format", format);
@@ -142,8 +142,8 @@ TEST_CASE("h5ls and h5dump read a checkpoint and see its checksums") {
     WARN("skipped: no h5dump");
     return;
   }
-  const ScratchFolder folder;
-  const std::string path = SmallModel().write(12, folder / "a.h5");
+  const ScratchDirectory directory;
+  const std::string path = SmallModel().write(12, directory / "a.h5");
   const CommandResult list = run_command("h5ls -r " + path);
   CHECK(list.status == 0);
   for (const char* line :
@@ -172,10 +172,10 @@ TEST_CASE("h5py reads a checkpoint") {
     WARN("skipped: no h5py");
     return;
   }
-  const ScratchFolder folder;
-  const std::string path = SmallModel().write(12, folder / "a.h5");
+  const ScratchDirectory directory;
+  const std::string path = SmallModel().write(12, directory / "a.h5");
   const std::string output =
-      run_python(python, folder / "read.py",
+      run_python(python, directory / "read.py",
                  "import h5py\n"
                  "f = h5py.File('" +
                      path +
@@ -196,19 +196,19 @@ TEST_CASE("h5py reads a checkpoint") {
 }
 
 TEST_CASE("weights open from any HDF5 file with parameter names, and from a checkpoint, which is checked") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   auto bare = Hdf5File::create_in_memory("bare", {});
   const std::vector<float> bias{1, 2};
   bare.write<float>("/fc.bias", std::vector<int64_t>{2}, bias);
-  write_file_atomically(folder / "bare.h5", std::move(bare).finish().bytes(), {});
-  const CheckpointReader weights = CheckpointReader::open_weights(folder / "bare.h5");
+  write_file_atomically(directory / "bare.h5", std::move(bare).finish().bytes(), {});
+  const CheckpointReader weights = CheckpointReader::open_weights(directory / "bare.h5");
   CHECK(weights.model_group() == "/");
   REQUIRE(weights.arrays("/").size() == 1);
   CHECK(weights.arrays("/")[0].path == "/fc.bias");
   CHECK(weights.arrays("/")[0].shape == Shape{2});
 
-  const std::string path = model.write(3, folder / "a.h5");
+  const std::string path = model.write(3, directory / "a.h5");
   CHECK(CheckpointReader::open_weights(path).model_group() == "/model");
   std::vector<std::byte> damaged = read_file(path, ExitCode::internal);
   damaged.back() ^= std::byte{1};

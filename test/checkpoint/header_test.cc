@@ -38,16 +38,16 @@ std::string header_error(const std::string& path, std::span<const std::byte> byt
 }  // namespace
 
 TEST_CASE("no run has made a negative number of steps") {
-  const ScratchFolder folder;
-  CHECK_THAT(header_error(folder / "a", sealed(1000, -5)),
+  const ScratchDirectory directory;
+  CHECK_THAT(header_error(directory / "a", sealed(1000, -5)),
              ContainsSubstring("damaged checkpoint, its header's step is -5, which no run can have written"));
 }
 
 TEST_CASE("a sealed file's header reads back") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const auto file = sealed(1000, 123'456'789'012);
-  write_file_atomically(folder / "a", file, {});
-  const CheckpointHeader header = read_checkpoint_header(folder / "a");
+  write_file_atomically(directory / "a", file, {});
+  const CheckpointHeader header = read_checkpoint_header(directory / "a");
   CHECK(header.version == 1);
   CHECK(header.step == 123'456'789'012);
   CHECK(header.file_bytes == 1000);
@@ -55,8 +55,8 @@ TEST_CASE("a sealed file's header reads back") {
 }
 
 TEST_CASE("each kind of wrong file is told from the others") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a";
   const auto file = sealed(1000, 5);
   CHECK(header_error(path, {}) == path + ": empty file, no checkpoint");
   CHECK(header_error(path, std::span(file).first(100)) == path + ": truncated checkpoint, 100 bytes");
@@ -68,8 +68,8 @@ TEST_CASE("each kind of wrong file is told from the others") {
   CHECK(header_error(path, zeros) == path + ": not a Lockstep checkpoint");
   CHECK(header_error(path, of_version(12)) ==
         path + ": format version 12 is newer than 1, the newest this program reads; use a newer Lockstep");
-  CHECK(error_of([&] { read_checkpoint_header(folder.path()); }).value().what() ==
-        folder.path() + ": is a directory, where a file is needed");
+  CHECK(error_of([&] { read_checkpoint_header(directory.path()); }).value().what() ==
+        directory.path() + ": is a directory, where a file is needed");
 }
 
 TEST_CASE("every change of every byte of the header is found") {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "checkpoint/header.h"
-#include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/checkpoint/fixtures.h"
 #include "test/scratch.h"
@@ -29,8 +29,8 @@ std::string refusal(const Call& call) {
 // What opening a checkpoint says whose contents `change` has changed.
 template <class Change>
 std::string refusal_after(const Change& change) {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   CheckpointContents contents = SmallModel().contents(5);
   SmallModel model;
   contents = model.contents(5);
@@ -79,35 +79,35 @@ TEST_CASE("each field of a checkpoint that no run can have written is refused by
 }
 
 TEST_CASE("every seed, and numbers of later programs, are taken") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   CheckpointContents contents = model.contents(5);
   contents.meta.seed = -7;
   contents.training["of_later"] = int64_t{-3};
-  write_file_atomically(folder / "a.h5", build_checkpoint(contents, "a").bytes(), {});
-  CHECK(CheckpointReader::open(folder / "a.h5").meta().seed == -7);
+  write_file_atomically(directory / "a.h5", build_checkpoint(contents, "a").bytes(), {});
+  CHECK(CheckpointReader::open(directory / "a.h5").meta().seed == -7);
 }
 
 TEST_CASE("a header of another step than the file's is damage") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   Hdf5Image image = build_checkpoint(model.contents(5), "a");
   seal_checkpoint(image.bytes(), 6);
-  write_file_atomically(folder / "a.h5", image.bytes(), {});
-  CHECK(refusal([&] { CheckpointReader::open(folder / "a.h5"); }) ==
-        folder / "a.h5" + ": damaged checkpoint, its header tells step 6 and its attribute step 5");
+  write_file_atomically(directory / "a.h5", image.bytes(), {});
+  CHECK(refusal([&] { CheckpointReader::open(directory / "a.h5"); }) ==
+        directory / "a.h5" + ": damaged checkpoint, its header tells step 6 and its attribute step 5");
 }
 
 TEST_CASE("an impossible newest checkpoint is passed over, as a damaged one is") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  model.write(5, folder / checkpoint_name(5));
-  write_cyclic(folder / checkpoint_name(9));
+  model.write(5, directory / checkpoint_name(5));
+  write_cyclic(directory / checkpoint_name(9));
   CheckpointContents contents = model.contents(12);
   contents.training["position"] = kLargest;
-  write_file_atomically(folder / checkpoint_name(12), build_checkpoint(contents, "a").bytes(), {});
+  write_file_atomically(directory / checkpoint_name(12), build_checkpoint(contents, "a").bytes(), {});
   std::vector<std::string> warnings;
-  const auto found = open_newest_whole(folder.path(), [&](const std::string& text) { warnings.push_back(text); });
+  const auto found = open_newest_whole(directory.path(), [&](const std::string& text) { warnings.push_back(text); });
   REQUIRE(found);
   CHECK(found->meta().step == 5);
   REQUIRE(warnings.size() == 2);
@@ -116,10 +116,10 @@ TEST_CASE("an impossible newest checkpoint is passed over, as a damaged one is")
 }
 
 TEST_CASE("groups that contain themselves end the walk, in a checkpoint and in a file of weights") {
-  const ScratchFolder folder;
-  CHECK_THAT(refusal([&] { CheckpointReader::open(write_cyclic(folder / "a.h5")); }),
+  const ScratchDirectory directory;
+  CHECK_THAT(refusal([&] { CheckpointReader::open(write_cyclic(directory / "a.h5")); }),
              ContainsSubstring("its groups nest more than 16 deep, down to /model/again/"));
-  const Inspection report = inspect_checkpoint(folder / "a.h5", false);
+  const Inspection report = inspect_checkpoint(directory / "a.h5", false);
   CHECK_FALSE(report.whole);
   CHECK_THAT(report.text, ContainsSubstring("one may contain itself"));
   const std::string path = hostile("hdf5_group_cycle.h5");
@@ -128,8 +128,8 @@ TEST_CASE("groups that contain themselves end the walk, in a checkpoint and in a
 }
 
 TEST_CASE("groups that multiply without a cycle end the walk") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   hid_t group = H5Gopen2(file, "/", H5P_DEFAULT);
   for (int depth = 0; depth < 12; ++depth) {  // 4^12 paths lead to the last
@@ -155,8 +155,8 @@ TEST_CASE("weights that a small file declares without storing them are refused b
 }
 
 TEST_CASE("one array under many names counts as often as it is named") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   const hsize_t count = 1 << 20;  // 4 MiB, of which nothing is stored
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hid_t space = H5Screate_simple(1, &count, nullptr);
@@ -169,15 +169,15 @@ TEST_CASE("one array under many names counts as often as it is named") {
 }
 
 TEST_CASE("names in a checkpoint cannot act on the terminal or imitate a line of the report") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const float value = 1;
   const std::string trick = "x\n\x1b[2Jwhole: the checksum is right";
   const CheckpointContents contents{.meta = {.model = trick, .created = trick},
                                     .arrays = {{"/model/" + trick, Shape{1}, &value}},
                                     .training = {{trick, 1.0}},
                                     .classes = {trick}};
-  write_file_atomically(folder / "a.h5", build_checkpoint(contents, "a").bytes(), {});
-  const std::string text = inspect_checkpoint(folder / "a.h5", true).text;
+  write_file_atomically(directory / "a.h5", build_checkpoint(contents, "a").bytes(), {});
+  const std::string text = inspect_checkpoint(directory / "a.h5", true).text;
   CHECK(text.find('\x1b') == std::string::npos);
   size_t verdicts = 0;
   for (size_t at = text.find("\nwhole"); at != std::string::npos; at = text.find("\nwhole", at + 1)) ++verdicts;

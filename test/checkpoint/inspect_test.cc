@@ -9,8 +9,8 @@
 using namespace lockstep;
 
 TEST_CASE("a report tells where a checkpoint stands and what is in it") {
-  const ScratchFolder folder;
-  const Inspection report = inspect_checkpoint(SmallModel().write(41, folder / "a.h5"), false);
+  const ScratchDirectory directory;
+  const Inspection report = inspect_checkpoint(SmallModel().write(41, directory / "a.h5"), false);
   CHECK(report.whole);
   for (const char* line :
        {"step 41, epoch 3, 2624 samples seen\n", "model small, global batch 64 on 2 ranks, seed 17\n",
@@ -22,51 +22,51 @@ TEST_CASE("a report tells where a checkpoint stands and what is in it") {
 }
 
 TEST_CASE("verifying gives range and norm of every array and finds values that are not finite") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::vector<float> good{3, -4};
   const std::vector<float> bad{1, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
   CheckpointContents contents{.arrays = {{"/model/good", Shape{2}, good.data()}}};
-  write_file_atomically(folder / "good.h5", build_checkpoint(contents, "good").bytes(), {});
-  const Inspection fine = inspect_checkpoint(folder / "good.h5", true);
+  write_file_atomically(directory / "good.h5", build_checkpoint(contents, "good").bytes(), {});
+  const Inspection fine = inspect_checkpoint(directory / "good.h5", true);
   CHECK(fine.whole);
   CHECK_THAT(fine.text, ContainsSubstring("  /model/good [2] min -4 max 3 norm 5\n"));
   CHECK_THAT(fine.text, ContainsSubstring("whole: the checksum is right, every array was read\n"));
 
   contents.arrays.push_back({"/model/bad", Shape{3}, bad.data()});
-  write_file_atomically(folder / "bad.h5", build_checkpoint(contents, "bad").bytes(), {});
-  const Inspection report = inspect_checkpoint(folder / "bad.h5", true);
+  write_file_atomically(directory / "bad.h5", build_checkpoint(contents, "bad").bytes(), {});
+  const Inspection report = inspect_checkpoint(directory / "bad.h5", true);
   CHECK_FALSE(report.whole);
   CHECK_THAT(report.text, ContainsSubstring("  /model/bad [3] min 1 max 1 norm 1 NOT FINITE 2\n"));
 }
 
 TEST_CASE("a file that is not whole is reported with the reason") {
-  const ScratchFolder folder;
-  write_text_atomically(folder / "a.h5", "stump", ExitCode::internal);
-  const Inspection report = inspect_checkpoint(folder / "a.h5", true);
+  const ScratchDirectory directory;
+  write_text_atomically(directory / "a.h5", "stump", ExitCode::internal);
+  const Inspection report = inspect_checkpoint(directory / "a.h5", true);
   CHECK_FALSE(report.whole);
-  CHECK(report.text == (folder / "a.h5") + ": not a Lockstep checkpoint\n");
+  CHECK(report.text == (directory / "a.h5") + ": not a Lockstep checkpoint\n");
 }
 
 TEST_CASE("a comparison names the arrays that differ, by how much, and those that one file lacks") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::vector<float> same{1, 2}, before{3, 4}, after{3, 6};
   CheckpointContents contents{.arrays = {{"/model/same", Shape{2}, same.data()},
                                          {"/model/moved", Shape{2}, before.data()},
                                          {"/ema/lost", Shape{2}, same.data()}}};
-  write_file_atomically(folder / "a.h5", build_checkpoint(contents, "a").bytes(), {});
+  write_file_atomically(directory / "a.h5", build_checkpoint(contents, "a").bytes(), {});
   contents.arrays[1].data = after.data();
   contents.arrays[2].path = "/ema/found";
-  write_file_atomically(folder / "b.h5", build_checkpoint(contents, "b").bytes(), {});
+  write_file_atomically(directory / "b.h5", build_checkpoint(contents, "b").bytes(), {});
 
-  const Inspection report = compare_checkpoints({.first = folder / "a.h5", .second = folder / "b.h5"});
+  const Inspection report = compare_checkpoints({.first = directory / "a.h5", .second = directory / "b.h5"});
   CHECK(report.whole);
   CHECK_THAT(report.text, ContainsSubstring("  /model/moved [2]: largest difference 2, norm 2 of 5\n"));
-  CHECK_THAT(report.text, ContainsSubstring("  /ema/lost [2]: not in " + (folder / "b.h5")));
-  CHECK_THAT(report.text, ContainsSubstring("  /ema/found [2]: not in " + (folder / "a.h5")));
+  CHECK_THAT(report.text, ContainsSubstring("  /ema/lost [2]: not in " + (directory / "b.h5")));
+  CHECK_THAT(report.text, ContainsSubstring("  /ema/found [2]: not in " + (directory / "a.h5")));
   CHECK_THAT(report.text, ContainsSubstring("3 of 3 arrays differ"));
   CHECK_THAT(report.text, !ContainsSubstring("/model/same"));
 
-  const Inspection itself = compare_checkpoints({.first = folder / "a.h5", .second = folder / "a.h5"});
+  const Inspection itself = compare_checkpoints({.first = directory / "a.h5", .second = directory / "a.h5"});
   CHECK_THAT(itself.text, ContainsSubstring("0 of 3 arrays differ; the others are equal to the bit\n"));
-  CHECK_FALSE(compare_checkpoints({.first = folder / "a.h5", .second = folder / "none.h5"}).whole);
+  CHECK_FALSE(compare_checkpoints({.first = directory / "a.h5", .second = directory / "none.h5"}).whole);
 }

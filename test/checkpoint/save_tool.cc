@@ -1,6 +1,6 @@
 // checkpoint_save_tool DIRECTORY VALUES [slow:SECONDS] [give_up:SECONDS] ACTION...: a stand-in for a training run. The
 // two times are those of WriterOptions, and long unless given: under a tracer or a sanitizer a save takes its time.
-// Actions: a number saves that step and waits for the result; rm:NAME deletes a file in the folder; open opens the
+// Actions: a number saves that step and waits for the result; rm:NAME deletes a file in the directory; open opens the
 // newest whole checkpoint; overlap:A:B starts to save A, counts how often it gets round while that is written, and
 // tries to save B meanwhile; leave:S starts to save S and goes on to the next action.
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/log.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/io/file.h"
 

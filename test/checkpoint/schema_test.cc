@@ -23,8 +23,8 @@ ParameterTable with_classes(int64_t classes) {
 }
 
 struct OpenFile {
-  ScratchFolder folder;
-  CheckpointReader reader = CheckpointReader::open(SmallModel().write(1, folder / "a.h5"));
+  ScratchDirectory directory;
+  CheckpointReader reader = CheckpointReader::open(SmallModel().write(1, directory / "a.h5"));
 
   std::string mismatch(const ParameterTable& table, const SchemaOptions& options = {}) const {
     const auto error = error_of([&] { match_schema(table, reader, options); });
@@ -82,22 +82,23 @@ TEST_CASE("a missing slot or average is named, with what the file has instead") 
   CHECK(file.mismatch(with_classes(10), {.group = "/swa"}) == "has no /swa; it was not written with it");
   const float value = 1;
   const CheckpointContents bare{.arrays = {{"/model/x", Shape{1}, &value}}};
-  write_file_atomically(file.folder / "bare.h5", build_checkpoint(bare, "bare").bytes(), {});
+  write_file_atomically(file.directory / "bare.h5", build_checkpoint(bare, "bare").bytes(), {});
   const auto error = error_of([&] {
-    match_schema(with_classes(10), CheckpointReader::open(file.folder / "bare.h5"), {.group = "/optimizer/momentum"});
+    match_schema(with_classes(10), CheckpointReader::open(file.directory / "bare.h5"),
+                 {.group = "/optimizer/momentum"});
   });
   REQUIRE(error);
   CHECK_THAT(error->what(), ContainsSubstring("it has no optimizer state"));
 }
 
 TEST_CASE("one array missing from a slot is named") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   CheckpointContents contents = model.contents(1);
   contents.arrays.pop_back();  // /optimizer/momentum/fc.bias
-  write_file_atomically(folder / "a.h5", build_checkpoint(contents, "a").bytes(), {});
+  write_file_atomically(directory / "a.h5", build_checkpoint(contents, "a").bytes(), {});
   const auto error = error_of([&] {
-    match_schema(model.table(), CheckpointReader::open(folder / "a.h5"),
+    match_schema(model.table(), CheckpointReader::open(directory / "a.h5"),
                  {.group = "/optimizer/momentum", .trained_only = true});
   });
   REQUIRE(error);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <limits>
 
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/checkpoint/fixtures.h"
 #include "test/scratch.h"
@@ -30,34 +30,34 @@ SaveResult save(CheckpointWriter& writer, CheckpointContents contents, bool best
   return finish(writer);
 }
 
-std::string link_of(const ScratchFolder& folder, const std::string& name) {
-  return std::filesystem::read_symlink(folder / name).string();
+std::string link_of(const ScratchDirectory& directory, const std::string& name) {
+  return std::filesystem::read_symlink(directory / name).string();
 }
 
 }  // namespace
 
 TEST_CASE("a save is published under its step, is whole, and latest points at it") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder / "run"});
+  CheckpointWriter writer({.directory = directory / "run"});
   CHECK_FALSE(writer.poll());
   const SaveResult result = save(writer, model.contents(10));
   CHECK_FALSE(result.error);
   CHECK(result.step == 10);
-  CHECK(result.path == folder / "run/step-00000010.h5");
+  CHECK(result.path == directory / "run/step-00000010.h5");
   CHECK(result.bytes == static_cast<int64_t>(std::filesystem::file_size(result.path)));
   CHECK(result.snapshot_seconds > 0);
   CHECK(result.write_seconds > 0);
   CHECK(result.cpu_seconds > 0);
   CHECK(CheckpointReader::open(result.path).meta().step == 10);
-  CHECK(link_of(folder, "run/latest") == "step-00000010.h5");
-  CHECK(list_directory(folder / "run", ExitCode::internal).size() == 2);
+  CHECK(link_of(directory, "run/latest") == "step-00000010.h5");
+  CHECK(list_directory(directory / "run", ExitCode::internal).size() == 2);
 }
 
 TEST_CASE("what is saved is what the sources held before wait_copied returned") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::vector<float> source(300'000, 1.0F);
-  CheckpointWriter writer({.directory = folder.path()});
+  CheckpointWriter writer({.directory = directory.path()});
   const auto contents = [&](int64_t step) {
     return CheckpointContents{.meta = {.step = step}, .arrays = {{"/model/x", Shape{300'000}, source.data()}}};
   };
@@ -74,9 +74,9 @@ TEST_CASE("what is saved is what the sources held before wait_copied returned") 
 }
 
 TEST_CASE("a step that is saved, or being saved, is not written again") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder.path(), .last_saved_step = 5});
+  CheckpointWriter writer({.directory = directory.path(), .last_saved_step = 5});
   CHECK(writer.start(model.contents(5)) == Start::already_saved);
   REQUIRE(writer.start(model.contents(10)) == Start::started);
   CHECK(writer.start(model.contents(10)) == Start::already_saved);
@@ -85,30 +85,30 @@ TEST_CASE("a step that is saved, or being saved, is not written again") {
   CHECK(writer.start(model.contents(10)) == Start::already_saved);
   CHECK(writer.wait_idle(0));
   CHECK(std::filesystem::last_write_time(result.path) == written);
-  CHECK_FALSE(path_exists(folder / checkpoint_name(5)));
+  CHECK_FALSE(path_exists(directory / checkpoint_name(5)));
 }
 
 TEST_CASE("the newest are kept, and the best beside them") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder.path(), .keep = 2});
+  CheckpointWriter writer({.directory = directory.path(), .keep = 2});
   for (int64_t step = 1; step <= 5; ++step) CHECK_FALSE(save(writer, model.contents(step), step == 2).error);
   std::vector<int64_t> steps;
-  for (const FoundCheckpoint& file : find_checkpoints(folder.path())) steps.push_back(file.step);
+  for (const FoundCheckpoint& file : find_checkpoints(directory.path())) steps.push_back(file.step);
   CHECK(steps == std::vector<int64_t>{5, 4, 2});
-  CHECK(link_of(folder, "best") == checkpoint_name(2));
+  CHECK(link_of(directory, "best") == checkpoint_name(2));
   CHECK(writer.start(model.contents(5), true) == Start::already_saved);
   REQUIRE(writer.wait_idle(60));
-  CHECK(link_of(folder, "best") == checkpoint_name(5));
+  CHECK(link_of(directory, "best") == checkpoint_name(5));
 }
 
 TEST_CASE("the former best is deleted as soon as there is a new one, saved now or before") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder.path(), .keep = 1});
+  CheckpointWriter writer({.directory = directory.path(), .keep = 1});
   const auto names = [&] {
     std::vector<int64_t> steps;
-    for (const FoundCheckpoint& file : find_checkpoints(folder.path())) steps.push_back(file.step);
+    for (const FoundCheckpoint& file : find_checkpoints(directory.path())) steps.push_back(file.step);
     return steps;
   };
   CHECK_FALSE(save(writer, model.contents(1), true).error);
@@ -119,40 +119,40 @@ TEST_CASE("the former best is deleted as soon as there is a new one, saved now o
   CHECK(writer.start(model.contents(3), true) == Start::already_saved);
   REQUIRE(writer.wait_idle(60));
   CHECK(names() == std::vector<int64_t>{3});
-  CHECK(link_of(folder, "best") == checkpoint_name(3));
+  CHECK(link_of(directory, "best") == checkpoint_name(3));
 }
 
 TEST_CASE("a best save that fails leaves the best before it, which is spared") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder.path(), .keep = 1});
+  CheckpointWriter writer({.directory = directory.path(), .keep = 1});
   CHECK_FALSE(save(writer, model.contents(1), true).error);
-  std::filesystem::create_directories(folder / checkpoint_name(2) + "/in the way");
+  std::filesystem::create_directories(directory / checkpoint_name(2) + "/in the way");
   CHECK(save(writer, model.contents(2), true).error);
   CHECK_FALSE(save(writer, model.contents(3)).error);
-  CHECK(link_of(folder, "best") == checkpoint_name(1));
-  CHECK(path_exists(folder / checkpoint_name(1)));
+  CHECK(link_of(directory, "best") == checkpoint_name(1));
+  CHECK(path_exists(directory / checkpoint_name(1)));
 }
 
 TEST_CASE("the best is kept where its link was lost, or cannot be made, which is reported once") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   {
-    CheckpointWriter writer({.directory = folder.path(), .keep = 1});
+    CheckpointWriter writer({.directory = directory.path(), .keep = 1});
     CHECK_FALSE(save(writer, model.contents(1), true).error);
-    std::filesystem::remove(folder / "best");
+    std::filesystem::remove(directory / "best");
     for (int64_t step = 2; step <= 3; ++step) CHECK_FALSE(save(writer, model.contents(step)).error);
-    CHECK(path_exists(folder / checkpoint_name(1)));
+    CHECK(path_exists(directory / checkpoint_name(1)));
   }
-  std::filesystem::create_directories(folder / "latest.tmp/in the way");
-  std::filesystem::create_directories(folder / "best.tmp/in the way");
+  std::filesystem::create_directories(directory / "latest.tmp/in the way");
+  std::filesystem::create_directories(directory / "best.tmp/in the way");
   const LogCapture log;
-  CheckpointWriter writer({.directory = folder.path(), .keep = 1, .best_step = 1});
+  CheckpointWriter writer({.directory = directory.path(), .keep = 1, .best_step = 1});
   CHECK_FALSE(save(writer, model.contents(4)).error);
-  CHECK(path_exists(folder / checkpoint_name(1)));
+  CHECK(path_exists(directory / checkpoint_name(1)));
   for (int64_t step = 5; step <= 7; ++step) CHECK_FALSE(save(writer, model.contents(step), step == 5).error);
   std::vector<int64_t> steps;
-  for (const FoundCheckpoint& file : find_checkpoints(folder.path())) steps.push_back(file.step);
+  for (const FoundCheckpoint& file : find_checkpoints(directory.path())) steps.push_back(file.step);
   CHECK(steps == std::vector<int64_t>{7, 5});
   const std::string text = log.text();
   const std::string reported = "without the links latest and best the newest checkpoint is";
@@ -162,19 +162,19 @@ TEST_CASE("the best is kept where its link was lost, or cannot be made, which is
 }
 
 TEST_CASE("best may be said while the step is being written") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder.path()});
+  CheckpointWriter writer({.directory = directory.path()});
   REQUIRE(writer.start(model.contents(3)) == Start::started);
   CHECK(writer.start(model.contents(3), true) == Start::already_saved);
   finish(writer);
-  CHECK(link_of(folder, "best") == checkpoint_name(3));
+  CHECK(link_of(directory, "best") == checkpoint_name(3));
 }
 
 TEST_CASE("values that are not finite are never published and the array is named") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   SmallModel model;
-  CheckpointWriter writer({.directory = folder.path()});
+  CheckpointWriter writer({.directory = directory.path()});
   CHECK_FALSE(save(writer, model.contents(1)).error);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     model.values()[2][39] = bad;  // /model/fc.weight
@@ -184,68 +184,68 @@ TEST_CASE("values that are not finite are never published and the array is named
     CHECK_THAT(result.error->what(),
                ContainsSubstring(fmt::format("step 2: /model/fc.weight holds {} at element 39", bad)));
   }
-  CHECK(link_of(folder, "latest") == checkpoint_name(1));
-  CHECK(find_checkpoints(folder.path()).size() == 1);
+  CHECK(link_of(directory, "latest") == checkpoint_name(1));
+  CHECK(find_checkpoints(directory.path()).size() == 1);
   model.values()[2][39] = 0;
   CHECK_FALSE(save(writer, model.contents(2)).error);
 }
 
 TEST_CASE("a save that fails keeps its error for the caller, and the next one works") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder / "run"});
-  std::filesystem::remove(folder / "run");
-  std::ofstream(folder / "run").put(' ');  // a file in the way
+  CheckpointWriter writer({.directory = directory / "run"});
+  std::filesystem::remove(directory / "run");
+  std::ofstream(directory / "run").put(' ');  // a file in the way
   const SaveResult lost = save(writer, model.contents(1));
   REQUIRE(lost.error);
   CHECK(lost.error->code() == ExitCode::checkpoint);
-  CHECK_THAT(lost.error->what(), ContainsSubstring(folder / "run/step-00000001.h5"));
-  std::filesystem::remove(folder / "run");
+  CHECK_THAT(lost.error->what(), ContainsSubstring(directory / "run/step-00000001.h5"));
+  std::filesystem::remove(directory / "run");
   CHECK_FALSE(save(writer, model.contents(1)).error);
 }
 
 TEST_CASE("a directory that is deleted or moved during the run is made again, with a warning") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   const LogCapture log;
-  CheckpointWriter writer({.directory = folder / "runs/a"});
+  CheckpointWriter writer({.directory = directory / "runs/a"});
   CHECK_FALSE(save(writer, model.contents(1)).error);
-  std::filesystem::rename(folder / "runs", folder / "moved");
+  std::filesystem::rename(directory / "runs", directory / "moved");
   CHECK_FALSE(save(writer, model.contents(2)).error);
   CHECK_THAT(log.text(), ContainsSubstring("runs/a: was deleted or moved during the run; it is made again"));
-  CHECK(read_checkpoint_header(folder / "runs/a/step-00000002.h5").step == 2);
-  CHECK(read_checkpoint_header(folder / "moved/a/step-00000001.h5").step == 1);
+  CHECK(read_checkpoint_header(directory / "runs/a/step-00000002.h5").step == 2);
+  CHECK(read_checkpoint_header(directory / "moved/a/step-00000001.h5").step == 1);
 }
 
 TEST_CASE("a file in the way of latest does not lose the checkpoint") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  std::filesystem::create_directories(folder / "latest/full");
-  CheckpointWriter writer({.directory = folder.path()});
+  std::filesystem::create_directories(directory / "latest/full");
+  CheckpointWriter writer({.directory = directory.path()});
   CHECK_FALSE(save(writer, model.contents(1)).error);
-  CHECK(CheckpointReader::open(folder / checkpoint_name(1)).meta().step == 1);
+  CHECK(CheckpointReader::open(directory / checkpoint_name(1)).meta().step == 1);
 }
 
 TEST_CASE("the writer's end waits for the save in flight, and its start clears what a killed run left") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  model.write(9, folder / (checkpoint_name(9) + ".tmp"));
+  model.write(9, directory / (checkpoint_name(9) + ".tmp"));
   {
-    CheckpointWriter writer({.directory = folder.path()});
-    CHECK_FALSE(path_exists(folder / (checkpoint_name(9) + ".tmp")));
+    CheckpointWriter writer({.directory = directory.path()});
+    CHECK_FALSE(path_exists(directory / (checkpoint_name(9) + ".tmp")));
     REQUIRE(writer.start(model.contents(4)) == Start::started);
   }
-  CHECK(CheckpointReader::open(folder / checkpoint_name(4)).meta().step == 4);
+  CHECK(CheckpointReader::open(directory / checkpoint_name(4)).meta().step == 4);
 }
 
 TEST_CASE("saving goes on while another thread reads checkpoints") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = folder.path(), .keep = 0});
+  CheckpointWriter writer({.directory = directory.path(), .keep = 0});
   CHECK_FALSE(save(writer, model.contents(1)).error);
   for (int64_t step = 2; step <= 20; ++step) {
     REQUIRE(writer.start(model.contents(step)) == Start::started);
-    const auto reader = open_newest_whole(folder.path(), [](const std::string& text) { FAIL(text); });
+    const auto reader = open_newest_whole(directory.path(), [](const std::string& text) { FAIL(text); });
     REQUIRE(reader);
     CHECK(reader->meta().step >= step - 1);
     std::vector<float> weights(48);

@@ -11,14 +11,14 @@ using namespace lockstep;
 
 namespace {
 
-// A folder that looks like /proc, with this program as process 100.
+// A directory that looks like /proc, with this program as process 100.
 struct FakeProc {
   FakeProc() {
     add(100, 0, 'S');
-    std::filesystem::create_symlink(folder / "100", folder / "self");
+    std::filesystem::create_symlink(directory / "100", directory / "self");
   }
   void add(int process, int rank, char state, const std::string& job = "job.1", const std::string& exe = "/trainer") {
-    const std::string path = folder / std::to_string(process);
+    const std::string path = directory / std::to_string(process);
     std::filesystem::create_directory(path);
     std::filesystem::create_symlink(exe, path + "/exe");
     std::ofstream(path + "/environ") << "A=1" << '\0' << "PMIX_NAMESPACE=" << job << '\0' << "PMIX_RANK=" << rank
@@ -33,9 +33,9 @@ struct FakeProc {
           const auto found = variables.find(name);
           return found == variables.end() ? std::nullopt : std::optional(found->second);
         },
-        folder / "");
+        directory / "");
   }
-  ScratchFolder folder;
+  ScratchDirectory directory;
 };
 
 }  // namespace

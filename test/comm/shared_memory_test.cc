@@ -36,8 +36,8 @@ TEST_CASE("what a rank writes into any rank's memory all ranks read") {
 }
 
 TEST_CASE("shared memory may be larger than a container's /dev/shm, and leaves no descriptor") {
-  const auto entries = [](const char* folder) {
-    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  const auto entries = [](const char* directory) {
+    return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
   };
   const auto descriptors = entries("/proc/self/fd");
   const auto [memory, reason] = SharedMemory::make(world(), size_t{80} << 20);

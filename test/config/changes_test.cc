@@ -18,7 +18,7 @@ std::vector<ConfigChange> between(const Config& before, const Config& now) {
 }  // namespace
 
 TEST_CASE("every key of what is trained has a row that says what another value means") {
-  const std::string source = read_text_file(LOCKSTEP_SOURCE_FOLDER "/src/config/changes.cc", ExitCode::internal);
+  const std::string source = read_text_file(LOCKSTEP_SOURCE_DIRECTORY "/src/config/changes.cc", ExitCode::internal);
   const std::set<std::string_view> listed = {"model", "data", "train", "optimizer", "schedule", "ema"};
   for (const ConfigKey& key : config_keys()) {
     INFO(key.full_name());

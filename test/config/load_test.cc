@@ -14,7 +14,7 @@ namespace {
 
 // A file with the training data that validate() asks for, and what else is given.
 ConfigSources sources(const std::string& text) {
-  return {.file_path = "/configs/c.toml", .file_text = "data.train = \"t\"\n" + text, .working_folder = "/home/a"};
+  return {.file_path = "/configs/c.toml", .file_text = "data.train = \"t\"\n" + text, .working_directory = "/home/a"};
 }
 
 std::string load_error(ConfigSources s) {
@@ -40,12 +40,12 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
 
 TEST_CASE("a file is not needed") {
   const LoadedConfig loaded =
-      load_config({.overrides = {{"data.format", "synthetic"}, {"train.steps", "1"}}, .working_folder = "/home/a"});
+      load_config({.overrides = {{"data.format", "synthetic"}, {"train.steps", "1"}}, .working_directory = "/home/a"});
   CHECK(loaded.config.data.format == "synthetic");
   CHECK(loaded.config.checkpoint.directory == "/home/a/runs/inception_v3");
 }
 
-TEST_CASE("inputs in the file are relative to it, outputs and the command line to the working folder") {
+TEST_CASE("inputs in the file are relative to it, outputs and the command line to the working directory") {
   ConfigSources s = sources(
       "data.validation = ['../v', '/abs/v']\ncheckpoint.directory = \"runs/a\"\n"
       "checkpoint.init_from = \"w.h5\"\ncheckpoint.resume = \"step-00000001.h5\"\n");
@@ -65,14 +65,14 @@ TEST_CASE("inputs in the file are relative to it, outputs and the command line t
   CHECK(config.checkpoint.directory == "/home/a/b");
 }
 
-TEST_CASE("the same file loaded from another folder names the same inputs") {
+TEST_CASE("the same file loaded from another directory names the same inputs") {
   ConfigSources here = sources("checkpoint.directory = \"/runs/a\"\n");
   ConfigSources there = here;
-  there.working_folder = std::string("/");
+  there.working_directory = std::string("/");
   CHECK(load_config(here).config == load_config(there).config);
 }
 
-TEST_CASE("the default checkpoint folder bears the model's name") {
+TEST_CASE("the default checkpoint directory bears the model's name") {
   CHECK(load_config(sources("model.name = \"cifar10_cnn\"\n")).config.checkpoint.directory ==
         "/home/a/runs/cifar10_cnn");
 }
@@ -92,9 +92,9 @@ TEST_CASE("errors name the source") {
             .starts_with("/configs/c.toml:2: checkpoint.directory = '$SCRATCH/run': "));
 }
 
-TEST_CASE("a working folder that TOML cannot hold is an error where it is needed") {
+TEST_CASE("a working directory that TOML cannot hold is an error where it is needed") {
   ConfigSources s = sources("");
-  s.working_folder = std::string("/home/a\xff");
+  s.working_directory = std::string("/home/a\xff");
   CHECK_THAT(load_error(s), ContainsSubstring("checkpoint.directory = '") && ContainsSubstring("is not UTF-8 text"));
   s.overrides = {{"checkpoint.directory", "/runs"}};
   CHECK_NOTHROW(load_config(s));
@@ -163,7 +163,7 @@ TEST_CASE("the defaults of a model are keys with values that they take, and a wh
     CHECK_FALSE(model_defaults(model).empty());
     LoadedConfig loaded;
     CHECK_NOTHROW(loaded = load_config(
-                      {.overrides = {{"model.name", model}, {"data.format", "synthetic"}}, .working_folder = "/w"}));
+                      {.overrides = {{"model.name", model}, {"data.format", "synthetic"}}, .working_directory = "/w"}));
     for (const auto& [name, value] : model_defaults(model)) {
       CHECK(loaded.origin.at(std::string(name)) == "default of " + std::string(model));
     }

@@ -17,56 +17,56 @@ namespace fs = std::filesystem;
 namespace {
 
 // Writes the file and returns its path.
-std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
-  write_file(folder / name, text);
-  return folder / name;
+std::string written(const ScratchDirectory& directory, const std::string& name, const std::string& text) {
+  write_file(directory / name, text);
+  return directory / name;
 }
 
 }  // namespace
 
-TEST_CASE("a recipe is found by its name, in the first folder that has it") {
-  const ScratchFolder folder;
-  const std::string first = written(folder, "a/net.toml", "");
-  written(folder, "b/net.toml", "");
-  const std::string second = written(folder, "b/other.toml", "");
-  const std::vector<std::string> folders = {folder / "none", folder / "a", folder / "b"};
-  CHECK(find_config_file("net", folders) == first);
-  CHECK(find_config_file("other", folders) == second);
-  CHECK(recipe_names(folders) == std::vector<std::string>{"net", "other"});
+TEST_CASE("a recipe is found by its name, in the first directory that has it") {
+  const ScratchDirectory directory;
+  const std::string first = written(directory, "a/net.toml", "");
+  written(directory, "b/net.toml", "");
+  const std::string second = written(directory, "b/other.toml", "");
+  const std::vector<std::string> directories = {directory / "none", directory / "a", directory / "b"};
+  CHECK(find_config_file("net", directories) == first);
+  CHECK(find_config_file("other", directories) == second);
+  CHECK(recipe_names(directories) == std::vector<std::string>{"net", "other"});
 }
 
 TEST_CASE("a name with a slash or .toml is a path even where a recipe has the same name") {
-  const ScratchFolder folder;
-  written(folder, "a/net.toml", "");
-  const std::vector<std::string> folders = {folder / "a"};
-  CHECK(find_config_file("net.toml", folders) == (fs::current_path() / "net.toml").string());
-  CHECK(find_config_file("./net", folders) == (fs::current_path() / "net").string());
-  CHECK(find_config_file("/x/../y/net", folders) == "/y/net");
+  const ScratchDirectory directory;
+  written(directory, "a/net.toml", "");
+  const std::vector<std::string> directories = {directory / "a"};
+  CHECK(find_config_file("net.toml", directories) == (fs::current_path() / "net.toml").string());
+  CHECK(find_config_file("./net", directories) == (fs::current_path() / "net").string());
+  CHECK(find_config_file("/x/../y/net", directories) == "/y/net");
 }
 
 TEST_CASE("a name that is neither recipe nor file lists the recipes and suggests the nearest") {
-  const ScratchFolder folder;
-  written(folder, "a/digits.toml", "");
-  written(folder, "a/other.toml", "");
-  const std::string message = config_error([&] { find_config_file("digit", {folder / "a"}); });
+  const ScratchDirectory directory;
+  written(directory, "a/digits.toml", "");
+  written(directory, "a/other.toml", "");
+  const std::string message = config_error([&] { find_config_file("digit", {directory / "a"}); });
   CHECK(message ==
         "--config 'digit': no recipe of that name, and no file; did you mean digits?; recipes: digits, other");
   // A program that was copied without them.
-  const std::string without = config_error([&] { find_config_file("digits", {folder / "b"}); });
-  CHECK(without == "--config 'digits': no file of that name, and there are no recipes in " + folder / "b" +
+  const std::string without = config_error([&] { find_config_file("digits", {directory / "b"}); });
+  CHECK(without == "--config 'digits': no file of that name, and there are no recipes in " + directory / "b" +
                        ", where this program looks for them: give --config the path of a file, or start the program "
                        "where it was installed, with its share/lockstep");
 }
 
-TEST_CASE("file, environment and working folder are gathered") {
-  const ScratchFolder folder;
-  const std::string path = written(folder, "c.toml", "[train]\r\nseed = 3\n");
+TEST_CASE("file, environment and working directory are gathered") {
+  const ScratchDirectory directory;
+  const std::string path = written(directory, "c.toml", "[train]\r\nseed = 3\n");
   ::setenv("LOCKSTEP_TEST_OF_GATHERING", "a=b", 1);
   const ConfigSources sources = gather_config_sources(path, {{"train.seed", "4"}});
   ::unsetenv("LOCKSTEP_TEST_OF_GATHERING");
   CHECK(sources.file_path == path);
   CHECK(sources.file_text == "[train]\r\nseed = 3\n");
-  CHECK(sources.working_folder == fs::current_path().string());
+  CHECK(sources.working_directory == fs::current_path().string());
   REQUIRE(sources.overrides.size() == 1);
   const auto variable =
       std::ranges::find(sources.environment, std::string("LOCKSTEP_TEST_OF_GATHERING"), &Assignment::name);
@@ -74,9 +74,9 @@ TEST_CASE("file, environment and working folder are gathered") {
   CHECK(variable->value == "a=b");
 }
 
-TEST_CASE("a configuration from a pipe is read to its end, and its relative paths start in the working folder") {
-  const ScratchFolder folder;
-  const std::string pipe = folder / "c.toml";
+TEST_CASE("a configuration from a pipe is read to its end, and its relative paths start in the working directory") {
+  const ScratchDirectory directory;
+  const std::string pipe = directory / "c.toml";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   std::thread writer([&] { std::ofstream(pipe) << "data.train = \"t\"\n[train]\nseed = 3\n"; });
   ConfigSources sources = gather_config_sources(pipe, {});
@@ -89,25 +89,27 @@ TEST_CASE("a configuration from a pipe is read to its end, and its relative path
 }
 
 TEST_CASE("a configuration that sets nothing is worth a warning that names it") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   for (const char* text : {"", "# [train]\n", "[train]\n"}) {
-    ConfigSources sources = gather_config_sources(written(folder, "c.toml", text), {{"data.train", "t"}});
+    ConfigSources sources = gather_config_sources(written(directory, "c.toml", text), {{"data.train", "t"}});
     sources.environment.clear();
-    CHECK(load_config(sources).warnings == std::vector<std::string>{folder / "c.toml: this configuration is empty"});
+    CHECK(load_config(sources).warnings == std::vector<std::string>{directory / "c.toml: this configuration is empty"});
   }
 }
 
-TEST_CASE("a file that is not there and a folder in its place are errors with the reason") {
-  const ScratchFolder folder;
-  const auto reason = [&](const char* name) { return config_error([&] { gather_config_sources(folder / name, {}); }); };
+TEST_CASE("a file that is not there and a directory in its place are errors with the reason") {
+  const ScratchDirectory directory;
+  const auto reason = [&](const char* name) {
+    return config_error([&] { gather_config_sources(directory / name, {}); });
+  };
   CHECK_THAT(reason("none.toml"),
-             ContainsSubstring(folder / "none.toml") && ContainsSubstring("No such file or directory"));
-  fs::create_directory(folder / "dir.toml");
-  CHECK_THAT(reason("dir.toml"), ContainsSubstring(folder / "dir.toml") && ContainsSubstring("Is a directory"));
+             ContainsSubstring(directory / "none.toml") && ContainsSubstring("No such file or directory"));
+  fs::create_directory(directory / "dir.toml");
+  CHECK_THAT(reason("dir.toml"), ContainsSubstring(directory / "dir.toml") && ContainsSubstring("Is a directory"));
 }
 
 TEST_CASE("every bundled recipe is valid once it has data, and digits has them") {
-  const std::vector<std::string> names = recipe_names(recipe_folders());
+  const std::vector<std::string> names = recipe_names(recipe_directories());
   CHECK(std::ranges::find(names, std::string("digits")) != names.end());
   for (const std::string& name : names) {
     INFO(name);
@@ -121,9 +123,10 @@ TEST_CASE("every bundled recipe is valid once it has data, and digits has them")
 TEST_CASE("the digits recipe reads the data beside it wherever it is started") {
   ConfigSources sources = gather_config_sources("digits", {});
   sources.environment.clear();
-  sources.working_folder = "/elsewhere";
+  sources.working_directory = "/elsewhere";
   const Config config = load_config(sources).config;
-  CHECK(config.data.train == std::vector<std::string>{LOCKSTEP_SOURCE_FOLDER "/data/digits/train.tfrecord"});
-  CHECK(config.data.validation == std::vector<std::string>{LOCKSTEP_SOURCE_FOLDER "/data/digits/validation.tfrecord"});
+  CHECK(config.data.train == std::vector<std::string>{LOCKSTEP_SOURCE_DIRECTORY "/data/digits/train.tfrecord"});
+  CHECK(config.data.validation ==
+        std::vector<std::string>{LOCKSTEP_SOURCE_DIRECTORY "/data/digits/validation.tfrecord"});
   CHECK(config.checkpoint.directory == "/elsewhere/runs/digits");
 }

@@ -60,7 +60,7 @@ TEST_CASE("the text for people says where each value comes from and parses all t
   const LoadedConfig loaded = load_config({.file_path = "/c/a.toml",
                                            .file_text = "data.train = \"t\"\n",
                                            .overrides = {{"train.seed", "7"}},
-                                           .working_folder = "/w"});
+                                           .working_directory = "/w"});
   const std::string text = to_toml(loaded);
   CHECK_THAT(text, ContainsSubstring("\nseed = 7  # command line\n"));
   CHECK_THAT(text, ContainsSubstring("\ntrain = [\"/c/t\"]  # /c/a.toml:1\n"));
@@ -69,7 +69,7 @@ TEST_CASE("the text for people says where each value comes from and parses all t
 }
 
 TEST_CASE("docs/configuration.md is what lockstep_config_reference prints") {
-  std::ifstream in(LOCKSTEP_SOURCE_FOLDER "/docs/configuration.md", std::ios::binary);
+  std::ifstream in(LOCKSTEP_SOURCE_DIRECTORY "/docs/configuration.md", std::ios::binary);
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   CHECK(page == config_reference());
 }

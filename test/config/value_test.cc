@@ -159,7 +159,7 @@ TEST_CASE("ranges say which ends belong to them") {
   CHECK(config_error([&] { check("train.steps", int64_t{-1}); }) == "here: train.steps must be at least 0, not -1");
 }
 
-TEST_CASE("paths become absolute against the folder, words and other keys stay") {
+TEST_CASE("paths become absolute against the directory, words and other keys stay") {
   const auto resolve = [](const char* name, ConfigValue value) {
     return resolve_config_paths(key(name), std::move(value), "/a/b", "here");
   };
@@ -172,7 +172,7 @@ TEST_CASE("paths become absolute against the folder, words and other keys stay")
   CHECK(std::get<std::string>(resolve("log.jsonl", std::string("m.jsonl"))) == "m.jsonl");
 }
 
-TEST_CASE("only what the user wrote is a pattern, not the folder in front of it") {
+TEST_CASE("only what the user wrote is a pattern, not the directory in front of it") {
   const auto resolve = [](const char* name, ConfigValue value) {
     return resolve_config_paths(key(name), std::move(value), "/a/exp[lr=0.1]/{x,~}", "here");
   };

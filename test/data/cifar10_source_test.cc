@@ -18,9 +18,9 @@ std::string records(int count) {
   return file;
 }
 
-std::unique_ptr<DataSource> open(const ScratchFolder& folder, BadRecords policy = BadRecords::fail) {
+std::unique_ptr<DataSource> open(const ScratchDirectory& directory, BadRecords policy = BadRecords::fail) {
   return open_data_source({.format = "cifar10",
-                           .files = list_inputs("cifar10", {folder / "data_batch_*.bin"}),
+                           .files = list_inputs("cifar10", {directory / "data_batch_*.bin"}),
                            .labels = {.classes = 10},
                            .bad_records = policy});
 }
@@ -28,10 +28,10 @@ std::unique_ptr<DataSource> open(const ScratchFolder& folder, BadRecords policy 
 }  // namespace
 
 TEST_CASE("CIFAR-10 records are planar pixels after a label byte, numbered through all files") {
-  const ScratchFolder folder;
-  write_file(folder / "data_batch_1.bin", records(3));
-  write_file(folder / "data_batch_2.bin", records(2));
-  const auto source = open(folder);
+  const ScratchDirectory directory;
+  write_file(directory / "data_batch_1.bin", records(3));
+  write_file(directory / "data_batch_2.bin", records(2));
+  const auto source = open(directory);
   REQUIRE(source->size() == 5);
   CHECK(source->class_names()[3] == "cat");
   CHECK(source->where(4) == "data_batch_2.bin record 1 (offset 3073)");
@@ -46,15 +46,15 @@ TEST_CASE("CIFAR-10 records are planar pixels after a label byte, numbered throu
 }
 
 TEST_CASE("CIFAR-100 records have the superclass before the class, which is the label") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::string file;
   for (int i = 0; i < 3; ++i) {
     file += std::string(1, static_cast<char>(7)) + std::string(1, static_cast<char>(90 + i)) +
             std::string(3072, static_cast<char>(i));
   }
-  write_file(folder / "train.bin", file);
+  write_file(directory / "train.bin", file);
   const auto source =
-      open_data_source({.format = "cifar100", .files = {folder / "train.bin"}, .labels = {.classes = 100}});
+      open_data_source({.format = "cifar100", .files = {directory / "train.bin"}, .labels = {.classes = 100}});
   REQUIRE(source->size() == 3);
   Sample sample;
   source->read(2, sample);
@@ -66,19 +66,20 @@ TEST_CASE("CIFAR-100 records have the superclass before the class, which is the 
 }
 
 TEST_CASE("a CIFAR-10 file with a torn record is an error, or loses its tail when bad records are skipped") {
-  const ScratchFolder folder;
-  write_file(folder / "data_batch_1.bin", records(3).substr(0, 3 * 3073 - 10));
-  CHECK_THROWS_WITH(open(folder), ContainsSubstring("data_batch_1.bin: ends 3063 bytes after its last whole record"));
-  CHECK(open(folder, BadRecords::skip)->size() == 2);
+  const ScratchDirectory directory;
+  write_file(directory / "data_batch_1.bin", records(3).substr(0, 3 * 3073 - 10));
+  CHECK_THROWS_WITH(open(directory),
+                    ContainsSubstring("data_batch_1.bin: ends 3063 bytes after its last whole record"));
+  CHECK(open(directory, BadRecords::skip)->size() == 2);
 }
 
 TEST_CASE("a label that the data set does not have is refused, whatever the model's classes") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::string file = records(2);
   file[3073] = 77;
-  write_file(folder / "data_batch_1.bin", file);
+  write_file(directory / "data_batch_1.bin", file);
   const auto source =
-      open_data_source({.format = "cifar10", .files = {folder / "data_batch_1.bin"}, .labels = {.classes = 1000}});
+      open_data_source({.format = "cifar10", .files = {directory / "data_batch_1.bin"}, .labels = {.classes = 1000}});
   Sample sample;
   CHECK_NOTHROW(source->read(0, sample));
   CHECK_THROWS_WITH(source->read(1, sample),
@@ -86,10 +87,10 @@ TEST_CASE("a label that the data set does not have is refused, whatever the mode
 }
 
 TEST_CASE("files that are no CIFAR-10 in the binary version are named: CIFAR-100, pickles, archives") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const auto error = [&](const std::string& content) {
-    write_file(folder / "data_batch_1.bin", content);
-    const auto thrown = error_of([&] { open(folder); });
+    write_file(directory / "data_batch_1.bin", content);
+    const auto thrown = error_of([&] { open(directory); });
     return thrown ? std::string(thrown->what()) : "no error";
   };
   CHECK_THAT(error(std::string(3074 * 2, '\1')),

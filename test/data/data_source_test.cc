@@ -118,17 +118,17 @@ TEST_CASE("the probe counts the records that it read, and has the range of float
 }
 
 TEST_CASE("an input that two data sets share is found, under another name too") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::string record(3073, '\0');
-  for (const char* name : {"a.bin", "b.bin", "c.bin"}) write_file(folder / name, record);
-  std::filesystem::create_symlink(folder / "b.bin", folder / "link.bin");
+  for (const char* name : {"a.bin", "b.bin", "c.bin"}) write_file(directory / name, record);
+  std::filesystem::create_symlink(directory / "b.bin", directory / "link.bin");
   const auto open = [&](const std::vector<std::string>& names) {
     std::vector<std::string> files;
-    for (const std::string& name : names) files.push_back(folder / name);
+    for (const std::string& name : names) files.push_back(directory / name);
     return open_data_source({.format = "cifar10", .files = files});
   };
   CHECK(shared_input(*open({"a.bin"}), *open({"b.bin", "c.bin"})).empty());
-  CHECK(shared_input(*open({"a.bin", "b.bin"}), *open({"c.bin", "b.bin"})) == folder / "b.bin");
+  CHECK(shared_input(*open({"a.bin", "b.bin"}), *open({"c.bin", "b.bin"})) == directory / "b.bin");
   CHECK(shared_input(*open({"a.bin", "b.bin"}), *open({"link.bin"})) ==
-        folder / "b.bin" + " and " + (folder / "link.bin"));
+        directory / "b.bin" + " and " + (directory / "link.bin"));
 }

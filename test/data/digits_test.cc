@@ -9,14 +9,14 @@ using namespace lockstep;
 
 namespace {
 
-const std::string kFolder = LOCKSTEP_SOURCE_DIR "/data/digits/";
+const std::string kDirectory = LOCKSTEP_SOURCE_DIR "/data/digits/";
 
 }  // namespace
 
 TEST_CASE("the shipped digits load: 1437 and 360 records of 8 x 8 pixels in ten classes") {
   for (const auto& [name, records] : {std::pair("train.tfrecord", 1437), std::pair("validation.tfrecord", 360)}) {
     const auto source = open_data_source(
-        {.format = "tfrecord", .files = list_inputs("tfrecord", {kFolder + name}), .labels = {.classes = 10}});
+        {.format = "tfrecord", .files = list_inputs("tfrecord", {kDirectory + name}), .labels = {.classes = 10}});
     REQUIRE(source->size() == records);
     std::map<int64_t, int> labels;
     Sample sample;
@@ -37,7 +37,7 @@ TEST_CASE("the shipped digits load: 1437 and 360 records of 8 x 8 pixels in ten 
 }
 
 TEST_CASE("the first digit's pixels are the first line of the CSV file, scaled to 0..255") {
-  const auto source = open_data_source({.format = "tfrecord", .files = {kFolder + "validation.tfrecord"}});
+  const auto source = open_data_source({.format = "tfrecord", .files = {kDirectory + "validation.tfrecord"}});
   Sample sample;
   Image image;
   source->read(0, sample);

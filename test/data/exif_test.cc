@@ -42,9 +42,10 @@ std::string upright(int orientation, const std::string& letters, int64_t height,
 }
 
 std::vector<float> loaded(const std::string& encoded, bool apply) {
-  const ScratchFolder folder;
-  write_file(folder / "train", frame_records({image_example(encoded, 0)}));
-  const auto source = open_data_source({.format = "tfrecord", .files = {folder / "train"}, .labels = {.classes = 1}});
+  const ScratchDirectory directory;
+  write_file(directory / "train", frame_records({image_example(encoded, 0)}));
+  const auto source =
+      open_data_source({.format = "tfrecord", .files = {directory / "train"}, .labels = {.classes = 1}});
   Loader loader(*source, {.training = false, .batch_size = 1, .image_size = 24, .apply_orientation = apply});
   const Batch batch = loader.next();
   return {batch.images, batch.images + 3 * 24 * 24};

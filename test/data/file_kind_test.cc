@@ -32,10 +32,10 @@ TEST_CASE("files are named by their first bytes") {
 }
 
 TEST_CASE("a file of another kind is named, with what to do, and one of the kind that is wanted is not") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const auto describe = [&](const std::string& content) {
-    write_file(folder / "a", content);
-    return describe_other_kind(InputFile(folder / "a"), "an HDF5 file");
+    write_file(directory / "a", content);
+    return describe_other_kind(InputFile(directory / "a"), "an HDF5 file");
   };
   CHECK(describe("\x1f\x8b\x08") == "the file is compressed with gzip; unpack it first");
   CHECK(describe("\x78\x9c....") == "the file is compressed with zlib; unpack it first");

@@ -51,14 +51,14 @@ const std::vector<int64_t> kLabels = {3, 1, 4, 1, 5};
 }  // namespace
 
 TEST_CASE("uint8 images are read by offset when contiguous and through the library when chunked") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::vector<uint8_t> pixels(5 * 3 * 2 * 4);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i);
   for (const bool chunked : {false, true}) {
-    write_hdf5(folder / "data.h5",
+    write_hdf5(directory / "data.h5",
                {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 3, 2, 4}, pixels.data(), chunked},
                 {"/labels", H5T_STD_I32LE, H5T_NATIVE_INT64, {5}, kLabels.data()}});
-    const auto source = open({folder / "data.h5"});
+    const auto source = open({directory / "data.h5"});
     REQUIRE(source->size() == 5);
     std::vector<std::jthread> threads;
     std::vector<int> wrong(4, 0);
@@ -81,13 +81,13 @@ TEST_CASE("uint8 images are read by offset when contiguous and through the libra
 }
 
 TEST_CASE("floating-point images of any kind arrive as float32") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::vector<float> pixels = {0.0F, 0.25F, 0.5F, 1.0F};
   const std::vector<int64_t> labels = {0, 1};
   for (const hid_t type : {H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64LE}) {
-    write_hdf5(folder / "data.h5", {{"/images", type, H5T_NATIVE_FLOAT, {2, 1, 1, 2}, pixels.data()},
-                                    {"/labels", H5T_NATIVE_UINT8, H5T_NATIVE_INT64, {2}, labels.data()}});
-    const auto source = open({folder / "data.h5"});
+    write_hdf5(directory / "data.h5", {{"/images", type, H5T_NATIVE_FLOAT, {2, 1, 1, 2}, pixels.data()},
+                                       {"/labels", H5T_NATIVE_UINT8, H5T_NATIVE_INT64, {2}, labels.data()}});
+    const auto source = open({directory / "data.h5"});
     Sample sample;
     source->read(1, sample);
     REQUIRE(sample.kind == Sample::Kind::f32);
@@ -98,13 +98,13 @@ TEST_CASE("floating-point images of any kind arrive as float32") {
 }
 
 TEST_CASE("several files are numbered through, and messages name file and image") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::vector<uint8_t> pixels(5, 0);
   for (const char* name : {"a.h5", "b.h5"}) {
-    write_hdf5(folder / name, {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 1, 1, 1}, pixels.data()},
-                               {"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {5}, kLabels.data()}});
+    write_hdf5(directory / name, {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 1, 1, 1}, pixels.data()},
+                                  {"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {5}, kLabels.data()}});
   }
-  const auto source = open(list_inputs("hdf5", {folder / "*.h5"}));
+  const auto source = open(list_inputs("hdf5", {directory / "*.h5"}));
   CHECK(source->size() == 10);
   CHECK(source->where(7) == "b.h5 image 2");
   Sample sample;
@@ -113,8 +113,8 @@ TEST_CASE("several files are numbered through, and messages name file and image"
 }
 
 TEST_CASE("files of another shape are errors that say what is needed") {
-  const ScratchFolder folder;
-  const std::string path = folder / "data.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "data.h5";
   const std::vector<uint8_t> pixels(60, 0);
   const auto data_error = [&](const std::vector<DatasetSpec>& datasets) -> std::string {
     write_hdf5(path, datasets);
@@ -145,15 +145,15 @@ TEST_CASE("files of another shape are errors that say what is needed") {
 }
 
 TEST_CASE("channels-last images arrive channels-first, of bytes and of floats, read by offset and by the library") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::vector<uint8_t> pixels(2 * 4 * 2 * 3);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i);
   const std::vector<int64_t> labels = {0, 1};
   for (const bool chunked : {false, true}) {
     for (const hid_t type : {H5T_NATIVE_UINT8, H5T_NATIVE_FLOAT}) {
-      write_hdf5(folder / "data.h5", {{"/images", type, H5T_NATIVE_UINT8, {2, 4, 2, 3}, pixels.data(), chunked},
-                                      {"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {2}, labels.data()}});
-      const auto source = open({folder / "data.h5"});
+      write_hdf5(directory / "data.h5", {{"/images", type, H5T_NATIVE_UINT8, {2, 4, 2, 3}, pixels.data(), chunked},
+                                         {"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {2}, labels.data()}});
+      const auto source = open({directory / "data.h5"});
       CHECK_THAT(source->description(), ContainsSubstring("channels last ([N,H,W,C])"));
       Sample sample;
       source->read(1, sample);
@@ -174,18 +174,18 @@ TEST_CASE("channels-last images arrive channels-first, of bytes and of floats, r
 }
 
 TEST_CASE("labels may be a column") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::vector<uint8_t> pixels(5, 0);
-  write_hdf5(folder / "data.h5", {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 1, 1, 1}, pixels.data()},
-                                  {"/labels", H5T_NATIVE_INT32, H5T_NATIVE_INT64, {5, 1}, kLabels.data()}});
+  write_hdf5(directory / "data.h5", {{"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 1, 1, 1}, pixels.data()},
+                                     {"/labels", H5T_NATIVE_INT32, H5T_NATIVE_INT64, {5, 1}, kLabels.data()}});
   Sample sample;
-  open({folder / "data.h5"})->read(2, sample);
+  open({directory / "data.h5"})->read(2, sample);
   CHECK(sample.label == 4);
 }
 
 TEST_CASE("a file of another kind is named, a damaged HDF5 file is not") {
-  const ScratchFolder folder;
-  const std::string path = folder / "data.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "data.h5";
   const auto message = [&](std::string_view text) {
     write_text_atomically(path, std::string(text), ExitCode::data);
     return error_of([&] { open({path}); }).value().what();
@@ -198,8 +198,8 @@ TEST_CASE("a file of another kind is named, a damaged HDF5 file is not") {
 }
 
 TEST_CASE("messages say which data sets and shapes a file has") {
-  const ScratchFolder folder;
-  const std::string path = folder / "data.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "data.h5";
   const std::vector<float> values(60, 0.0F);
   write_hdf5(path, {{"/x\x1b", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, {5, 12}, values.data()},
                     {"/labels", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, {5, 3}, values.data()}});
@@ -212,17 +212,17 @@ TEST_CASE("messages say which data sets and shapes a file has") {
 }
 
 TEST_CASE("images behind an external link are those of the file that it names") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::vector<uint8_t> pixels(5 * 3 * 2 * 2), before(999, 7);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(200 - i);
-  write_hdf5(folder / "part.h5", {{"/before", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {999}, before.data()},
-                                  {"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 3, 2, 2}, pixels.data()}});
-  write_hdf5(folder / "data.h5", {{"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {5}, kLabels.data()},
-                                  {"/padding", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {999}, before.data()}});
-  const hid_t file = H5Fopen((folder / "data.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  write_hdf5(directory / "part.h5", {{"/before", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {999}, before.data()},
+                                     {"/images", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {5, 3, 2, 2}, pixels.data()}});
+  write_hdf5(directory / "data.h5", {{"/labels", H5T_NATIVE_INT64, H5T_NATIVE_INT64, {5}, kLabels.data()},
+                                     {"/padding", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, {999}, before.data()}});
+  const hid_t file = H5Fopen((directory / "data.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   REQUIRE(H5Lcreate_external("part.h5", "/images", file, "images", H5P_DEFAULT, H5P_DEFAULT) >= 0);
   H5Fclose(file);
-  const auto source = open({folder / "data.h5"});
+  const auto source = open({directory / "data.h5"});
   Sample sample;
   for (int64_t i = 0; i < 5; ++i) {
     source->read(i, sample);
@@ -238,8 +238,8 @@ TEST_CASE("HDF5 data that overflow, or declare more than they hold, are named er
   CHECK(error->code() == ExitCode::data);
   CHECK_THAT(error->what(), ContainsSubstring(path + ": /images: its shape, [2,1,72057594037927936,256]"));
 
-  const ScratchFolder folder;
-  const hid_t file = H5Fcreate((folder / "large.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const ScratchDirectory directory;
+  const hid_t file = H5Fcreate((directory / "large.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   for (const auto& [name, dims] :
        {std::pair{"images", std::vector<hsize_t>{2, 3, 1 << 20, 1 << 10}}, {"labels", std::vector<hsize_t>{2}}}) {
     const hid_t space = H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr);
@@ -247,6 +247,6 @@ TEST_CASE("HDF5 data that overflow, or declare more than they hold, are named er
     H5Sclose(space);
   }
   H5Fclose(file);
-  CHECK_THAT(error_of([&] { open({folder / "large.h5"}); }).value().what(),
+  CHECK_THAT(error_of([&] { open({directory / "large.h5"}); }).value().what(),
              ContainsSubstring("/images is [2,3,1048576,1024] uint8, so that one image takes more than"));
 }

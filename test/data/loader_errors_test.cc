@@ -61,8 +61,8 @@ class Held final : public DataSource {
 }  // namespace
 
 TEST_CASE("a bad record reaches next() as an error that names it, again at every later call") {
-  const ScratchFolder folder;
-  const auto source = numbered(folder, 12, {5, 6});
+  const ScratchDirectory directory;
+  const auto source = numbered(directory, 12, {5, 6});
   for (const int workers : {1, 4}) {
     Loader loader(*source, {.batch_size = 4, .image_size = 2, .shuffle = false, .workers = workers});
     loader.next();
@@ -80,8 +80,8 @@ TEST_CASE("a bad record reaches next() as an error that names it, again at every
 }
 
 TEST_CASE("skipped records are replaced by the next good one in training and are listed") {
-  const ScratchFolder folder;
-  const auto source = numbered(folder, 12, {5, 6, 11});
+  const ScratchDirectory directory;
+  const auto source = numbered(directory, 12, {5, 6, 11});
   LoaderOptions options = {.batch_size = 12,
                            .image_size = 2,
                            .normalize = Normalize::none,
@@ -104,25 +104,26 @@ TEST_CASE("skipped records are replaced by the next good one in training and are
 }
 
 TEST_CASE("a skipped record does not count in evaluation") {
-  const ScratchFolder folder;
-  const auto source = numbered(folder, 6, {2});
+  const ScratchDirectory directory;
+  const auto source = numbered(directory, 6, {2});
   Loader loader(*source,
                 {.training = false, .batch_size = 6, .image_size = 2, .bad_records = BadRecords::skip, .workers = 2});
   CHECK(copy(loader.next(), 2).weights == std::vector<float>{1, 1, 0, 1, 1, 1});
 }
 
 TEST_CASE("a data set of bad records only ends with an error under skip too") {
-  const ScratchFolder folder;
-  const auto source = numbered(folder, 3, {0, 1, 2});
+  const ScratchDirectory directory;
+  const auto source = numbered(directory, 3, {0, 1, 2});
   Loader loader(*source, {.batch_size = 1, .image_size = 2, .bad_records = BadRecords::skip, .workers = 1});
   CHECK_THROWS_WITH(loader.next(), ContainsSubstring("are bad"));
 }
 
 TEST_CASE("a label out of range is an error that names record, label and range, whatever the policy") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   for (const int64_t label : {int64_t{3}, int64_t{-1}, int64_t{1} << 40}) {
-    write_file(folder / "train", frame_records({image_example(flat_png(1, 1, 0, 0, 0), label)}));
-    const auto source = open_data_source({.format = "tfrecord", .files = {folder / "train"}, .labels = {.classes = 3}});
+    write_file(directory / "train", frame_records({image_example(flat_png(1, 1, 0, 0, 0), label)}));
+    const auto source =
+        open_data_source({.format = "tfrecord", .files = {directory / "train"}, .labels = {.classes = 3}});
     Loader loader(*source, {.batch_size = 1, .image_size = 1, .bad_records = BadRecords::skip, .workers = 1});
     try {
       loader.next();
@@ -136,8 +137,8 @@ TEST_CASE("a label out of range is an error that names record, label and range, 
 }
 
 TEST_CASE("an id outside the vocabulary and too many ids end the run, with the record's name") {
-  const ScratchFolder folder;
-  const auto source = sparse(folder, 4);
+  const ScratchDirectory directory;
+  const auto source = sparse(directory, 4);
   LoaderOptions options = {.batch_size = 4, .max_ids = 4, .vocabulary = 3, .shuffle = false, .workers = 1};
   options.bad_records = BadRecords::skip;  // does not cover it
   CHECK_THAT(first_error(*source, options),
@@ -149,9 +150,9 @@ TEST_CASE("an id outside the vocabulary and too many ids end the run, with the r
 }
 
 TEST_CASE("the first samples of a rank are probed as its loader would read them") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   LoaderOptions options{.world_size = 2, .batch_size = 3, .image_size = 2, .shuffle = false};
-  const auto source = numbered(folder, 12, {4, 8});
+  const auto source = numbered(directory, 12, {4, 8});
   const auto probe = [&](int rank, int64_t start, BadRecords rule, bool training = true) {
     options.rank = rank;
     options.start_position = start;
@@ -169,8 +170,8 @@ TEST_CASE("the first samples of a rank are probed as its loader would read them"
 }
 
 TEST_CASE("probing gives up with the loader's words where every record is bad") {
-  const ScratchFolder folder;
-  const auto source = numbered(folder, 3, {0, 1, 2});
+  const ScratchDirectory directory;
+  const auto source = numbered(directory, 3, {0, 1, 2});
   const LoaderOptions options{.batch_size = 2, .image_size = 2, .bad_records = BadRecords::skip};
   std::string words;
   try {

@@ -48,18 +48,18 @@ inline std::vector<BatchCopy> take(const DataSource& source, const LoaderOptions
 }
 
 // Gray-level images whose brightness is their index; those in `bad` are not images at all.
-inline std::unique_ptr<DataSource> numbered(const ScratchFolder& folder, int count, const std::set<int>& bad) {
+inline std::unique_ptr<DataSource> numbered(const ScratchDirectory& directory, int count, const std::set<int>& bad) {
   std::vector<std::string> records;
   for (int i = 0; i < count; ++i) {
     const auto level = static_cast<uint8_t>(i);
     records.push_back(image_example(bad.contains(i) ? "GIF89a..." : flat_png(2, 2, level, level, level), i));
   }
-  write_file(folder / "train-00000", frame_records(records));
-  return open_data_source({.format = "tfrecord", .files = {folder / "train-00000"}, .labels = {.classes = count}});
+  write_file(directory / "train-00000", frame_records(records));
+  return open_data_source({.format = "tfrecord", .files = {directory / "train-00000"}, .labels = {.classes = count}});
 }
 
 // Sparse samples of 0, 1, 2, ... ids: sample i has ids i, i - 1, ..., 1 with values of id / 2.
-inline std::unique_ptr<DataSource> sparse(const ScratchFolder& folder, int64_t count) {
+inline std::unique_ptr<DataSource> sparse(const ScratchDirectory& directory, int64_t count) {
   std::vector<std::string> records;
   for (int64_t i = 0; i < count; ++i) {
     std::vector<int64_t> ids;
@@ -70,8 +70,8 @@ inline std::unique_ptr<DataSource> sparse(const ScratchFolder& folder, int64_t c
     }
     records.push_back(sparse_example(i % 2, ids, values));
   }
-  write_file(folder / "sparse", frame_records(records));
-  return open_data_source({.format = "sparse_tfrecord", .files = {folder / "sparse"}, .labels = {.classes = 2}});
+  write_file(directory / "sparse", frame_records(records));
+  return open_data_source({.format = "sparse_tfrecord", .files = {directory / "sparse"}, .labels = {.classes = 2}});
 }
 
 }  // namespace lockstep

@@ -214,8 +214,8 @@ TEST_CASE("batches lie in the memory that the caller's allocator gave") {
 }
 
 TEST_CASE("sparse samples come as rows of ids and values that -1 ends") {
-  const ScratchFolder folder;
-  const auto source = sparse(folder, 4);
+  const ScratchDirectory directory;
+  const auto source = sparse(directory, 4);
   Loader loader(*source,
                 {.training = false, .batch_size = 5, .max_ids = 4, .vocabulary = 4, .shuffle = false, .workers = 2});
   const Batch batch = loader.next();

@@ -26,12 +26,12 @@ std::string picture(int height, int width, int red) {
 }
 
 // A data set of TFRecords in `scratch`, opened as `pack` opens one: with the labels that are stored.
-std::unique_ptr<DataSource> source_of(const ScratchFolder& scratch, const std::vector<std::string>& records) {
+std::unique_ptr<DataSource> source_of(const ScratchDirectory& scratch, const std::vector<std::string>& records) {
   write_file(scratch / "in", frame_records(records));
   return open_data_source({.format = "tfrecord", .files = {scratch / "in"}});
 }
 
-std::unique_ptr<DataSource> packed(const ScratchFolder& scratch, const std::string& name = "train") {
+std::unique_ptr<DataSource> packed(const ScratchDirectory& scratch, const std::string& name = "train") {
   return open_data_source({.format = "tfrecord", .files = list_inputs("tfrecord", {scratch / ("out/" + name + "-*")})});
 }
 
@@ -46,12 +46,12 @@ Image decoded(const DataSource& source, int64_t index) {
 }  // namespace
 
 TEST_CASE("pack shrinks large pictures, keeps the bytes of small ones and all stored labels") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   const std::string small = picture(40, 60, 10), wide = picture(100, 250, 20), tall = picture(300, 90, 30);
   const auto source = source_of(
       scratch, {image_example(small, 1), image_example(wide, 1000), image_example(tall, 7), image_example(small, 0)});
   const PackSummary summary =
-      pack_images(*source, {.folder = scratch / "out", .short_side = 45, .records_per_file = 3, .threads = 2});
+      pack_images(*source, {.directory = scratch / "out", .short_side = 45, .records_per_file = 3, .threads = 2});
   CHECK(summary.files == 2);
   CHECK(summary.records == 4);
   CHECK(summary.shrunk == 2);
@@ -75,11 +75,11 @@ TEST_CASE("pack shrinks large pictures, keeps the bytes of small ones and all st
 }
 
 TEST_CASE("what pack writes looks like the original, and as PNG exactly like its resized form") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   const auto source = source_of(scratch, {image_example(picture(128, 128, 77), 3)});
   for (const bool lossless : {false, true}) {
     const std::string name = lossless ? "png" : "jpeg";
-    pack_images(*source, {.folder = scratch / "out", .name = name, .short_side = 32, .lossless = lossless});
+    pack_images(*source, {.directory = scratch / "out", .name = name, .short_side = 32, .lossless = lossless});
     const Image image = decoded(*packed(scratch, name), 0);
     REQUIRE(image.height == 32);
     // Position i of the small picture is the mean around 4 i + 1.5 of the large one, whose green is 2 x and blue 2 y.
@@ -95,12 +95,12 @@ TEST_CASE("what pack writes looks like the original, and as PNG exactly like its
 }
 
 TEST_CASE("pack writes in a random order that the seed decides, when asked to") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   std::vector<std::string> records;
   for (int i = 0; i < 40; ++i) records.push_back(image_example(flat_png(4, 4, 1, 2, 3), i));
   const auto source = source_of(scratch, records);
   const auto labels = [&](const std::string& name, bool shuffle, uint64_t seed) {
-    pack_images(*source, {.folder = scratch / "out",
+    pack_images(*source, {.directory = scratch / "out",
                           .name = name,
                           .short_side = 8,
                           .records_per_file = 7,
@@ -127,15 +127,15 @@ TEST_CASE("pack writes in a random order that the seed decides, when asked to") 
 }
 
 TEST_CASE("pack ends at a bad record and names it, or leaves it out and says so") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   const std::string whole = picture(50, 50, 1);
   const auto source = source_of(scratch, {image_example(whole, 0), image_example(whole.substr(0, 400), 1),
                                           image_example("GIF89a...", 2), image_example(whole, 3)});
-  CHECK_THROWS_WITH(pack_images(*source, {.folder = scratch / "out", .short_side = 8}),
+  CHECK_THROWS_WITH(pack_images(*source, {.directory = scratch / "out", .short_side = 8}),
                     ContainsSubstring("in record 1") && ContainsSubstring("JPEG"));
   CHECK(list_directory(scratch / "out", ExitCode::internal).empty());
-  const PackSummary summary =
-      pack_images(*source, {.folder = scratch / "out", .short_side = 8, .bad_records = BadRecords::skip, .threads = 2});
+  const PackSummary summary = pack_images(
+      *source, {.directory = scratch / "out", .short_side = 8, .bad_records = BadRecords::skip, .threads = 2});
   CHECK(summary.records == 2);
   REQUIRE(summary.left_out.size() == 2);
   CHECK_THAT(summary.left_out[1], ContainsSubstring("in record 2") && ContainsSubstring("GIF"));
@@ -143,29 +143,29 @@ TEST_CASE("pack ends at a bad record and names it, or leaves it out and says so"
 }
 
 TEST_CASE("pack does not write where files of the name are") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   const auto source = source_of(scratch, {image_example(flat_png(4, 4, 1, 2, 3), 0)});
-  const PackOptions options = {.folder = scratch / "out", .short_side = 8};
+  const PackOptions options = {.directory = scratch / "out", .short_side = 8};
   pack_images(*source, options);
   CHECK_THROWS_WITH(pack_images(*source, options), ContainsSubstring("train-00000-of-00001 is there already"));
 }
 
 TEST_CASE("pack refuses what is no picture") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   write_file(scratch / "in", frame_record(sparse_example(1, {1}, {1})));
   const auto source = open_data_source({.format = "sparse_tfrecord", .files = {scratch / "in"}});
-  CHECK_THROWS_WITH(pack_images(*source, {.folder = scratch / "out", .short_side = 8}),
+  CHECK_THROWS_WITH(pack_images(*source, {.directory = scratch / "out", .short_side = 8}),
                     ContainsSubstring("ids and values cannot be packed"));
 }
 
 TEST_CASE("pack writes arrays of bytes as pictures of their own size") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   std::string record(1 + 3072, '\0');
   record[0] = 4;
   for (size_t i = 1; i < record.size(); ++i) record[i] = static_cast<char>(i % 251);
   write_file(scratch / "batch.bin", record);
   const auto source = open_data_source({.format = "cifar10", .files = {scratch / "batch.bin"}});
-  pack_images(*source, {.folder = scratch / "out", .short_side = 36, .lossless = true});
+  pack_images(*source, {.directory = scratch / "out", .short_side = 36, .lossless = true});
   const auto result = packed(scratch);
   Sample sample;
   result->read(0, sample);

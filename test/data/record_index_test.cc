@@ -25,9 +25,9 @@ std::string data_error(const std::string& path) {
   return "no error";
 }
 
-std::string only_entry(const std::string& folder) {
+std::string only_entry(const std::string& directory) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) names.push_back(entry.path());
   REQUIRE(names.size() == 1);
   return names.front();
 }
@@ -35,22 +35,22 @@ std::string only_entry(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("scanning finds every record, empty ones too") {
-  const ScratchFolder folder;
-  write_file(folder / "shard", frame_records(kRecords));
-  const RecordIndex index = scan_records(InputFile(folder / "shard"), BadRecords::fail);
+  const ScratchDirectory directory;
+  write_file(directory / "shard", frame_records(kRecords));
+  const RecordIndex index = scan_records(InputFile(directory / "shard"), BadRecords::fail);
   CHECK(index.records() == 4);
   CHECK(index.bounds == std::vector<int64_t>{0, 21, 37, 1053, 1077});
 }
 
 TEST_CASE("a zero-length shard has no records") {
-  const ScratchFolder folder;
-  write_file(folder / "shard", "");
-  CHECK(scan_records(InputFile(folder / "shard"), BadRecords::fail).records() == 0);
+  const ScratchDirectory directory;
+  write_file(directory / "shard", "");
+  CHECK(scan_records(InputFile(directory / "shard"), BadRecords::fail).records() == 0);
 }
 
 TEST_CASE("damage that hides the following records is an error naming file, record and offset") {
-  const ScratchFolder folder;
-  const std::string shard = folder / "train-00001-of-00004";
+  const ScratchDirectory directory;
+  const std::string shard = directory / "train-00001-of-00004";
   const std::string whole = frame_records(kRecords);
 
   std::string flipped = whole;
@@ -70,24 +70,24 @@ TEST_CASE("damage that hides the following records is an error naming file, reco
 }
 
 TEST_CASE("when bad records are skipped, damage ends the shard there") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   std::string flipped = frame_records(kRecords);
   flipped[37] ^= 1;
-  write_file(folder / "shard", flipped);
-  CHECK(scan_records(InputFile(folder / "shard"), BadRecords::skip).records() == 2);
+  write_file(directory / "shard", flipped);
+  CHECK(scan_records(InputFile(directory / "shard"), BadRecords::skip).records() == 2);
 }
 
 TEST_CASE("a length near 2^64 with a right checksum is a truncated file, not an overflow") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::string length = little_endian(~uint64_t{0} - 3, 8);
-  write_file(folder / "shard", length + masked_checksum(length) + "abcdefgh");
-  CHECK_THAT(data_error(folder / "shard"), ContainsSubstring("cut off"));
+  write_file(directory / "shard", length + masked_checksum(length) + "abcdefgh");
+  CHECK_THAT(data_error(directory / "shard"), ContainsSubstring("cut off"));
 }
 
 TEST_CASE("a cached index is used while it fits the file, and made anew when stale or damaged") {
-  const ScratchFolder folder;
-  const std::string shard = folder / "shard";
-  const std::string cache = folder / "cache";
+  const ScratchDirectory directory;
+  const std::string shard = directory / "shard";
+  const std::string cache = directory / "cache";
   write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
   CHECK(load_record_index(InputFile(shard), BadRecords::fail, cache).records() == 30);
   const std::string cached = only_entry(cache);
@@ -123,22 +123,22 @@ TEST_CASE("a cached index is used while it fits the file, and made anew when sta
   }
 }
 
-TEST_CASE("the cached index of a shared folder is for all whom the umask lets") {
-  const ScratchFolder folder;
-  const std::string shard = folder / "shard";
+TEST_CASE("the cached index of a shared directory is for all whom the umask lets") {
+  const ScratchDirectory directory;
+  const std::string shard = directory / "shard";
   write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
   const mode_t before = ::umask(0002);
-  load_record_index(InputFile(shard), BadRecords::fail, folder / "cache");
+  load_record_index(InputFile(shard), BadRecords::fail, directory / "cache");
   ::umask(before);
-  CHECK((std::filesystem::status(only_entry(folder / "cache")).permissions() & std::filesystem::perms(0777)) ==
+  CHECK((std::filesystem::status(only_entry(directory / "cache")).permissions() & std::filesystem::perms(0777)) ==
         std::filesystem::perms(0664));
 }
 
-TEST_CASE("a cache folder that cannot be made costs nothing but a warning") {
-  const ScratchFolder folder;
-  write_file(folder / "shard", frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
-  write_file(folder / "file", "not a folder");
-  CHECK(load_record_index(InputFile(folder / "shard"), BadRecords::fail, folder / "file/cache").records() == 30);
+TEST_CASE("a cache directory that cannot be made costs nothing but a warning") {
+  const ScratchDirectory directory;
+  write_file(directory / "shard", frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
+  write_file(directory / "file", "not a directory");
+  CHECK(load_record_index(InputFile(directory / "shard"), BadRecords::fail, directory / "file/cache").records() == 30);
 }
 
 TEST_CASE("an index fits a file whose records lie one behind another, each with room for its header") {
@@ -154,8 +154,8 @@ TEST_CASE("an index fits a file whose records lie one behind another, each with 
 }
 
 TEST_CASE("a cached index with a right checksum and wrong entries is not used") {
-  const ScratchFolder folder;
-  const std::string shard = folder / "shard", cache = folder / "cache";
+  const ScratchDirectory directory;
+  const std::string shard = directory / "shard", cache = directory / "cache";
   write_file(shard, frame_records(std::vector<std::string>(30, std::string(40'000, 'x'))));
   load_record_index(InputFile(shard), BadRecords::fail, cache);
   const std::string cached = only_entry(cache), intact = read_file(cached);
@@ -172,8 +172,8 @@ TEST_CASE("a cached index with a right checksum and wrong entries is not used") 
 }
 
 TEST_CASE("a file that is no TFRecord file is named for what it is") {
-  const ScratchFolder folder;
-  const std::string shard = folder / "shard";
+  const ScratchDirectory directory;
+  const std::string shard = directory / "shard";
   const auto error = [&](const std::string& content) {
     write_file(shard, content);
     return data_error(shard);

@@ -39,12 +39,12 @@ TEST_CASE("a split has every sample on one side, the same in every run") {
 }
 
 TEST_CASE("samples of a split keep content, label rule and place") {
-  const ScratchFolder folder;
-  write_file(folder / "train", frame_records({image_example("a", 1), image_example("b", 2), image_example("c", 3)}));
+  const ScratchDirectory directory;
+  write_file(directory / "train", frame_records({image_example("a", 1), image_example("b", 2), image_example("c", 3)}));
   const auto open = [&](int64_t classes) {
     return split_source(
         open_data_source(
-            {.format = "tfrecord", .files = {folder / "train"}, .labels = {.classes = classes, .offset = -1}}),
+            {.format = "tfrecord", .files = {directory / "train"}, .labels = {.classes = classes, .offset = -1}}),
         {.validation_fraction = 1e-9});
   };
   Sample sample;

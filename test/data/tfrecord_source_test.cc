@@ -16,17 +16,17 @@ namespace {
 
 // Three shards of 3, 0 and 2 records; the images are texts that no decoder sees here.
 struct Shards {
-  ScratchFolder folder;
+  ScratchDirectory directory;
   std::vector<std::string> contents = {
       frame_records({image_example("a", 1), image_example("bb", 2), image_example("ccc", 3)}), "",
       frame_records({image_example("dddd", 4), image_example("eeeee", 5)})};
 
   std::unique_ptr<DataSource> open(BadRecords policy = BadRecords::fail) const {
     for (size_t i = 0; i < contents.size(); ++i) {
-      write_file(folder / fmt::format("train-{:05}-of-00003", i), contents[i]);
+      write_file(directory / fmt::format("train-{:05}-of-00003", i), contents[i]);
     }
     return open_data_source(
-        {.format = "tfrecord", .files = list_inputs("tfrecord", {folder / "train-*"}), .bad_records = policy});
+        {.format = "tfrecord", .files = list_inputs("tfrecord", {directory / "train-*"}), .bad_records = policy});
   }
 };
 
@@ -67,7 +67,7 @@ TEST_CASE("the names of classes are those of the file beside the records, with o
   const Shards shards;
   CHECK(shards.open()->class_names().empty());
   for (const char* text : {"ant\nbee\n", "ant\nbee"}) {
-    write_file(shards.folder / "lockstep_classes.txt", text);
+    write_file(shards.directory / "lockstep_classes.txt", text);
     CHECK(shards.open()->class_names() == std::vector<std::string>{"ant", "bee"});
   }
 }
@@ -99,7 +99,7 @@ TEST_CASE("shards without any record are an error that gives the number of files
 TEST_CASE("a file that changes after it was indexed is noticed") {
   const Shards shards;
   const auto source = shards.open();
-  write_file(shards.folder / "train-00002-of-00003", frame_records({image_example("another size", 4)}));
+  write_file(shards.directory / "train-00002-of-00003", frame_records({image_example("another size", 4)}));
   CHECK_THAT(data_error([&] { image_of(*source, 3); }), ContainsSubstring("changed after it was indexed"));
 }
 
@@ -117,12 +117,12 @@ TEST_CASE("what is left out of files that end early or cannot be opened is count
   CHECK(source->left_out().files == 1);
   CHECK(source->left_out().bytes == std::ssize(frame_record(image_example("eeeee", 5))) - 3);
 
-  const ScratchFolder folder;
-  write_file(folder / "whole", frame_record(image_example("a", 1)));
-  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const ScratchDirectory directory;
+  write_file(directory / "whole", frame_record(image_example("a", 1)));
+  REQUIRE(::mkfifo((directory / "pipe").c_str(), 0600) == 0);
   const auto open = [&](BadRecords policy) {
     return open_data_source(
-        {.format = "tfrecord", .files = {folder / "pipe", folder / "whole"}, .bad_records = policy});
+        {.format = "tfrecord", .files = {directory / "pipe", directory / "whole"}, .bad_records = policy});
   };
   CHECK_THAT(data_error([&] { open(BadRecords::fail); }),
              ContainsSubstring("/pipe: is a pipe, where a file is needed"));
@@ -131,20 +131,20 @@ TEST_CASE("what is left out of files that end early or cannot be opened is count
 }
 
 TEST_CASE("a record of more bytes than a message can have is a bad record, and no memory is asked for") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   constexpr uint64_t kBytes = uint64_t{8} << 30;
   const std::string length = little_endian(kBytes, 8);
-  write_file(folder / "big", length + masked_checksum(length));
-  std::filesystem::resize_file(folder / "big", kBytes + 16);  // holes, no blocks
-  const auto source = open_data_source({.format = "tfrecord", .files = {folder / "big"}});
+  write_file(directory / "big", length + masked_checksum(length));
+  std::filesystem::resize_file(directory / "big", kBytes + 16);  // holes, no blocks
+  const auto source = open_data_source({.format = "tfrecord", .files = {directory / "big"}});
   CHECK_THROWS_AS(image_of(*source, 0), BadRecord);
   CHECK_THAT(data_error([&] { image_of(*source, 0); }),
              ContainsSubstring("big record 0 (offset 0): it has 8589934608 bytes; a tf.train.Example has at most"));
 }
 
 TEST_CASE("the name of a file is printed without what a terminal acts on") {
-  const ScratchFolder folder;
-  write_file(folder / "a\x1b[2Jb", frame_record(image_example("a", 1)));
-  CHECK(open_data_source({.format = "tfrecord", .files = {folder / "a\x1b[2Jb"}})->where(0) ==
+  const ScratchDirectory directory;
+  write_file(directory / "a\x1b[2Jb", frame_record(image_example("a", 1)));
+  CHECK(open_data_source({.format = "tfrecord", .files = {directory / "a\x1b[2Jb"}})->where(0) ==
         "a\\x1b[2Jb record 0 (offset 0)");
 }

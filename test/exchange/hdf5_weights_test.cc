@@ -11,8 +11,8 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 TEST_CASE("weights in HDF5 come back as they were, by name") {
-  const ScratchFolder folder;
-  const std::string path = folder / "weights.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "weights.h5";
   write_file_atomically(path, encode_hdf5_weights(small_weights(), {{"model", "small"}}, path).bytes(), {});
   CHECK(Hdf5File::open(path, ExitCode::checkpoint).string_attribute("/", "model") == "small");
   const auto arranged = arrange_by_table(read_hdf5_weights(path), small_graph().parameters, path);
@@ -24,8 +24,8 @@ TEST_CASE("weights in HDF5 come back as they were, by name") {
 }
 
 TEST_CASE("PyTorch's counters in HDF5 are left out") {
-  const ScratchFolder folder;
-  const std::string path = folder / "weights.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "weights.h5";
   const std::vector<NamedTensor> tensors = {{"w", Shape({1}), {1.0F}}, {"bn.num_batches_tracked", Shape({1}), {3.0F}}};
   write_file_atomically(path, encode_hdf5_weights(tensors, {}, path).bytes(), {});
   const auto found = read_hdf5_weights(path);
@@ -34,8 +34,8 @@ TEST_CASE("PyTorch's counters in HDF5 are left out") {
 }
 
 TEST_CASE("shapes are checked before values are read") {
-  const ScratchFolder folder;
-  const std::string path = folder / "weights.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "weights.h5";
   const std::vector<NamedTensor> tensors = {{"w", Shape({1000}), std::vector<float>(1000, 1.0F)}};
   Hdf5Image image = encode_hdf5_weights(tensors, {}, path);
   auto* const found = std::search(image.bytes().data(), image.bytes().data() + image.bytes().size(),

@@ -21,9 +21,9 @@ std::string with_header(const std::string& header, const std::string& data) {
 }
 
 Error error_reading(const std::string& bytes) {
-  const ScratchFolder folder;
-  write_file(folder / "a.safetensors", bytes);
-  const auto error = error_of([&] { read_safetensors(folder / "a.safetensors"); });
+  const ScratchDirectory directory;
+  write_file(directory / "a.safetensors", bytes);
+  const auto error = error_of([&] { read_safetensors(directory / "a.safetensors"); });
   REQUIRE(error);
   CHECK_THAT(error->what(), ContainsSubstring("a.safetensors: "));
   return *error;
@@ -32,9 +32,9 @@ Error error_reading(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("safetensors come back as they were, sorted by name") {
-  const ScratchFolder folder;
-  write_file(folder / "a.safetensors", text_of(encode_safetensors(small_weights(), {{"model", "small"}})));
-  const SafetensorsContent content = read_safetensors(folder / "a.safetensors");
+  const ScratchDirectory directory;
+  write_file(directory / "a.safetensors", text_of(encode_safetensors(small_weights(), {{"model", "small"}})));
+  const SafetensorsContent content = read_safetensors(directory / "a.safetensors");
   CHECK(content.counters.empty());
   const auto arranged = arrange_by_table(content.tensors, small_graph().parameters, "a");
   const auto expected = small_weights();
@@ -61,11 +61,11 @@ TEST_CASE("a safetensors file is what the format describes, to the byte") {
 }
 
 TEST_CASE("PyTorch's counters are named and left out") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const std::string header = R"({"bn.num_batches_tracked":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
                              R"("w":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})";
-  write_file(folder / "a.safetensors", with_header(header, std::string(12, '\0')));
-  const SafetensorsContent content = read_safetensors(folder / "a.safetensors");
+  write_file(directory / "a.safetensors", with_header(header, std::string(12, '\0')));
+  const SafetensorsContent content = read_safetensors(directory / "a.safetensors");
   CHECK(content.counters == std::vector<std::string>{"bn.num_batches_tracked"});
   CHECK(content.tensors.size() == 1);
 }

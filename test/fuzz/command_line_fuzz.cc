@@ -14,7 +14,7 @@ void command_line(Bytes input) {
   }
   expect_answer([&] {
     const CommandLine line = parse_command_line(arguments);
-    load_config({.overrides = line.overrides, .working_folder = "/work"});
+    load_config({.overrides = line.overrides, .working_directory = "/work"});
   });
   expect_answer([&] {
     if (is_benchmark(arguments)) parse_benchmark_flags(arguments);

@@ -8,7 +8,7 @@ void config(Bytes input) {
   const std::string text(as_text(input));
   expect_answer([&] {
     const LoadedConfig loaded =
-        load_config({.file_path = "/runs/run.toml", .file_text = text, .working_folder = "/work"});
+        load_config({.file_path = "/runs/run.toml", .file_text = text, .working_directory = "/work"});
     require_law(config_from_toml(to_toml(loaded.config), "itself") == loaded.config,
                 "a configuration that is written out and read is the same");
   });

@@ -38,7 +38,7 @@ void environment(Bytes input) {
     }
     return std::nullopt;
   };
-  expect_answer([&] { load_config({.environment = variables, .working_folder = "/work"}); });
+  expect_answer([&] { load_config({.environment = variables, .working_directory = "/work"}); });
   expect_answer([&] { JobEnd(lookup).seconds_left(); });
   expect_answer([&] { launch_claim(lookup); });
   expect_answer([&] { require_printable(launcher_mismatch(1, lookup).value_or("")); });

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets: tiny valid files of every format, and near misses, under corpus/ beside this file.
 
-    make_corpus.py [FOLDER]
+    make_corpus.py [DIRECTORY]
 
 Needs h5py, numpy and Pillow. The seeds are in the repository; this is how they were made.
 """

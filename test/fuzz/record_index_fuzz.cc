@@ -50,22 +50,22 @@ const std::string& data_path() {
 // The directory that its index is looked for in, in memory; removed with the object.
 class Scene {
  public:
-  Scene() : folder_("/dev/shm/lockstep-fuzz-" + std::to_string(::getpid())) {
-    std::filesystem::create_directories(folder_);
+  Scene() : directory_("/dev/shm/lockstep-fuzz-" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(directory_);
   }
   ~Scene() {
     std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
+    std::filesystem::remove_all(directory_, ignored);
   }
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
-  const std::string& folder() const { return folder_; }
+  const std::string& directory() const { return directory_; }
   const std::string& data() const { return data_path(); }
-  std::string index() const { return fmt::format("{}/{:016x}.index", folder_, fnv1a64(data())); }
+  std::string index() const { return fmt::format("{}/{:016x}.index", directory_, fnv1a64(data())); }
 
  private:
-  std::string folder_;
+  std::string directory_;
 };
 
 // The head of an index, as src/data/source/record_index.cc has it.
@@ -107,7 +107,7 @@ void read_through(std::string_view index, const Scene& scene) {
   DataSourceOptions options;
   options.format = "tfrecord";
   options.files = {scene.data()};
-  options.cache_folder = scene.folder();
+  options.cache_directory = scene.directory();
   const auto source = open_data_source(options);
   Sample sample;
   const int64_t last = source->size() - 1;

@@ -1,5 +1,5 @@
-// fuzz_regressions TARGET FOLDER...: runs a fuzz target on every file of the folders, each in a process of its own that
-// may take so much memory and time. Fails when one is ended by a signal, or when there is no file at all.
+// fuzz_regressions TARGET DIRECTORY...: runs a fuzz target on every file of the directories, each in a process of its
+// own that may take so much memory and time. Fails when one is ended by a signal, or when there is no file at all.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ int main(int count, char** arguments) {
   const auto* target = kTargets.begin();
   while (count > 1 && target != kTargets.end() && target->name != arguments[1]) ++target;
   if (count < 3 || target == kTargets.end()) {
-    std::fprintf(stderr, "usage: %s TARGET FOLDER...\n", arguments[0]);
+    std::fprintf(stderr, "usage: %s TARGET DIRECTORY...\n", arguments[0]);
     return 2;
   }
   std::set<fs::path> inputs;

@@ -40,7 +40,7 @@ void read_records(const std::string& format, const std::string& path, BadRecords
   options.format = format;
   options.files = {path};
   options.bad_records = policy;
-  options.cache_folder = "/proc/none";  // files of this size are not indexed on disk
+  options.cache_directory = "/proc/none";  // files of this size are not indexed on disk
   const auto source = open_data_source(options);
   Sample sample;
   for (int64_t i = 0; i < std::min(source->size(), kRecordsRead); ++i) {

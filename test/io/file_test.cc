@@ -45,25 +45,25 @@ class FileSizeLimit {
 }  // namespace
 
 TEST_CASE("only a regular file is opened for positioned reads, a pipe or device is refused by name, without a wait") {
-  const ScratchFolder folder;
-  write_file(folder / "file", "content");
-  CHECK(file_size(open_regular_file(folder / "file", ExitCode::data), "file", ExitCode::data) == 7);
-  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const ScratchDirectory directory;
+  write_file(directory / "file", "content");
+  CHECK(file_size(open_regular_file(directory / "file", ExitCode::data), "file", ExitCode::data) == 7);
+  REQUIRE(::mkfifo((directory / "pipe").c_str(), 0600) == 0);
   const auto message = [](const std::string& path) {
     const auto error = error_of([&] { open_regular_file(path, ExitCode::data); });
     REQUIRE(error);
     CHECK(error->code() == ExitCode::data);
     return std::string(error->what());
   };
-  CHECK_THAT(message(folder / "pipe"), ContainsSubstring("/pipe: is a pipe, where a file is needed"));
-  CHECK_THAT(message(folder.path()), ContainsSubstring("is a directory, where a file is needed"));
+  CHECK_THAT(message(directory / "pipe"), ContainsSubstring("/pipe: is a pipe, where a file is needed"));
+  CHECK_THAT(message(directory.path()), ContainsSubstring("is a directory, where a file is needed"));
   CHECK_THAT(message("/dev/null"), ContainsSubstring("/dev/null: is a device"));
-  CHECK_THAT(message(folder / "absent"), ContainsSubstring("absent: cannot open: No such file"));
+  CHECK_THAT(message(directory / "absent"), ContainsSubstring("absent: cannot open: No such file"));
 }
 
 TEST_CASE("a pipe is read to its end, in whatever pieces it comes, and files of /proc that have no size are too") {
-  const ScratchFolder folder;
-  const std::string pipe = folder / "pipe";
+  const ScratchDirectory directory;
+  const std::string pipe = directory / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   std::string large(5'000'000, 'a');
   for (size_t i = 0; i < large.size(); i += 7) large[i] = static_cast<char>('a' + i % 26);
@@ -83,8 +83,8 @@ TEST_CASE("a pipe is read to its end, in whatever pieces it comes, and files of 
 }
 
 TEST_CASE("a pipe that nobody writes to is given up, and its name is said; one that stays empty ends with its writer") {
-  const ScratchFolder folder;
-  const std::string pipe = folder / "pipe";
+  const ScratchDirectory directory;
+  const std::string pipe = directory / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const auto read = [&](double quiet_seconds) {
     return read_text_file(pipe, {.blame = ExitCode::config, .quiet_seconds = quiet_seconds});
@@ -106,57 +106,57 @@ TEST_CASE("a pipe that nobody writes to is given up, and its name is said; one t
 }
 
 TEST_CASE("what must be a regular file is refused by name when it is none, or does not fit in memory") {
-  const ScratchFolder folder;
-  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const ScratchDirectory directory;
+  REQUIRE(::mkfifo((directory / "pipe").c_str(), 0600) == 0);
   const auto message = [](const std::string& path) {
     const auto error = error_of([&] { read_regular_file(path, ExitCode::checkpoint); });
     REQUIRE(error);
     CHECK(error->code() == ExitCode::checkpoint);
     return std::string(error->what());
   };
-  CHECK(message(folder / "pipe") == folder / "pipe" + ": is a pipe, where a file is needed");
-  CHECK(message(folder.path()) == folder.path() + ": is a directory, where a file is needed");
+  CHECK(message(directory / "pipe") == directory / "pipe" + ": is a pipe, where a file is needed");
+  CHECK(message(directory.path()) == directory.path() + ": is a directory, where a file is needed");
   CHECK(message("/dev/zero") == "/dev/zero: is a device, where a file is needed");
-  write_text_atomically(folder / "a", "abc", ExitCode::checkpoint);
-  CHECK(read_regular_file(folder / "a", ExitCode::checkpoint).size() == 3);
+  write_text_atomically(directory / "a", "abc", ExitCode::checkpoint);
+  CHECK(read_regular_file(directory / "a", ExitCode::checkpoint).size() == 3);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need all of the address space
   constexpr rlim_t kMemory = rlim_t{1} << 33;
-  std::filesystem::resize_file(folder / "a", size_t{1} << 34);  // without a block on the disk
+  std::filesystem::resize_file(directory / "a", size_t{1} << 34);  // without a block on the disk
   rlimit before = {};
   REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
   const rlimit less = {.rlim_cur = std::min(kMemory, before.rlim_max), .rlim_max = before.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_AS, &less) == 0);
-  const std::string text = message(folder / "a");
+  const std::string text = message(directory / "a");
   REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
-  CHECK(text == folder / "a" + ": its 17179869184 bytes do not fit in memory");
+  CHECK(text == directory / "a" + ": its 17179869184 bytes do not fit in memory");
 #endif
 }
 
 TEST_CASE("a stream without an end and a file beyond the limit are errors that name it") {
-  const ScratchFolder folder;
-  write_file(folder / "long", std::string(1001, 'x'));
+  const ScratchDirectory directory;
+  write_file(directory / "long", std::string(1001, 'x'));
   const auto error = [](const std::string& path) {
     return std::string(error_of([&] { read_text_file(path, ExitCode::config, 1000); }).value().what());
   };
   CHECK_THAT(error("/dev/zero"), ContainsSubstring("/dev/zero: has more than 1000 bytes"));
-  CHECK_THAT(error(folder / "long"), ContainsSubstring("long: has more than 1000 bytes"));
-  CHECK(read_text_file(folder / "long", ExitCode::config, 1001).size() == 1001);
+  CHECK_THAT(error(directory / "long"), ContainsSubstring("long: has more than 1000 bytes"));
+  CHECK(read_text_file(directory / "long", ExitCode::config, 1001).size() == 1001);
 }
 
 TEST_CASE("a file written atomically reads back, replaces the old one and leaves no temporary") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.bin";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.bin";
   write_file_atomically(path, bytes_of("old"), {.blame = ExitCode::checkpoint});
   const std::string large(20'000'000, 'x');
   write_file_atomically(path, bytes_of(large), {.blame = ExitCode::checkpoint, .verify = true});
   CHECK(read_text_file(path, ExitCode::checkpoint, 20'000'000) == large);
   write_text_atomically(path, "", ExitCode::checkpoint);
   CHECK(read_file(path, ExitCode::checkpoint).empty());
-  CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
+  CHECK(list_directory(directory.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
 }
 
 TEST_CASE("who may read and write a file is the umask's to say") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const mode_t before = ::umask(0);
   const auto mode = [](const std::string& path) {
     struct stat status {};
@@ -165,11 +165,11 @@ TEST_CASE("who may read and write a file is the umask's to say") {
   };
   for (const mode_t mask : {0002, 0027}) {
     ::umask(mask);
-    const std::string base = folder / fmt::format("{:o}", mask);
-    write_text_atomically(folder / "atomic" + std::to_string(mask), "", ExitCode::internal);
-    CHECK(mode(folder / "atomic" + std::to_string(mask)) == (0666 & ~mask));
-    CHECK(create_file(folder / "new" + std::to_string(mask), ExitCode::internal));
-    CHECK(mode(folder / "new" + std::to_string(mask)) == (0666 & ~mask));
+    const std::string base = directory / fmt::format("{:o}", mask);
+    write_text_atomically(directory / "atomic" + std::to_string(mask), "", ExitCode::internal);
+    CHECK(mode(directory / "atomic" + std::to_string(mask)) == (0666 & ~mask));
+    CHECK(create_file(directory / "new" + std::to_string(mask), ExitCode::internal));
+    CHECK(mode(directory / "new" + std::to_string(mask)) == (0666 & ~mask));
     CHECK(open_for_appending(base + "/log", ExitCode::internal));
     CHECK(mode(base + "/log") == (0666 & ~mask));
     CHECK(mode(base) == (0777 & ~mask));
@@ -178,32 +178,32 @@ TEST_CASE("who may read and write a file is the umask's to say") {
 }
 
 TEST_CASE("a file is created once only, and a log follows whoever removes or replaces it") {
-  const ScratchFolder folder;
-  CHECK(create_file(folder / "a", ExitCode::internal));
-  CHECK_FALSE(create_file(folder / "a", ExitCode::internal));
-  const FileDescriptor log = open_for_appending(folder / "b/log", ExitCode::internal);
-  CHECK(is_at(log, folder / "b/log"));
-  std::filesystem::rename(folder / "b/log", folder / "b/old");
-  CHECK_FALSE(is_at(log, folder / "b/log"));
-  CHECK(is_at(log, folder / "b/old"));
-  write_text_atomically(folder / "b/log", "", ExitCode::internal);
-  CHECK_FALSE(is_at(log, folder / "b/log"));
+  const ScratchDirectory directory;
+  CHECK(create_file(directory / "a", ExitCode::internal));
+  CHECK_FALSE(create_file(directory / "a", ExitCode::internal));
+  const FileDescriptor log = open_for_appending(directory / "b/log", ExitCode::internal);
+  CHECK(is_at(log, directory / "b/log"));
+  std::filesystem::rename(directory / "b/log", directory / "b/old");
+  CHECK_FALSE(is_at(log, directory / "b/log"));
+  CHECK(is_at(log, directory / "b/old"));
+  write_text_atomically(directory / "b/log", "", ExitCode::internal);
+  CHECK_FALSE(is_at(log, directory / "b/log"));
 }
 
 TEST_CASE("a directory behind a link that leads nowhere is refused with the link and its target") {
-  const ScratchFolder folder;
-  std::filesystem::create_symlink("/nowhere/runs", folder / "link");
+  const ScratchDirectory directory;
+  std::filesystem::create_symlink("/nowhere/runs", directory / "link");
   for (const std::string path : {"link", "link/a/b"}) {
-    const auto error = error_of([&] { make_directories(folder / path, ExitCode::checkpoint); });
+    const auto error = error_of([&] { make_directories(directory / path, ExitCode::checkpoint); });
     REQUIRE(error);
-    CHECK(error->what() == folder / path + ": cannot create the folder: " + folder.path() +
+    CHECK(error->what() == directory / path + ": cannot create the directory: " + directory.path() +
                                "/link is a symbolic link to /nowhere/runs, which does not exist");
   }
 }
 
 TEST_CASE("bytes on a page boundary are written and read back past the page cache, whatever their number") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.bin";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.bin";
   constexpr size_t kPage = 4096, kMost = 9'000'001;
   std::vector<std::byte> room(kPage + kMost);
   void* start = room.data();
@@ -220,8 +220,8 @@ TEST_CASE("bytes on a page boundary are written and read back past the page cach
 }
 
 TEST_CASE("a file that differs in one byte or in length does not read back") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.bin";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.bin";
   std::vector<std::byte> bytes(100'000, std::byte{7});
   write_file_atomically(path, bytes, {.blame = ExitCode::checkpoint});
   const FileDescriptor file = open_for_reading(path, ExitCode::checkpoint);
@@ -239,17 +239,17 @@ TEST_CASE("a file that differs in one byte or in length does not read back") {
 }
 
 TEST_CASE("an atomic write does not touch a temporary of somebody else") {
-  const ScratchFolder folder;
-  write_text_atomically(folder / "other", "theirs", ExitCode::internal);
-  std::filesystem::rename(folder / "other", folder / "a.tmp");
-  write_text_atomically(folder / "a", "mine", ExitCode::internal);
-  CHECK(read_text_file(folder / "a.tmp", ExitCode::internal) == "theirs");
-  CHECK(read_text_file(folder / "a", ExitCode::internal) == "mine");
+  const ScratchDirectory directory;
+  write_text_atomically(directory / "other", "theirs", ExitCode::internal);
+  std::filesystem::rename(directory / "other", directory / "a.tmp");
+  write_text_atomically(directory / "a", "mine", ExitCode::internal);
+  CHECK(read_text_file(directory / "a.tmp", ExitCode::internal) == "theirs");
+  CHECK(read_text_file(directory / "a", ExitCode::internal) == "mine");
 }
 
 TEST_CASE("a failed atomic write names path, reason, needed and free bytes, and keeps the old file") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.bin";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.bin";
   write_text_atomically(path, "old", ExitCode::checkpoint);
   const std::string large(100'000, 'x');
   std::optional<Error> error;
@@ -261,13 +261,13 @@ TEST_CASE("a failed atomic write names path, reason, needed and free bytes, and 
   CHECK(error->code() == ExitCode::checkpoint);
   CHECK_THAT(error->what(), ContainsSubstring(path + ": cannot write: File too large; 100000 bytes needed, "));
   CHECK_THAT(error->what(), ContainsSubstring(" bytes free"));
-  CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
+  CHECK(list_directory(directory.path(), ExitCode::checkpoint) == std::vector<std::string>{"a.bin"});
   CHECK(read_text_file(path, ExitCode::checkpoint) == "old");
 }
 
 TEST_CASE("file errors carry the caller's exit code and name the path and the reason") {
-  const ScratchFolder folder;
-  const std::string missing = folder / "missing/a";
+  const ScratchDirectory directory;
+  const std::string missing = directory / "missing/a";
   const auto message_of = [&](auto call) {
     const auto error = error_of(call);
     REQUIRE(error);
@@ -280,18 +280,18 @@ TEST_CASE("file errors carry the caller's exit code and name the path and the re
   CHECK(message_of([&] { write_text_atomically(missing, "x", ExitCode::data); }) ==
         missing + ".tmp: cannot create: No such file or directory");
   CHECK(message_of([&] { list_directory(missing, ExitCode::data); }) ==
-        missing + ": cannot list the folder: No such file or directory");
+        missing + ": cannot list the directory: No such file or directory");
   CHECK(message_of([&] { fsync_directory(missing, ExitCode::data); }) ==
-        missing + ": cannot open the folder: No such file or directory");
+        missing + ": cannot open the directory: No such file or directory");
   CHECK(free_bytes(missing) == -1);
-  CHECK(free_bytes(folder.path()) > 0);
-  CHECK(error_of([&] { read_file(folder.path(), ExitCode::data); }).value().what() ==
-        folder.path() + ": cannot read: Is a directory");
+  CHECK(free_bytes(directory.path()) > 0);
+  CHECK(error_of([&] { read_file(directory.path(), ExitCode::data); }).value().what() ==
+        directory.path() + ": cannot read: Is a directory");
 }
 
 TEST_CASE("a positioned read beyond the end says where the file ends") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a";
   write_text_atomically(path, "0123456789", ExitCode::data);
   const FileDescriptor file = open_for_reading(path, ExitCode::data);
   std::array<std::byte, 4> part{};
@@ -303,26 +303,26 @@ TEST_CASE("a positioned read beyond the end says where the file ends") {
 }
 
 TEST_CASE("make_directories makes all levels, keeps what is there and refuses a file in the way") {
-  const ScratchFolder folder;
-  make_directories(folder / "a/b/c", ExitCode::config);
-  make_directories(folder / "a/b/c", ExitCode::config);
-  CHECK(std::filesystem::is_directory(folder / "a/b/c"));
-  write_text_atomically(folder / "file", "x", ExitCode::config);
-  const auto error = error_of([&] { make_directories(folder / "file", ExitCode::config); });
+  const ScratchDirectory directory;
+  make_directories(directory / "a/b/c", ExitCode::config);
+  make_directories(directory / "a/b/c", ExitCode::config);
+  CHECK(std::filesystem::is_directory(directory / "a/b/c"));
+  write_text_atomically(directory / "file", "x", ExitCode::config);
+  const auto error = error_of([&] { make_directories(directory / "file", ExitCode::config); });
   REQUIRE(error);
-  CHECK(std::string(error->what()) == (folder / "file") + ": cannot create the folder: Not a directory");
+  CHECK(std::string(error->what()) == (directory / "file") + ": cannot create the directory: Not a directory");
 }
 
 TEST_CASE("a symbolic link is replaced in one step and stays relative") {
-  const ScratchFolder folder;
-  replace_symlink({.link = folder / "latest", .target = "one"}, ExitCode::checkpoint);
-  replace_symlink({.link = folder / "latest", .target = "two"}, ExitCode::checkpoint);
-  CHECK(link_target(folder / "latest") == "two");
-  CHECK(list_directory(folder.path(), ExitCode::checkpoint) == std::vector<std::string>{"latest"});
-  CHECK(path_exists(folder / "latest"));  // although it leads nowhere
-  CHECK(remove_file(folder / "latest"));
-  CHECK(remove_file(folder / "latest"));
-  CHECK_FALSE(path_exists(folder / "latest"));
+  const ScratchDirectory directory;
+  replace_symlink({.link = directory / "latest", .target = "one"}, ExitCode::checkpoint);
+  replace_symlink({.link = directory / "latest", .target = "two"}, ExitCode::checkpoint);
+  CHECK(link_target(directory / "latest") == "two");
+  CHECK(list_directory(directory.path(), ExitCode::checkpoint) == std::vector<std::string>{"latest"});
+  CHECK(path_exists(directory / "latest"));  // although it leads nowhere
+  CHECK(remove_file(directory / "latest"));
+  CHECK(remove_file(directory / "latest"));
+  CHECK_FALSE(path_exists(directory / "latest"));
 }
 
 TEST_CASE("temporary names are told from others") {
@@ -333,7 +333,7 @@ TEST_CASE("temporary names are told from others") {
   CHECK_FALSE(is_temporary_name("a.tmpx"));
 }
 
-TEST_CASE("the parent of a bare name is the current folder") {
+TEST_CASE("the parent of a bare name is the current directory") {
   CHECK(parent_directory("a/b/c.h5") == "a/b");
   CHECK(parent_directory("c.h5") == ".");
   CHECK(parent_directory("/c.h5") == "/");

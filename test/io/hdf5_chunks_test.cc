@@ -61,8 +61,8 @@ std::vector<std::byte> deflated(std::span<const std::byte> bytes) {
 
 // What reading /x, [8] float32 in one chunk of deflate, says when `stored` is its chunk.
 std::string refusal_of_chunk(std::span<const std::byte> stored, uint32_t skipped = 0) {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   make_chunked(path, {.type = H5T_NATIVE_FLOAT, .dims = {8}, .chunk = {8}, .filters = Filters::deflate}, [&](hid_t x) {
     const hsize_t at = 0;
     REQUIRE(H5Dwrite_chunk(x, H5P_DEFAULT, skipped, &at, stored.size(), stored.data()) >= 0);
@@ -76,8 +76,8 @@ std::string refusal_of_chunk(std::span<const std::byte> stored, uint32_t skipped
 }  // namespace
 
 TEST_CASE("filtered chunks of every shape read as the library reads them, whole and by rows") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   const std::vector<std::pair<std::vector<hsize_t>, std::vector<hsize_t>>> shapes = {{{23}, {5}},
                                                                                      {{4}, {9}},
                                                                                      {{7, 11}, {3, 4}},
@@ -113,8 +113,8 @@ TEST_CASE("filtered chunks of every shape read as the library reads them, whole 
 }
 
 TEST_CASE("chunks that were never written hold the fill value") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   for (const float fill : {0.0F, 2.5F}) {
     make_chunked(path, {.type = H5T_NATIVE_FLOAT, .dims = {8}, .chunk = {3}, .fill = fill}, [](hid_t x) {
       const hid_t space = H5Dget_space(x);
@@ -132,8 +132,8 @@ TEST_CASE("chunks that were never written hold the fill value") {
 }
 
 TEST_CASE("chunks at the edge of an array that are stored without filters are taken as they are") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   std::vector<float> values(7 * 11);
   std::iota(values.begin(), values.end(), 1.0F);
   for (const Filters filters : {Filters::deflate, Filters::all, Filters::checksum}) {
@@ -167,8 +167,8 @@ TEST_CASE("a chunk that is not of the size it must have is damage, and nothing b
 }
 
 TEST_CASE("chunks without filters are read by the library") {
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const std::array<hsize_t, 2> dims{7, 5}, chunk{3, 2};
   const hid_t space = H5Screate_simple(2, dims.data(), nullptr);
@@ -197,12 +197,12 @@ TEST_CASE("strings of one length in filtered chunks read as they were written") 
 namespace {
 
 // [8] float32 in one chunk by a filter that no library has; `skipped`: the chunk does without it.
-std::string write_unknown_filter(const ScratchFolder& folder, const char* name, uint32_t skipped) {
+std::string write_unknown_filter(const ScratchDirectory& directory, const char* name, uint32_t skipped) {
   constexpr H5Z_filter_t kFilter = 32000;
   H5Z_class2_t filter{H5Z_CLASS_T_VERS, kFilter, 1, 1, name, nullptr, nullptr, nullptr};
   filter.filter = [](unsigned, size_t, const unsigned*, size_t, size_t*, void**) -> size_t { return 0; };
   if (name != nullptr) REQUIRE(H5Zregister(&filter) >= 0);
-  const std::string path = folder / "a.h5";
+  const std::string path = directory / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hsize_t count = 8, at = 0;
   const hid_t space = H5Screate_simple(1, &count, nullptr);
@@ -224,28 +224,28 @@ std::string write_unknown_filter(const ScratchFolder& folder, const char* name, 
 }  // namespace
 
 TEST_CASE("a filter that the library does not have is named, with the way out") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const auto error = [](const std::string& path) {
     const auto thrown = error_of([&] { Hdf5File::open(path, ExitCode::data).read<float>("/x"); });
     REQUIRE(thrown);
     CHECK(thrown->code() == ExitCode::data);
     return std::string(thrown->what());
   };
-  const std::string path = write_unknown_filter(folder, "lzf", 0);
+  const std::string path = write_unknown_filter(directory, "lzf", 0);
   CHECK(error(path) == path +
                            ": /x: is compressed by lzf (filter 32000), which this HDF5 library does not have; write it "
                            "again with one that has it, by h5repack -f GZIP=4 FROM TO, or in h5py with "
                            "compression=\"gzip\"");
-  CHECK_THAT(error(write_unknown_filter(folder, nullptr, 0)),
+  CHECK_THAT(error(write_unknown_filter(directory, nullptr, 0)),
              ContainsSubstring("is compressed by filter 32000, which"));
-  CHECK(Hdf5File::open(write_unknown_filter(folder, "lzf", 1), ExitCode::data).read<float>("/x") ==
+  CHECK(Hdf5File::open(write_unknown_filter(directory, "lzf", 1), ExitCode::data).read<float>("/x") ==
         std::vector<float>(8, 1.5F));
 }
 
 TEST_CASE("a row of chunks that is read in parts is decoded once, however large, and forgotten with its data set") {
   using hdf5::ChunkCache;
-  const ScratchFolder folder;
-  const std::string path = folder / "a.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "a.h5";
   constexpr hsize_t kRows = 3000, kColumns = 1024;  // 12 MB in one chunk
   std::vector<float> values(kRows * kColumns);
   for (size_t i = 0; i < values.size(); ++i)

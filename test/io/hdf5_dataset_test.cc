@@ -87,8 +87,8 @@ TEST_CASE("a damaged chunk is an error, not other numbers") {
 }
 
 TEST_CASE("a file made by h5py reads: strings, scalars, foreign number types, contiguous data at its offset") {
-  const ScratchFolder folder;
-  const std::string path = folder / "h5py.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "h5py.h5";
   if (!make_with_h5py(path,
                       "f['names'] = np.array(['fc.weight', 'é', ''], dtype=h5py.string_dtype())\n"
                       "f['fixed'] = np.array([b'ab', b'abcd'])\n"

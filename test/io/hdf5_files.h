@@ -51,9 +51,9 @@ inline void add_virtual(const std::string& path, const char* name, const char* p
 }
 
 // A file whose /virtual takes its six bytes from /x of part.h5.
-inline std::string write_virtual(const ScratchFolder& folder, const char* part = "part.h5") {
-  add_virtual(folder / "virtual.h5", "virtual", part, "/x");
-  return folder / "virtual.h5";
+inline std::string write_virtual(const ScratchDirectory& directory, const char* part = "part.h5") {
+  add_virtual(directory / "virtual.h5", "virtual", part, "/x");
+  return directory / "virtual.h5";
 }
 
 inline std::string refusal(const std::function<void()>& call, ExitCode code) {

@@ -19,8 +19,8 @@ namespace {
 std::string hostile(const std::string& name) { return LOCKSTEP_HOSTILE_DIR "/" + name; }
 
 // A file whose /linked leads to /x of part.h5, /soft and /group/linked too, and whose /own is its own.
-std::string write_master(const ScratchFolder& folder, const char* part = "part.h5") {
-  const std::string path = folder / "master.h5";
+std::string write_master(const ScratchDirectory& directory, const char* part = "part.h5") {
+  const std::string path = directory / "master.h5";
   write_part(path, "own");
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   H5Lcreate_external(part, "/x", file, "linked", H5P_DEFAULT, H5P_DEFAULT);
@@ -40,9 +40,9 @@ std::string refusal_in_memory(const std::string& file, const std::string& path) 
 }  // namespace
 
 TEST_CASE("what an external link leads to is read from the other file, by the library") {
-  const ScratchFolder folder;
-  write_part(folder / "part.h5", "x", 5000);
-  const auto file = Hdf5File::open(write_master(folder), ExitCode::data);
+  const ScratchDirectory directory;
+  write_part(directory / "part.h5", "x", 5000);
+  const auto file = Hdf5File::open(write_master(directory), ExitCode::data);
   for (const char* path : {"/linked", "/soft", "/group/x"}) {
     CHECK(file.read<uint8_t>(path) == kPixels);
     CHECK(file.dataset(path).info().file_offset == -1);
@@ -54,9 +54,9 @@ TEST_CASE("what an external link leads to is read from the other file, by the li
 }
 
 TEST_CASE("a file in memory follows no link out of itself") {
-  const ScratchFolder folder;
-  write_part(folder / "part.h5", "x");
-  const std::string master = write_master(folder);
+  const ScratchDirectory directory;
+  write_part(directory / "part.h5", "x");
+  const std::string master = write_master(directory);
   CHECK(
       refusal_in_memory(master, "/linked") ==
       "weights.h5: cannot open data set /linked: it is a link to /x in part.h5; copy what it links to into this file");
@@ -68,13 +68,13 @@ TEST_CASE("a file in memory follows no link out of itself") {
   CHECK_THAT(refusal([&] { file.list("/"); }, ExitCode::checkpoint),
              ContainsSubstring("cannot open group: it is a link"));
   CHECK_THAT(refusal([&] { file.exists("/group/x"); }, ExitCode::checkpoint), ContainsSubstring("it is a link"));
-  CHECK(refusal_in_memory(write_virtual(folder), "/virtual") ==
+  CHECK(refusal_in_memory(write_virtual(directory), "/virtual") ==
         "weights.h5: /virtual: is a virtual data set, whose values lie elsewhere; copy them into this file");
 }
 
 TEST_CASE("an external link whose text has no end is an error, on disk, in memory and behind a soft link") {
-  const ScratchFolder folder;
-  const std::string path = write_master(folder, "part_part_part_part.h5");
+  const ScratchDirectory directory;
+  const std::string path = write_master(directory, "part_part_part_part.h5");
   std::string bytes = read_file(path);
   const std::string text = "part_part_part_part.h5";
   for (size_t at = 0; (at = bytes.find(text, at)) != std::string::npos; at += text.size()) {
@@ -97,14 +97,14 @@ TEST_CASE("an external link whose text has no end is an error, on disk, in memor
 }
 
 TEST_CASE("links to named pipes are refused at once, as is a pipe itself") {
-  const ScratchFolder folder;
-  REQUIRE(::mkfifo((folder / "pipe.h5").c_str(), 0600) == 0);
-  CHECK_THAT(refusal([&] { Hdf5File::open(folder / "pipe.h5", ExitCode::data); }, ExitCode::data),
-             ContainsSubstring(folder / "pipe.h5" + ": is a pipe"));
-  const auto master = Hdf5File::open(write_master(folder, "pipe.h5"), ExitCode::data);
+  const ScratchDirectory directory;
+  REQUIRE(::mkfifo((directory / "pipe.h5").c_str(), 0600) == 0);
+  CHECK_THAT(refusal([&] { Hdf5File::open(directory / "pipe.h5", ExitCode::data); }, ExitCode::data),
+             ContainsSubstring(directory / "pipe.h5" + ": is a pipe"));
+  const auto master = Hdf5File::open(write_master(directory, "pipe.h5"), ExitCode::data);
   CHECK_THAT(refusal([&] { master.dataset("/linked"); }, ExitCode::data),
              ContainsSubstring("a link to /x in pipe.h5, which is not a regular file"));
-  const auto virtually = Hdf5File::open(write_virtual(folder, "pipe.h5"), ExitCode::data);
+  const auto virtually = Hdf5File::open(write_virtual(directory, "pipe.h5"), ExitCode::data);
   CHECK_THAT(refusal([&] { virtually.dataset("/virtual"); }, ExitCode::data),
              ContainsSubstring("/virtual: takes values from pipe.h5, which is not a regular file"));
 }
@@ -125,8 +125,8 @@ TEST_CASE("a shape whose product overflows is an error that shows it") {
 }
 
 TEST_CASE("values that a small file declares without storing them are not read") {
-  const ScratchFolder folder;
-  const std::string path = folder / "large.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "large.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hsize_t count = hsize_t{1} << 31;
   const hid_t space = H5Screate_simple(1, &count, nullptr);
@@ -162,8 +162,8 @@ TEST_CASE("elements wider than any number are none") {
 }
 
 TEST_CASE("a shape of more bytes than are stored in one piece is damage") {
-  const ScratchFolder folder;
-  const std::string path = folder / "short.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "short.h5";
   const hsize_t count = 1913;
   for (const bool compact : {false, true}) {
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -190,8 +190,8 @@ TEST_CASE("a shape of more bytes than are stored in one piece is damage") {
 }
 
 TEST_CASE("many references to one long string take no more memory than the file may") {
-  const ScratchFolder folder;
-  const std::string path = folder / "strings.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "strings.h5";
   constexpr hsize_t kCount = 10'000;
   const std::string text(8000, 'x');
   {
@@ -226,8 +226,8 @@ TEST_CASE("many references to one long string take no more memory than the file 
 }
 
 TEST_CASE("a data set without values reads as none") {
-  const ScratchFolder folder;
-  const std::string path = folder / "null.h5";
+  const ScratchDirectory directory;
+  const std::string path = directory / "null.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hid_t space = H5Screate(H5S_NULL);
   H5Dclose(H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));

@@ -22,10 +22,10 @@ Hdf5Image small_image(size_t user_block_bytes = 0) {
 
 TEST_CASE("an HDF5 file built in memory reads back from memory and from disk") {
   const Hdf5Image image = small_image();
-  const ScratchFolder folder;
-  write_file_atomically(folder / "a.h5", image.bytes(), {});
+  const ScratchDirectory directory;
+  write_file_atomically(directory / "a.h5", image.bytes(), {});
   for (const bool from_disk : {false, true}) {
-    const auto file = from_disk ? Hdf5File::open(folder / "a.h5", ExitCode::data)
+    const auto file = from_disk ? Hdf5File::open(directory / "a.h5", ExitCode::data)
                                 : Hdf5File::open_image(image.bytes(), "image", ExitCode::data);
     CHECK(file.read<float>("/model/fc.weight") == std::vector<float>{1, 2, 3, 4, 5, 6});
     CHECK(file.exists("/other/inner"));
@@ -74,12 +74,12 @@ TEST_CASE("two images of one name are two files") {
 }
 
 TEST_CASE("what is no HDF5 file, and what a file lacks, is a named error") {
-  const ScratchFolder folder;
-  write_text_atomically(folder / "a.h5", "no HDF5", ExitCode::data);
-  const auto foreign = error_of([&] { Hdf5File::open(folder / "a.h5", ExitCode::data); });
+  const ScratchDirectory directory;
+  write_text_atomically(directory / "a.h5", "no HDF5", ExitCode::data);
+  const auto foreign = error_of([&] { Hdf5File::open(directory / "a.h5", ExitCode::data); });
   REQUIRE(foreign);
   CHECK(foreign->code() == ExitCode::data);
-  CHECK_THAT(foreign->what(), ContainsSubstring((folder / "a.h5") + ": cannot open as HDF5: "));
+  CHECK_THAT(foreign->what(), ContainsSubstring((directory / "a.h5") + ": cannot open as HDF5: "));
   CHECK_THAT(foreign->what(), ContainsSubstring("file signature not found"));
   CHECK(error_of([&] { Hdf5File::open_image({}, "empty", ExitCode::data); }));
 
@@ -102,12 +102,13 @@ TEST_CASE("a file cannot be finished while a data set of it is open") {
 
 TEST_CASE("a file opens on disk although another process holds a lock on it") {
   if (!command_works("flock --version")) return;
-  const ScratchFolder folder;
-  write_file_atomically(folder / "a.h5", small_image().bytes(), {});
-  const std::string held = folder / "held";
-  std::thread holder([&] { run_command("flock -x " + (folder / "a.h5") + " sh -c 'touch " + held + "; sleep 0.5'"); });
+  const ScratchDirectory directory;
+  write_file_atomically(directory / "a.h5", small_image().bytes(), {});
+  const std::string held = directory / "held";
+  std::thread holder(
+      [&] { run_command("flock -x " + (directory / "a.h5") + " sh -c 'touch " + held + "; sleep 0.5'"); });
   while (!path_exists(held)) std::this_thread::yield();
-  CHECK_NOTHROW(Hdf5File::open(folder / "a.h5", ExitCode::data));
+  CHECK_NOTHROW(Hdf5File::open(directory / "a.h5", ExitCode::data));
   holder.join();
 }
 

@@ -18,7 +18,7 @@ const char* const kOddNames[] = {"exp[lr=0.1]", "d[1]",        "a{b,c}", "~",  "
 }  // namespace
 
 TEST_CASE("a directory that may not be looked into is named") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   const std::string closed = scratch / "closed";
   write_file(closed + "/train-0", "");
   CHECK(unreadable_directory(scratch / "absent/train-*").empty());
@@ -37,24 +37,24 @@ TEST_CASE("a directory that may not be looked into is named") {
   CHECK(by_name == closed + "/train-0: Permission denied");
 }
 
-TEST_CASE("a folder of any name in front of a pattern stands for itself") {
-  const ScratchFolder scratch;
+TEST_CASE("a directory of any name in front of a pattern stands for itself") {
+  const ScratchDirectory scratch;
   for (const std::string name : {"d1", "ab", "ac", "x", "backslash", "whats"})
     write_file(scratch / name + "/train-9", "");
   for (const std::string name : kOddNames) write_file(scratch / name + "/train-0", "");
   for (const std::string name : kOddNames) {
     INFO(name);
-    const std::string folder = scratch / name;
-    const std::vector<std::string> only{folder + "/train-0"};
-    CHECK(matching_paths(literal_pattern(folder) + "/train-*") == only);
-    CHECK(matching_paths(literal_pattern(folder) + "/{train,test}-[0-9]") == only);
-    CHECK(matching_paths(literal_pattern(folder) + "/train-0") == only);
-    CHECK(matching_paths(literal_pattern(folder) + "/test-*").empty());
+    const std::string directory = scratch / name;
+    const std::vector<std::string> only{directory + "/train-0"};
+    CHECK(matching_paths(literal_pattern(directory) + "/train-*") == only);
+    CHECK(matching_paths(literal_pattern(directory) + "/{train,test}-[0-9]") == only);
+    CHECK(matching_paths(literal_pattern(directory) + "/train-0") == only);
+    CHECK(matching_paths(literal_pattern(directory) + "/test-*").empty());
   }
 }
 
 TEST_CASE("a path that exists is meant itself, though it may look like a pattern") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   for (const std::string name : kOddNames) write_file(scratch / "in[side]/" + name, "");
   write_file(scratch / "ins/d1", "");
   for (const std::string name : kOddNames) {
@@ -68,7 +68,7 @@ TEST_CASE("a path that exists is meant itself, though it may look like a pattern
 }
 
 TEST_CASE("a pattern finds what it matches") {
-  const ScratchFolder scratch;
+  const ScratchDirectory scratch;
   for (const char* name : {"b-2", "b-10", "a"}) write_file(scratch / name, "");
   std::vector<std::string> found = matching_paths(scratch / "{b-*,a}");
   std::ranges::sort(found);

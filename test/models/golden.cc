@@ -189,8 +189,8 @@ std::vector<double> element_counts(const GoldenCase& golden, const std::vector<s
 
 GoldenCase read_golden(const std::string& file_name) {
   const char* elsewhere = std::getenv("LOCKSTEP_GOLDEN_DIR");  // when the test runs on another machine
-  const std::string folder = elsewhere ? elsewhere : LOCKSTEP_GOLDEN_DIR;
-  const std::string path = folder + "/" + file_name;
+  const std::string directory = elsewhere ? elsewhere : LOCKSTEP_GOLDEN_DIR;
+  const std::string path = directory + "/" + file_name;
   const auto file = Hdf5File::open(path, ExitCode::internal);
   auto integer = [&](const std::string& name) { return needed(file.integer_attribute("/case", name), name); };
   auto number = [&](const std::string& name) { return number_of_case(path, name); };

@@ -24,10 +24,10 @@ T number_at(const std::string& bytes, size_t at) {
   return value;
 }
 
-// The records of the folder's only file, their checksums compared.
-std::vector<std::string> records_in(const std::string& folder) {
+// The records of the directory's only file, their checksums compared.
+std::vector<std::string> records_in(const std::string& directory) {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) paths.push_back(entry.path().string());
   REQUIRE(paths.size() == 1);
   CHECK_THAT(paths[0], ContainsSubstring("/events.out.tfevents."));
   const std::string bytes = read_file(paths[0]);
@@ -51,36 +51,36 @@ std::string timeless(const std::string& event) {
 }  // namespace
 
 TEST_CASE("an event file begins with its version and the step from which on it counts") {
-  const ScratchFolder folder;
-  { const EventFile events(folder / "tensorboard", 41); }
-  const auto records = records_in(folder / "tensorboard");
+  const ScratchDirectory directory;
+  { const EventFile events(directory / "tensorboard", 41); }
+  const auto records = records_in(directory / "tensorboard");
   REQUIRE(records.size() == 2);
   CHECK(timeless(records[0]) == "\x10\x00\x1a\x0d"s + "brain.Event:2");
   CHECK(timeless(records[1]) == "\x10\x2a\x3a\x02\x08\x01"s);
 }
 
 TEST_CASE("scalars of a step are one event") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   {
-    EventFile events(folder.path(), 0);
+    EventFile events(directory.path(), 0);
     events.write(encode_scalars(7, {{"a", 1.0}, {"b", -2.0}}));
   }
-  const auto records = records_in(folder.path());
+  const auto records = records_in(directory.path());
   REQUIRE(records.size() == 3);
   CHECK(timeless(records[2]) == "\x10\x07\x2a\x14\x0a\x08\x0a\x01"s + "a\x15\x00\x00\x80\x3f"s + "\x0a\x08\x0a\x01"s +
                                     "b\x15\x00\x00\x00\xc0"s);
 }
 
 TEST_CASE("a histogram counts the finite values between the least and the most") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   {
-    EventFile events(folder.path(), 0);
+    EventFile events(directory.path(), 0);
     events.write(encode_histogram(7, "a", std::vector<float>{0.0F, 1.0F, 64.0F, 64.0F, kInfinity, -kInfinity, NAN}));
     events.write(encode_histogram(8, "constant", std::vector<float>{2.0F, 2.0F}));
     CHECK(encode_histogram(9, "nothing", std::vector<float>{NAN}).empty());
   }
-  const auto records = records_in(folder.path());
+  const auto records = records_in(directory.path());
   REQUIRE(records.size() == 4);
   // Of the event: step and summary; of that one value: its tag and the histogram.
   const std::string event = timeless(records[2]);
@@ -103,17 +103,17 @@ TEST_CASE("a histogram counts the finite values between the least and the most")
 }
 
 TEST_CASE("going back is a session that starts after the step") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   {
-    EventFile events(folder.path(), 0);
+    EventFile events(directory.path(), 0);
     events.go_back(41);
   }
-  const auto records = records_in(folder.path());
+  const auto records = records_in(directory.path());
   REQUIRE(records.size() == 3);
   CHECK(timeless(records[2]) == "\x10\x2a\x3a\x02\x08\x01"s);
 }
 
-TEST_CASE("without a folder, or without the right to write there, events are left out") {
+TEST_CASE("without a directory, or without the right to write there, events are left out") {
   EventFile none("", 0), never_opened;
   none.write(encode_scalars(1, {{"a", 1.0}}));
   never_opened.write(encode_scalars(1, {{"a", 1.0}}));

@@ -13,10 +13,10 @@ using namespace lockstep;
 namespace {
 
 class MetricsFile {
-  ScratchFolder folder_;
+  ScratchDirectory directory_;
 
  public:
-  const std::string path = folder_ / "metrics.jsonl";
+  const std::string path = directory_ / "metrics.jsonl";
   void put(const std::string& text) const { write_text_atomically(path, text, ExitCode::internal); }
   std::string text() const { return read_text_file(path, ExitCode::internal); }
   // What is left of the file when a run resumes at `step`.
@@ -96,20 +96,20 @@ TEST_CASE("lines that are no rows of a run are never touched") {
 }
 
 TEST_CASE("a log that is deleted, moved or replaced during the run is started again, with its directory") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const LogCapture log;
-  const std::string path = folder / "run/metrics.jsonl";
+  const std::string path = directory / "run/metrics.jsonl";
   const std::string first = "{\"kind\":\"train\",\"step\":1}\n", second = "{\"kind\":\"train\",\"step\":2}\n";
   const auto row = [](const std::string& line) { return line.substr(0, line.size() - 1); };
   MetricsLog metrics(path, 0);
   metrics.write(row(first));
-  std::filesystem::rename(folder / "run", folder / "moved");
+  std::filesystem::rename(directory / "run", directory / "moved");
   metrics.write(row(second));
-  CHECK(read_text_file(folder / "moved/metrics.jsonl", ExitCode::internal) == first);
+  CHECK(read_text_file(directory / "moved/metrics.jsonl", ExitCode::internal) == first);
   CHECK(read_text_file(path, ExitCode::internal) == second);
   CHECK_THAT(log.text(), ContainsSubstring(path + ": was deleted or moved during the run; a new file is started"));
-  std::filesystem::remove_all(folder / "run");
-  std::filesystem::create_directory(folder / "run");
+  std::filesystem::remove_all(directory / "run");
+  std::filesystem::create_directory(directory / "run");
   metrics.write(row(first));
   CHECK(read_text_file(path, ExitCode::internal) == first);
 }
@@ -121,9 +121,9 @@ TEST_CASE("a file that cannot be opened is a warning and nothing else") {
 }
 
 TEST_CASE("what is no regular file is a warning, and nobody waits for it") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const LogCapture log;
-  const std::string path = folder / "metrics.jsonl";
+  const std::string path = directory / "metrics.jsonl";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   MetricsLog(path, 0).write("{}");  // waiting for the pipe's other end would fail the test's time limit
   CHECK_THAT(log.text(), ContainsSubstring("metrics cannot be written: " + path + ": is a pipe"));

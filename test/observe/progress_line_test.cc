@@ -51,7 +51,7 @@ TEST_CASE("the bar grows with the steps done and says how long it will take") {
   CHECK_THAT(progress_bar(row, 80), ContainsSubstring("=] 354.3") && ContainsSubstring("ETA 0:00:00"));
 }
 
-TEST_CASE("a coloured bar is the plain one with what is done in green") {
+TEST_CASE("a colored bar is the plain one with what is done in green") {
   for (const int width : {20, 80, 140}) {
     INFO(width);
     std::string bar = progress_bar(kRow, width, true);

@@ -15,15 +15,15 @@ namespace {
 
 // A reporter on every rank and what rank 0's wrote.
 struct Reporting {
-  SharedFolder folder;
+  SharedDirectory directory;
   LogCapture log;
-  Reporter reporter{world(), {.every_steps = 5, .jsonl = folder / "metrics.jsonl", .wait_seconds = 30}};
+  Reporter reporter{world(), {.every_steps = 5, .jsonl = directory / "metrics.jsonl", .wait_seconds = 30}};
   ReporterUnderTest under_test{reporter};
 
   // Rank 0's only row; null elsewhere.
   nlohmann::json row() const {
     if (!world().is_root()) return {};
-    const auto rows = json_rows(folder / "metrics.jsonl");
+    const auto rows = json_rows(directory / "metrics.jsonl");
     return rows.size() == 1 ? rows[0] : nlohmann::json{};
   }
 };
@@ -108,7 +108,7 @@ TEST_CASE("at the end a summary says where the time of the run went") {
   r.reporter.interval({.step = 5}, timer);
   r.reporter.close(30);
   if (!world().is_root()) return;
-  const auto rows = json_rows(r.folder / "metrics.jsonl");
+  const auto rows = json_rows(r.directory / "metrics.jsonl");
   REQUIRE(rows.size() == 3);
   CHECK(rows[1]["event"] == "summary");
   CHECK(rows[1]["step"] == 5);
@@ -122,7 +122,7 @@ TEST_CASE("an evaluation is one line and one row for each kind of weights") {
                                       {.weights = Weights::average, .examples = 40, .top1 = 20, .top5 = 40, .loss = 1}};
   r.reporter.evaluation(7, 2.5, results);
   if (!world().is_root()) return;
-  const auto rows = json_rows(r.folder / "metrics.jsonl");
+  const auto rows = json_rows(r.directory / "metrics.jsonl");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0] == nlohmann::json{{"kind", "eval"},
                                   {"step", 7},
@@ -144,7 +144,7 @@ TEST_CASE("a checkpoint that was written is a row, one that failed an event") {
   r.reporter.checkpoint(
       {.step = 4, .path = "b.h5", .bytes = 12, .snapshot_seconds = 0.5, .write_seconds = 1.5, .cpu_seconds = 0.25});
   if (!world().is_root()) return;
-  const auto rows = json_rows(r.folder / "metrics.jsonl");
+  const auto rows = json_rows(r.directory / "metrics.jsonl");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0] == nlohmann::json{{"kind", "event"}, {"step", 3}, {"event", "save failed"}, {"text", "disk full"}});
   CHECK(rows[1] == nlohmann::json{{"kind", "checkpoint"},

@@ -32,14 +32,14 @@ CLEAN = {
 class CheckLayers(unittest.TestCase):
     def run_on(self, files):
         """Exit code and output for the clean tree with files (path: text) added or replaced; None takes a file away."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as directory:
             for path, text in {**CLEAN, **files}.items():
                 if text is None:
                     continue
-                file = pathlib.Path(folder) / path
+                file = pathlib.Path(directory) / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)
-            run = subprocess.run([sys.executable, SCRIPT, folder, "--lengths"], capture_output=True, text=True)
+            run = subprocess.run([sys.executable, SCRIPT, directory, "--lengths"], capture_output=True, text=True)
             return run.returncode, run.stdout
 
     def expect(self, complaint, files):

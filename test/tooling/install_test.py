@@ -1,4 +1,4 @@
-"""An installation works without the build tree: usage: install_test.py CMAKE BUILD_FOLDER"""
+"""An installation works without the build tree: usage: install_test.py CMAKE BUILD_DIRECTORY"""
 
 import pathlib
 import subprocess
@@ -6,10 +6,10 @@ import sys
 import tempfile
 
 cmake, build = sys.argv[1:]
-with tempfile.TemporaryDirectory() as folder:
-    prefix = pathlib.Path(folder) / "prefix"
+with tempfile.TemporaryDirectory() as directory:
+    prefix = pathlib.Path(directory) / "prefix"
     subprocess.run([cmake, "--install", build, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
-    explained = subprocess.run([prefix / "bin/trainer", "explain", "--config", "digits"], cwd=folder, check=True,
+    explained = subprocess.run([prefix / "bin/trainer", "explain", "--config", "digits"], cwd=directory, check=True,
                                capture_output=True, text=True).stdout
     for split in ("train", "validation"):
         data = prefix / f"share/lockstep/data/digits/{split}.tfrecord"
@@ -17,16 +17,16 @@ with tempfile.TemporaryDirectory() as folder:
         assert str(data) in explained, f"the installed recipe does not use {data}:\n{explained}"
     # What lies in the build tree and in the source is not looked for: it may be anybody's once they have gone.
     (prefix / "share/lockstep/recipes/resnet50_imagenet.toml").unlink()
-    refused = subprocess.run([prefix / "bin/trainer", "explain", "--config", "resnet50_imagenet"], cwd=folder, capture_output=True,
+    refused = subprocess.run([prefix / "bin/trainer", "explain", "--config", "resnet50_imagenet"], cwd=directory, capture_output=True,
                              text=True)
     assert refused.returncode == 2 and "no recipe of that name" in refused.stderr, refused
     if subprocess.run(["strace", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
         run = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=file", "-o", "calls", prefix / "bin/trainer", "--config", "digits",
                "--train.steps", "1", "--checkpoint.directory", "run"]
-        subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=100)
+        subprocess.run(run, cwd=directory, check=True, stdout=subprocess.DEVNULL, timeout=100)
         source = pathlib.Path(__file__).resolve().parents[2]
         tree = [pathlib.Path(build).resolve(), *(source / name for name in ("models", "data", "src", "scripts"))]
-        calls = (pathlib.Path(folder) / "calls").read_text()
+        calls = (pathlib.Path(directory) / "calls").read_text()
         assert "lockstep_cuda.so" in calls, "no plugin was looked for"
         for path in tree:
             found = [call for call in calls.splitlines() if f'"{path}/' in call]

@@ -64,13 +64,13 @@ def readable(names):
             for name, text in zip(names, plain)}
 
 
-def compiled(nvcc, source, root, folder):
+def compiled(nvcc, source, root, directory):
     """Intermediate code, ptxas's report and the binary of one file."""
-    binary = folder / f"{source.stem}.cubin"
+    binary = directory / f"{source.stem}.cubin"
     options = ["-std=c++20", "--expt-relaxed-constexpr", "-arch=sm_90", f"-I{root / 'src'}", f"-I{root / 'include'}"]
-    run(nvcc, *options, "-ptx", "-o", folder / f"{source.stem}.ptx", source)
-    report = run(nvcc.parent / "ptxas", "-v", "-arch=sm_90", "-o", binary, folder / f"{source.stem}.ptx")
-    return (folder / f"{source.stem}.ptx").read_text(encoding="utf-8"), report, binary
+    run(nvcc, *options, "-ptx", "-o", directory / f"{source.stem}.ptx", source)
+    report = run(nvcc.parent / "ptxas", "-v", "-arch=sm_90", "-o", binary, directory / f"{source.stem}.ptx")
+    return (directory / f"{source.stem}.ptx").read_text(encoding="utf-8"), report, binary
 
 
 def check_resources(report, bounds, failures):
@@ -167,9 +167,9 @@ def main(root, nvcc):
     root, nvcc = pathlib.Path(root), pathlib.Path(nvcc).resolve()
     disassembler = shutil.which("nvdisasm", path=f"{nvcc.parent}") or shutil.which("nvdisasm")
     failures, kernels, packed, read = [], 0, 0, 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         for source in sorted((root / "src/backend/cuda").glob("*.cu")):
-            ptx, report, binary = compiled(nvcc, source, root, pathlib.Path(folder))
+            ptx, report, binary = compiled(nvcc, source, root, pathlib.Path(directory))
             functions = functions_of(ptx)
             names = check_resources(report, bounds_of(functions), failures)
             kernels += len(names)

@@ -1,7 +1,7 @@
 """The Debian package: what it declares, what is in it, and that it works from where it was unpacked. Without Debian's tools
 the test is skipped.
 
-    package_test.py CPACK BUILD_FOLDER VERSION
+    package_test.py CPACK BUILD_DIRECTORY VERSION
 """
 
 import os
@@ -74,16 +74,16 @@ def main(cpack, build, version):
         if not shutil.which(tool):
             print(f"skipped: no {tool}")
             return 77
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         os.umask(0o077)
-        output_of(cpack, "-G", "DEB", "--config", f"{build}/CPackConfig.cmake", "-B", folder)
-        package, = pathlib.Path(folder).glob("*.deb")
+        output_of(cpack, "-G", "DEB", "--config", f"{build}/CPackConfig.cmake", "-B", directory)
+        package, = pathlib.Path(directory).glob("*.deb")
         declared = check_declaration(package, version)
         check_contents(package)
-        root = pathlib.Path(folder) / "root"
+        root = pathlib.Path(directory) / "root"
         output_of("dpkg-deb", "--extract", package, root)
         check_dependencies(root / "usr/bin/trainer", declared)
-        explained = output_of(root / "usr/bin/trainer", "explain", "--config", "digits", cwd=folder)
+        explained = output_of(root / "usr/bin/trainer", "explain", "--config", "digits", cwd=directory)
         assert str(root / "usr/share/lockstep/data/digits/train.tfrecord") in explained, explained
     print(f"{package.name} is complete and works; it depends on {len(declared)} packages")
     return 0

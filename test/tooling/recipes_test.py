@@ -1,4 +1,4 @@
-"""What is needed to build, in the recipes of scripts/packaging, is what CMake looks for: usage: recipes_test.py SOURCE_FOLDER"""
+"""What is needed to build, in the recipes of scripts/packaging, is what CMake looks for: usage: recipes_test.py SOURCE_DIRECTORY"""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Every package that the build requires is used by a target of it: required_packages_test.py SOURCE_FOLDER"""
+"""Every package that the build requires is used by a target of it: required_packages_test.py SOURCE_DIRECTORY"""
 
 import pathlib
 import re
@@ -25,8 +25,8 @@ def main(source):
     unused = unused_packages(source)
     if unused:
         return f"required, but linked by no target: {', '.join(unused)}"
-    with tempfile.TemporaryDirectory() as folder:  # the check sees one that is planted
-        copy = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory() as directory:  # the check sees one that is planted
+        copy = pathlib.Path(directory)
         for path in ["cmake/LockstepDependencies.cmake", *(str(p.relative_to(source)) for p in source.glob("src/*/CMakeLists.txt"))]:
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             (copy / path).write_text((source / path).read_text())

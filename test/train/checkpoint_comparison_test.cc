@@ -10,7 +10,7 @@
 using namespace lockstep;
 
 TEST_CASE("a checkpoint's own configuration that nests without end is refused wherever it is read") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   const SmallModel model;
   const LogCapture log;
   std::string keys, tables = "a = ";
@@ -22,15 +22,15 @@ TEST_CASE("a checkpoint's own configuration that nests without end is refused wh
   for (const auto& [text, reason] : cases) {
     CheckpointContents contents = model.contents(5);
     contents.config = text;
-    write_file_atomically(folder / "a.h5", build_checkpoint(contents, "a").bytes(), {});
-    const CheckpointReader file = CheckpointReader::open(folder / "a.h5");
+    write_file_atomically(directory / "a.h5", build_checkpoint(contents, "a").bytes(), {});
+    const CheckpointReader file = CheckpointReader::open(directory / "a.h5");
     const auto error = error_of([&] { config_from_toml(file.config(), file.path()); });
     REQUIRE(error);
-    CHECK_THAT(error->what(), ContainsSubstring(folder / "a.h5") && ContainsSubstring(reason));
+    CHECK_THAT(error->what(), ContainsSubstring(directory / "a.h5") && ContainsSubstring(reason));
     CHECK_NOTHROW(check_split(Config{}.data, file));
     CHECK_NOTHROW(compare_with_fine_tuning(Config{}, file));
   }
   // The log says a warning of one kind once in a while.
-  CHECK_THAT(log.text(), ContainsSubstring("settings are not compared with those of " + folder / "a.h5") &&
+  CHECK_THAT(log.text(), ContainsSubstring("settings are not compared with those of " + directory / "a.h5") &&
                              ContainsSubstring("a dotted key has more than 16 parts"));
 }

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/scratch.h"
 #include "test/train/log_capture.h"
@@ -18,7 +18,7 @@ namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// A run with a folder and a checkpointer, its state filled with values.
+// A run with a directory and a checkpointer, its state filled with values.
 struct Saving {
   explicit Saving(const std::function<void(Config::Checkpoint&)>& change = {}, CheckpointerOptions options = {}) {
     Config config = small_config(scratch / "run");
@@ -47,7 +47,7 @@ struct Saving {
     return steps;
   }
 
-  ScratchFolder scratch;
+  ScratchDirectory scratch;
   std::vector<SaveResult> ended;
   std::optional<SmallRun> run;
   std::optional<Checkpointer> checkpointer;
@@ -111,7 +111,7 @@ TEST_CASE("a run in half precision saves its loss scale, others have none") {
   CHECK(std::get<int64_t>(training.at("loss_scale_steady_steps")) == 7);
 }
 
-TEST_CASE("ranks other than 0 save nothing and need no folder") {
+TEST_CASE("ranks other than 0 save nothing and need no directory") {
   Saving s([](auto& c) { c.every_seconds = 1e-9; }, {.root = false});
   CHECK_FALSE(s.checkpointer->due_by_clock());
   s.checkpointer->save({.step = 1});
@@ -285,8 +285,8 @@ TEST_CASE("the state may change once it is copied") {
   CHECK(read == before[0].second);
 }
 
-TEST_CASE("nothing is saved into a folder that another run has taken over") {
-  const ScratchFolder other;
+TEST_CASE("nothing is saved into a directory that another run has taken over") {
+  const ScratchDirectory other;
   const RunLock lock(other.path(), {.heartbeat_seconds = 0.01, .stale_seconds = 0.1});
   Saving s({}, {.lock = &lock});
   s.checkpointer->save({.step = 1});

@@ -75,7 +75,7 @@ struct Job {
                             run.model,
                             {.root = testing::world().is_root(),
                              .global_batch = global_batch(),
-                             .resumed_step = start.in_run_folder ? start.progress.step : -1,
+                             .resumed_step = start.in_run_directory ? start.progress.step : -1,
                              .best = {.score = start.progress.best_score, .step = start.progress.best_step},
                              .stream = run.stream.get(),
                              .on_end = [this](const SaveResult& result) { reporter.checkpoint(result); }}};
@@ -93,14 +93,14 @@ struct Job {
 
 // The values of one field of all rows of a kind; on rank 0, where the file is.
 template <class T>
-std::vector<T> field(const SharedFolder& folder, const std::string& kind, const std::string& name) {
+std::vector<T> field(const SharedDirectory& directory, const std::string& kind, const std::string& name) {
   std::vector<T> values;
-  for (const auto& row : json_rows(folder / "run/metrics.jsonl", kind)) values.push_back(row[name].get<T>());
+  for (const auto& row : json_rows(directory / "run/metrics.jsonl", kind)) values.push_back(row[name].get<T>());
   return values;
 }
 
-inline Config config_in(const SharedFolder& folder) {
-  Config config = small_config(folder / "run");
+inline Config config_in(const SharedDirectory& directory) {
+  Config config = small_config(directory / "run");
   config.optimizer.lr = 0.003;
   config.log.every_steps = 1;
   return config;

@@ -19,7 +19,7 @@ class LogCapture {
   LogCapture() {
     std::cout.flush();
     for (std::optional<Redirected>& stream : streams_) {
-      stream.emplace(&stream == streams_ ? STDOUT_FILENO : STDERR_FILENO, folder_ / "log");
+      stream.emplace(&stream == streams_ ? STDOUT_FILENO : STDERR_FILENO, directory_ / "log");
     }
   }
   LogCapture(const LogCapture&) = delete;
@@ -27,13 +27,13 @@ class LogCapture {
   ~LogCapture() {
     std::cout.flush();
     for (std::optional<Redirected>& stream : streams_) stream.reset();
-    std::cout << read_file(folder_ / "log") << std::flush;
+    std::cout << read_file(directory_ / "log") << std::flush;
   }
 
-  std::string text() const { return read_file(folder_ / "log"); }
+  std::string text() const { return read_file(directory_ / "log"); }
 
  private:
-  ScratchFolder folder_;
+  ScratchDirectory directory_;
   std::optional<Redirected> streams_[2];
 };
 

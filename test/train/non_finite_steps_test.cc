@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/train/job.h"
 #include "test/train/json_rows.h"
@@ -95,9 +95,9 @@ TEST_CASE("where every loss is finite the parameter whose gradient is not is nam
 }
 
 TEST_CASE("a loss that is not finite stops all ranks and names where it is") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Job job(config_in(folder), data);
+  Job job(config_in(directory), data);
   const bool last = world().rank() == world().size() - 1;
   if (last) put_nan(job.run);
   const auto error = agreed_error_of([&] { job.trainer->run(); });
@@ -109,9 +109,9 @@ TEST_CASE("a loss that is not finite stops all ranks and names where it is") {
 }
 
 TEST_CASE("steps that are not finite are skipped ten times in a row at most, and change nothing") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 0;
   config.train.steps = 100;
   config.train.not_finite = NonFiniteRule::skip;
@@ -130,13 +130,13 @@ TEST_CASE("steps that are not finite are skipped ten times in a row at most, and
     if (before[i].first != "/model/fc5.bias") CHECK(after[i] == before[i]);  // that holds the NaN, unequal to itself
   }
   if (!world().is_root()) return;
-  CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
+  CHECK(json_rows(directory / "run/metrics.jsonl", "event").size() == 10);
 }
 
 // A run of twelve steps with a checkpoint every four. On the last rank a gradient of steps 6, 7 and 8 is NaN, the first
 // `times` times they are made.
-Config config_with_rollback(const SharedFolder& folder) {
-  Config config = config_in(folder);
+Config config_with_rollback(const SharedDirectory& directory) {
+  Config config = config_in(directory);
   config.train.epochs = 0;
   config.train.steps = 12;
   config.train.not_finite = NonFiniteRule::rollback;
@@ -156,11 +156,11 @@ void spoil_steps_6_to_8(Job& job, int times) {
 
 TEST_CASE(
     "after three steps in a row that are not finite a run goes back to its checkpoint, and ends as if nothing was") {
-  const SharedFolder folder, undisturbed;
+  const SharedDirectory directory, undisturbed;
   const PlainSource data(64);
   Job healthy(config_with_rollback(undisturbed), data);
   healthy.trainer->run();
-  Job job(config_with_rollback(folder), data);
+  Job job(config_with_rollback(directory), data);
   spoil_steps_6_to_8(job, 1);
   const LogCapture log;
   CHECK(job.trainer->run() == RunEnd::finished);
@@ -168,20 +168,20 @@ TEST_CASE(
   CHECK(job.trainer->progress().updates == 12);
   CHECK(job.run.values() == healthy.run.values());
   if (!world().is_root()) return;
-  CHECK_THAT(log.text(), ContainsSubstring("back from step 8 to " + (folder / "run/" + checkpoint_name(4))));
-  CHECK(field<int64_t>(folder, "train", "step") == field<int64_t>(undisturbed, "train", "step"));
-  CHECK(field<double>(folder, "train", "loss") == field<double>(undisturbed, "train", "loss"));
-  CHECK(field<int64_t>(folder, "event", "step") == std::vector<int64_t>{4});
+  CHECK_THAT(log.text(), ContainsSubstring("back from step 8 to " + (directory / "run/" + checkpoint_name(4))));
+  CHECK(field<int64_t>(directory, "train", "step") == field<int64_t>(undisturbed, "train", "step"));
+  CHECK(field<double>(directory, "train", "loss") == field<double>(undisturbed, "train", "loss"));
+  CHECK(field<int64_t>(directory, "event", "step") == std::vector<int64_t>{4});
 }
 
 TEST_CASE("a run that goes back past a damaged file writes it anew") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Job job(config_with_rollback(folder), data);
-  const std::string damaged = folder / "run/" + checkpoint_name(8);
+  Job job(config_with_rollback(directory), data);
+  const std::string damaged = directory / "run/" + checkpoint_name(8);
   job.communicator.before_sum = [&, seen = 0](std::string_view label, std::span<float> values) mutable {
     // A save that is due while the one before is being written would be skipped.
-    if (label.starts_with("step 6 bucket 1 ")) wait_for_file(folder / "run/" + checkpoint_name(4));
+    if (label.starts_with("step 6 bucket 1 ")) wait_for_file(directory / "run/" + checkpoint_name(4));
     for (const char* step : {"step 9 bucket 1 ", "step 10 bucket 1 ", "step 11 bucket 1 "}) {
       if (!label.starts_with(step) || seen++ >= 3) continue;
       values[0] = std::numeric_limits<float>::quiet_NaN();
@@ -194,15 +194,15 @@ TEST_CASE("a run that goes back past a damaged file writes it anew") {
   CHECK(job.trainer->run() == RunEnd::finished);
   if (!world().is_root()) return;
   CHECK_THAT(log.text(), ContainsSubstring(damaged + ": truncated checkpoint") &&
-                             ContainsSubstring("back from step 11 to " + (folder / "run/" + checkpoint_name(4))));
+                             ContainsSubstring("back from step 11 to " + (directory / "run/" + checkpoint_name(4))));
   CHECK(CheckpointReader::open(damaged).meta().step == 8);
-  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{4, 8, 12});
+  CHECK(field<int64_t>(directory, "checkpoint", "step") == std::vector<int64_t>{4, 8, 12});
 }
 
 TEST_CASE("a run goes back three times at most") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Job job(config_with_rollback(folder), data);
+  Job job(config_with_rollback(directory), data);
   spoil_steps_6_to_8(job, 100);
   const auto error = agreed_error_of([&] { job.trainer->run(); });
   REQUIRE(error);
@@ -212,9 +212,9 @@ TEST_CASE("a run goes back three times at most") {
 }
 
 TEST_CASE("without a checkpoint to go back to the run ends") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Job job(config_with_rollback(folder), data);
+  Job job(config_with_rollback(directory), data);
   put_nan(job.run);
   const auto error = agreed_error_of([&] { job.trainer->run(); });
   REQUIRE(error);
@@ -223,9 +223,9 @@ TEST_CASE("without a checkpoint to go back to the run ends") {
 }
 
 TEST_CASE("with the host two steps ahead a loss that is not finite leaves the weights of the step before") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.device.deferred = true;
   Job job(config, data);
   if (world().rank() == 0) put_nan(job.run);
@@ -242,9 +242,9 @@ TEST_CASE("with the host two steps ahead a loss that is not finite leaves the we
 }
 
 TEST_CASE("with the host two steps ahead the gradient that is not finite is named, though others came after it") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.device.deferred = true;
   config.device.graph = GraphCapture::off;  // where a step is captured the values are not there yet
   Job job(config, data);
@@ -265,9 +265,9 @@ TEST_CASE("with the host two steps ahead the gradient that is not finite is name
 }
 
 TEST_CASE("with the host two steps ahead steps that are not finite are skipped on the device, each counted once") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.device.deferred = true;
   config.train.epochs = 0;
   config.train.steps = 100;
@@ -279,5 +279,5 @@ TEST_CASE("with the host two steps ahead steps that are not finite are skipped o
   CHECK_THAT(error->what(), ContainsSubstring("step 11: "));
   CHECK(job.trainer->progress().step == 10);
   CHECK(job.trainer->progress().updates == 0);
-  if (world().is_root()) CHECK(json_rows(folder / "run/metrics.jsonl", "event").size() == 10);
+  if (world().is_root()) CHECK(json_rows(directory / "run/metrics.jsonl", "event").size() == 10);
 }

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-inline Config small_config(const std::string& folder = {}) {
+inline Config small_config(const std::string& directory = {}) {
   Config config;
   config.model.name = "cifar10_cnn";
   config.model.classes = 3;
@@ -24,7 +24,7 @@ inline Config small_config(const std::string& folder = {}) {
   config.train.epochs = 1;
   config.optimizer = {.name = "sgd", .lr = 0.01};
   config.schedule.name = ScheduleKind::constant;
-  config.checkpoint.directory = folder;
+  config.checkpoint.directory = directory;
   config.checkpoint.every_seconds = 0;
   return config;
 }

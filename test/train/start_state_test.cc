@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
@@ -29,15 +29,15 @@ struct Starting {
   MpiCommunicator communicator{world()};
 };
 
-Config config_with(const SharedFolder& folder, const std::string& resume = "auto") {
-  Config config = small_config(folder / "run");
+Config config_with(const SharedDirectory& directory, const std::string& resume = "auto") {
+  Config config = small_config(directory / "run");
   config.checkpoint.resume = resume;
   return config;
 }
 
 using Values = std::vector<std::pair<std::string, std::vector<float>>>;
 
-// Saves a state of its own kind at `step` into the configuration's folder, and returns its values.
+// Saves a state of its own kind at `step` into the configuration's directory, and returns its values.
 Values save(const Config& config, int64_t step) {
   const SmallRun run(config);
   run.fill(static_cast<float>(step));
@@ -71,8 +71,8 @@ TEST_CASE("the first loss scale is the largest power of two with which a sum ove
 }
 
 TEST_CASE("a fresh start is the model's start values on every rank, the averages with them") {
-  const SharedFolder folder;
-  Starting s(config_with(folder));
+  const SharedDirectory directory;
+  Starting s(config_with(directory));
   s.run.fill(static_cast<float>(world().rank()));
   const StartState start = s.start();
   CHECK(start.progress.step == 0);
@@ -91,8 +91,8 @@ TEST_CASE("a fresh start is the model's start values on every rank, the averages
 }
 
 TEST_CASE("resume = auto goes on from the newest checkpoint, with every value, slot and average") {
-  const SharedFolder folder;
-  const Config config = config_with(folder);
+  const SharedDirectory directory;
+  const Config config = config_with(directory);
   save(config, 20);
   const Values newest = save(config, 30);
   Starting s(config);
@@ -100,27 +100,27 @@ TEST_CASE("resume = auto goes on from the newest checkpoint, with every value, s
   CHECK(start.progress.step == 30);
   CHECK(start.progress.position == 300);
   CHECK(start.progress.updates == 29);
-  CHECK(start.resumed_from == folder / "run/step-00000030.h5");
-  CHECK(start.in_run_folder);
+  CHECK(start.resumed_from == directory / "run/step-00000030.h5");
+  CHECK(start.in_run_directory);
   CHECK(s.run.values() == newest);
 }
 
 TEST_CASE("a damaged checkpoint is passed over, and when all are, the start fails on every rank") {
-  const SharedFolder folder;
-  const Config config = config_with(folder);
+  const SharedDirectory directory;
+  const Config config = config_with(directory);
   save(config, 20);
   save(config, 30);
-  damage(folder / "run/step-00000030.h5");
+  damage(directory / "run/step-00000030.h5");
   CHECK(Starting(config).start().progress.step == 20);
-  damage(folder / "run/step-00000020.h5");
+  damage(directory / "run/step-00000020.h5");
   const auto error = agreed_error_of([&] { Starting(config).start(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::checkpoint);
 }
 
 TEST_CASE("a run keeps the names of its classes where the data have none, and refuses data of other classes") {
-  const SharedFolder folder;
-  const Config config = config_with(folder);
+  const SharedDirectory directory;
+  const Config config = config_with(directory);
   {
     const SmallRun run(config);
     Checkpointer checkpointer(run.config, run.model,
@@ -144,85 +144,85 @@ TEST_CASE("a run keeps the names of its classes where the data have none, and re
 }
 
 TEST_CASE("resume = must and latest want a checkpoint") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const std::string resume = GENERATE("must", "latest");
-  const auto error = agreed_error_of([&] { Starting(config_with(folder, resume)).start(); });
+  const auto error = agreed_error_of([&] { Starting(config_with(directory, resume)).start(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::checkpoint);
   CHECK_THAT(error->what(), ContainsSubstring("checkpoint.resume = \"" + resume + "\", but there is no checkpoint in " +
-                                              (folder / "run")));
-  save(config_with(folder), 5);
-  CHECK(Starting(config_with(folder, resume)).start().progress.step == 5);
+                                              (directory / "run")));
+  save(config_with(directory), 5);
+  CHECK(Starting(config_with(directory, resume)).start().progress.step == 5);
 }
 
-TEST_CASE("resume = never refuses a folder with checkpoints, unless they may go") {
-  const SharedFolder folder;
-  Config config = config_with(folder, "never");
+TEST_CASE("resume = never refuses a directory with checkpoints, unless they may go") {
+  const SharedDirectory directory;
+  Config config = config_with(directory, "never");
   CHECK(Starting(config).start().progress.step == 0);
   save(config, 5);
   const auto error = agreed_error_of([&] { Starting(config).start(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::config);
-  CHECK_THAT(error->what(), ContainsSubstring(folder / "run") && ContainsSubstring("checkpoint.overwrite = true"));
-  CHECK(find_checkpoints(folder / "run").size() == 1);
-  world().barrier({"the look at the folder"});
+  CHECK_THAT(error->what(), ContainsSubstring(directory / "run") && ContainsSubstring("checkpoint.overwrite = true"));
+  CHECK(find_checkpoints(directory / "run").size() == 1);
+  world().barrier({"the look at the directory"});
   config.checkpoint.overwrite = true;
   Starting s(config);
   const StartState start = s.start();
   CHECK(start.progress.step == 0);
-  CHECK(find_checkpoints(folder / "run").size() == 1);
-  world().barrier({"the look at the folder"});
+  CHECK(find_checkpoints(directory / "run").size() == 1);
+  world().barrier({"the look at the directory"});
   delete_given_up(s.parts(), start);
-  CHECK(find_checkpoints(folder / "run").empty());
+  CHECK(find_checkpoints(directory / "run").empty());
 }
 
-TEST_CASE("resume may name a file, of another folder too") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+TEST_CASE("resume may name a file, of another directory too") {
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   save(config, 20);
   const Values saved = save(config, 30);
-  config.checkpoint.resume = folder / "run/step-00000030.h5";
+  config.checkpoint.resume = directory / "run/step-00000030.h5";
   {
     Starting s(config);
     const StartState start = s.start();
     CHECK(start.progress.step == 30);
-    CHECK(start.in_run_folder);
+    CHECK(start.in_run_directory);
     CHECK(s.run.values() == saved);
   }
-  config.checkpoint.directory = folder / "other";
-  CHECK_FALSE(Starting(config).start().in_run_folder);
-  config.checkpoint.resume = folder / "run/missing.h5";
+  config.checkpoint.directory = directory / "other";
+  CHECK_FALSE(Starting(config).start().in_run_directory);
+  config.checkpoint.resume = directory / "run/missing.h5";
   const auto error = agreed_error_of([&] { Starting(config).start(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::checkpoint);
-  CHECK_THAT(error->what(), ContainsSubstring(folder / "run/missing.h5"));
+  CHECK_THAT(error->what(), ContainsSubstring(directory / "run/missing.h5"));
 }
 
-TEST_CASE("going back to an older file of the run's own folder is refused, unless the later ones may go") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+TEST_CASE("going back to an older file of the run's own directory is refused, unless the later ones may go") {
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   save(config, 20);
   save(config, 30);
-  config.checkpoint.resume = folder / "run/step-00000020.h5";
+  config.checkpoint.resume = directory / "run/step-00000020.h5";
   const auto error = agreed_error_of([&] { Starting(config).start(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::config);
   CHECK_THAT(error->what(), ContainsSubstring("step 20") && ContainsSubstring("holds step 30"));
-  CHECK(find_checkpoints(folder / "run").size() == 2);
-  world().barrier({"the look at the folder"});
+  CHECK(find_checkpoints(directory / "run").size() == 2);
+  world().barrier({"the look at the directory"});
   config.checkpoint.overwrite = true;
   Starting s(config);
   const StartState start = s.start();
   CHECK(start.progress.step == 20);
-  CHECK(find_checkpoints(folder / "run").size() == 2);
-  world().barrier({"the look at the folder"});
+  CHECK(find_checkpoints(directory / "run").size() == 2);
+  world().barrier({"the look at the directory"});
   delete_given_up(s.parts(), start);
-  CHECK(find_checkpoints(folder / "run").size() == 1);
+  CHECK(find_checkpoints(directory / "run").size() == 1);
 }
 
 TEST_CASE("a checkpoint of another shape is refused with both shapes") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   save(config, 20);
   config.model.classes = 4;
   const auto error = agreed_error_of([&] { Starting(config).start(); });
@@ -233,8 +233,8 @@ TEST_CASE("a checkpoint of another shape is refused with both shapes") {
 }
 
 TEST_CASE("a checkpoint without what the optimizer or the average remembers is refused") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   config.ema.decay = 0;
   save(config, 20);
   Config other = config;
@@ -255,8 +255,8 @@ TEST_CASE("a checkpoint without what the optimizer or the average remembers is r
 }
 
 TEST_CASE("a whole file that lacks one array of weights, averages or slots, or the position, is refused by its name") {
-  const SharedFolder folder;
-  const Config config = config_with(folder);
+  const SharedDirectory directory;
+  const Config config = config_with(directory);
   const SmallRun run(config);
   const std::string lacking = GENERATE(as<std::string>(), "/model/fc5.bias", "/ema/conv1.weight",
                                        "/optimizer/momentum/fc5.weight", "/training/position");
@@ -268,7 +268,7 @@ TEST_CASE("a whole file that lacks one array of weights, averages or slots, or t
       if (a.path != lacking) contents.arrays.push_back({a.path, a.shape, a.data});
     }
     make_directories(config.checkpoint.directory, ExitCode::internal);
-    const std::string path = folder / "run/" + checkpoint_name(20);
+    const std::string path = directory / "run/" + checkpoint_name(20);
     write_file_atomically(path, build_checkpoint(contents, path).bytes(), {});
   }
   world().barrier({"the file"});
@@ -279,8 +279,8 @@ TEST_CASE("a whole file that lacks one array of weights, averages or slots, or t
 }
 
 TEST_CASE("another seed changes the order of samples, which is said") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   save(config, 20);
   config.train.seed = 77;
   const LogCapture log;
@@ -289,8 +289,8 @@ TEST_CASE("another seed changes the order of samples, which is said") {
 }
 
 TEST_CASE("what a run trained on is not kept for evaluation by a larger share of the same data") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   config.data.train = {"/data/train"};
   config.data.validation_fraction = 0.1;
   save(config, 20);
@@ -318,8 +318,8 @@ TEST_CASE("what a run trained on is not kept for evaluation by a larger share of
 }
 
 TEST_CASE("init_from gives weights alone, from a file of bare weights or a checkpoint") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   const SmallRun trained(config);
   trained.fill(3);
   if (world().is_root()) {
@@ -330,10 +330,10 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
                         {a.data, static_cast<size_t>(a.shape.elements())});
     }
     const Hdf5Image image = std::move(file).finish();
-    write_file_atomically(folder / "weights.h5", image.bytes(), {});
+    write_file_atomically(directory / "weights.h5", image.bytes(), {});
   }
   world().barrier({"the weights"});
-  config.checkpoint.init_from = folder / "weights.h5";
+  config.checkpoint.init_from = directory / "weights.h5";
   Starting s(config);
   const StartState start = s.start();
   CHECK(start.progress.step == 0);
@@ -351,19 +351,19 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
   // A checkpoint to resume from goes before it, and serves as such a file itself.
   const Values saved = save(config, 7);
   CHECK(Starting(config).start().progress.step == 7);
-  config.checkpoint.directory = folder / "fresh";
-  config.checkpoint.init_from = folder / "run/step-00000007.h5";
+  config.checkpoint.directory = directory / "fresh";
+  config.checkpoint.init_from = directory / "run/step-00000007.h5";
   Starting again(config);
   CHECK(again.start().progress.step == 0);
   CHECK(again.run.values()[0] == saved[0]);
 }
 
 TEST_CASE("a head for other classes starts anew from init_from, and is said so, and everything else must fit") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   save(config, 7);
-  config.checkpoint.directory = folder / "tuned";
-  config.checkpoint.init_from = folder / "run/step-00000007.h5";
+  config.checkpoint.directory = directory / "tuned";
+  config.checkpoint.init_from = directory / "run/step-00000007.h5";
   config.model.classes = 5;
   {
     const LogCapture log;
@@ -401,18 +401,18 @@ TEST_CASE("a head for other classes starts anew from init_from, and is said so, 
 }
 
 TEST_CASE("a file of weights that lacks one is refused by its name") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   if (world().is_root()) {
     Hdf5File file = Hdf5File::create_in_memory("weights", {});
     const std::vector<float> bias(3);
     const int64_t dims[] = {3};
     file.write<float>("/fc5.bias", dims, bias);
     const Hdf5Image image = std::move(file).finish();
-    write_file_atomically(folder / "weights.h5", image.bytes(), {});
+    write_file_atomically(directory / "weights.h5", image.bytes(), {});
   }
   world().barrier({"the weights"});
-  config.checkpoint.init_from = folder / "weights.h5";
+  config.checkpoint.init_from = directory / "weights.h5";
   const auto error = agreed_error_of([&] { Starting(config).start(); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::config);
@@ -420,8 +420,8 @@ TEST_CASE("a file of weights that lacks one is refused by its name") {
 }
 
 TEST_CASE("evaluation takes weights and averages of the newest checkpoint or a named one, and deletes nothing") {
-  const SharedFolder folder;
-  Config config = config_with(folder, "never");
+  const SharedDirectory directory;
+  Config config = config_with(directory, "never");
   config.checkpoint.overwrite = true;
   const Values older = save(config, 20), newer = save(config, 30);
   Starting s(config, Purpose::evaluate);
@@ -430,19 +430,19 @@ TEST_CASE("evaluation takes weights and averages of the newest checkpoint or a n
   CHECK(latest.has_average);
   const Values loaded = s.run.values();  // without slots
   CHECK(std::equal(loaded.begin(), loaded.end(), newer.begin()));
-  CHECK(load_for_evaluation(s.parts(), folder / "run/step-00000020.h5").step == 20);
+  CHECK(load_for_evaluation(s.parts(), directory / "run/step-00000020.h5").step == 20);
   CHECK(s.run.values()[0] == older[0]);
   for (const char* name : {"never", "auto"}) {  // words of checkpoint.resume, here files that do not exist
     const auto error = agreed_error_of([&] { load_for_evaluation(s.parts(), name); });
     REQUIRE(error);
     CHECK(error->code() == ExitCode::checkpoint);
   }
-  CHECK(find_checkpoints(folder / "run").size() == 2);
+  CHECK(find_checkpoints(directory / "run").size() == 2);
 }
 
 TEST_CASE("evaluation without averages in the file says so") {
-  const SharedFolder folder;
-  Config config = config_with(folder);
+  const SharedDirectory directory;
+  Config config = config_with(directory);
   config.ema.decay = 0;
   save(config, 20);
   config.ema.decay = 0.9;

@@ -62,10 +62,10 @@ class Spans final : public SpanObserver {
 }  // namespace
 
 TEST_CASE("a trace has the steps that were asked for, after the first two, of every rank") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const LogCapture log;
   FileWorker files({.directory = "run"});
-  StepTrace trace(world(), files, {.path = folder / "trace.json", .steps = 2, .wait_seconds = 30});
+  StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = 2, .wait_seconds = 30});
   int64_t step = 0;
   while (!trace.complete()) make_step(trace, ++step);
   CHECK(step == kWarmUp + 2);
@@ -76,7 +76,7 @@ TEST_CASE("a trace has the steps that were asked for, after the first two, of ev
   REQUIRE(files.finish(30));
   if (!world().is_root()) return;
   std::set<std::pair<int, std::string>> steps;
-  for (const auto& span : spans_of(folder / "trace.json")) {
+  for (const auto& span : spans_of(directory / "trace.json")) {
     if (span["name"].get<std::string>().starts_with("step ")) {
       steps.emplace(span["pid"].get<int>(), span["name"].get<std::string>());
     }
@@ -87,10 +87,10 @@ TEST_CASE("a trace has the steps that were asked for, after the first two, of ev
 }
 
 TEST_CASE("the times of a trace count from the first beginning on any rank") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const LogCapture log;
   FileWorker files({.directory = "run"});
-  StepTrace trace(world(), files, {.path = folder / "trace.json", .steps = 1, .wait_seconds = 30});
+  StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = 1, .wait_seconds = 30});
   int64_t step = 0;
   while (step < kWarmUp) make_step(trace, ++step);
   const double before = monotonic_seconds();  // a reduction that is still under way when tracing begins
@@ -100,7 +100,7 @@ TEST_CASE("the times of a trace count from the first beginning on any rank") {
   REQUIRE(files.finish(30));
   if (!world().is_root()) return;
   double least = 1e9;
-  for (const auto& span : spans_of(folder / "trace.json")) {
+  for (const auto& span : spans_of(directory / "trace.json")) {
     least = std::min(least, span["ts"].get<double>());
     if (span["name"] == "early") CHECK(span["ts"] == 0);
     if (span["name"] == "step 3") CHECK(span["ts"].get<double>() >= 50e3);
@@ -109,21 +109,21 @@ TEST_CASE("the times of a trace count from the first beginning on any rank") {
 }
 
 TEST_CASE("a run without a trace, or with too few steps for one, writes none") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const LogCapture log;
   FileWorker files({.directory = "run"});
   for (const int64_t steps : {0, 5}) {
-    StepTrace trace(world(), files, {.path = folder / "trace.json", .steps = steps, .wait_seconds = 30});
+    StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = steps, .wait_seconds = 30});
     for (int64_t step = 1; step <= kWarmUp; ++step) make_step(trace, step);
     trace.write();
-    if (world().is_root()) CHECK_FALSE(std::filesystem::exists(folder / "trace.json"));
+    if (world().is_root()) CHECK_FALSE(std::filesystem::exists(directory / "trace.json"));
   }
 }
 
 TEST_CASE("the spans of a run nest: steps, their parts, the passes, the layers, and a captured step has none inside") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(24), validation(5);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 0;
   config.train.steps = 4;
   config.checkpoint.every_steps = 2;

@@ -16,8 +16,8 @@ using testing::world;
 TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the same on all ranks") {
   const PlainSource data(12);
   const auto losses_with = [&](WireType wire, bool deferred) {
-    const SharedFolder folder;
-    Config config = config_in(folder);
+    const SharedDirectory directory;
+    Config config = config_in(directory);
     config.train.epochs = 0;
     config.train.steps = 60;
     config.train.audit_every = 10;
@@ -27,7 +27,7 @@ TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the
     config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
     Job job(config, data);
     job.trainer->run();
-    return world().is_root() ? field<double>(folder, "train", "loss") : std::vector<double>();
+    return world().is_root() ? field<double>(directory, "train", "loss") : std::vector<double>();
   };
   const auto plain = losses_with(WireType::float32, false);
   for (const WireType wire : {WireType::bf16, WireType::fp16}) {
@@ -44,8 +44,8 @@ TEST_CASE("with gradients of 16 bits on the wire training learns as with 32, the
 TEST_CASE("micro-batches that are added up train as one batch does, dropout and clipping included") {
   const PlainSource data(29);
   const auto train = [&](int64_t batch, int64_t accumulate) {
-    const SharedFolder folder;
-    Config config = config_in(folder);
+    const SharedDirectory directory;
+    Config config = config_in(directory);
     config.model.dropout = 0.3;
     config.optimizer.momentum = 0.9;
     config.train.clip_norm = 0.5;
@@ -57,7 +57,7 @@ TEST_CASE("micro-batches that are added up train as one batch does, dropout and 
     Job job(config, data);
     CHECK(job.trainer->run() == RunEnd::finished);
     CHECK(job.trainer->progress().position == 6 * 4 * world().size());
-    return std::pair(job.run.values(), field<double>(folder, "train", "loss"));
+    return std::pair(job.run.values(), field<double>(directory, "train", "loss"));
   };
   const auto [whole, whole_losses] = train(4, 1);
   for (const int64_t accumulate : {2, 4}) {
@@ -90,15 +90,15 @@ struct Traces {
   std::vector<int64_t> saved;
 };
 
-Traces traces_of(const Config& config, const SharedFolder& folder, const DataSource& data,
+Traces traces_of(const Config& config, const SharedDirectory& directory, const DataSource& data,
                  const DataSource& validation) {
   Job job(config, data, &validation);
   CHECK(job.trainer->run() == RunEnd::finished);
   Traces traces{.values = job.run.values()};
   if (world().is_root()) {
-    traces.losses = field<double>(folder, "train", "loss");
-    traces.evaluations = field<double>(folder, "eval", "loss");
-    traces.saved = field<int64_t>(folder, "checkpoint", "step");
+    traces.losses = field<double>(directory, "train", "loss");
+    traces.evaluations = field<double>(directory, "eval", "loss");
+    traces.saved = field<int64_t>(directory, "checkpoint", "step");
   }
   return traces;
 }
@@ -109,8 +109,8 @@ TEST_CASE("a host that is two steps ahead, with the step captured or not, gets t
   const PlainSource data(37), validation(9);
   const int64_t accumulate = GENERATE(1, 2, 4);
   const auto run = [&](bool deferred, GraphCapture graph) {
-    const SharedFolder folder;
-    Config config = config_in(folder);
+    const SharedDirectory directory;
+    Config config = config_in(directory);
     config.device.deferred = deferred;
     config.device.graph = graph;
     config.model.dropout = 0.3;
@@ -123,7 +123,7 @@ TEST_CASE("a host that is two steps ahead, with the step captured or not, gets t
     config.optimizer = {.name = "adamw", .lr = 1e-3, .epsilon = 1e-8};
     config.eval.every_steps = 5;
     config.checkpoint.every_steps = 3;
-    return traces_of(config, folder, data, validation);
+    return traces_of(config, directory, data, validation);
   };
   const Traces plain = run(false, GraphCapture::automatic);
   for (const GraphCapture graph : {GraphCapture::off, GraphCapture::automatic}) {
@@ -141,8 +141,8 @@ TEST_CASE("a step that cannot be captured is enqueued as before, with one warnin
   const int64_t accumulate = GENERATE(1, 3);
   std::string text;
   const auto values = [&](bool refuses) {
-    const SharedFolder folder;
-    Config config = config_in(folder);
+    const SharedDirectory directory;
+    Config config = config_in(directory);
     config.device.deferred = true;
     config.train.epochs = 0;
     config.train.steps = 7;

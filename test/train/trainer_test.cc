@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/train/job.h"
 #include "test/train/json_rows.h"
@@ -16,9 +16,9 @@ using namespace lockstep;
 using testing::world;
 
 TEST_CASE("a run of one and a half epochs makes whole steps, reports each interval and saves the last state") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(30);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 1.5;
   config.log.every_steps = 5;
   Job job(config, data);
@@ -32,15 +32,16 @@ TEST_CASE("a run of one and a half epochs makes whole steps, reports each interv
   std::vector<int64_t> expected;
   for (int64_t step = 5; step < steps; step += 5) expected.push_back(step);
   expected.push_back(steps);
-  CHECK(field<int64_t>(folder, "train", "step") == expected);
-  CHECK(field<double>(folder, "train", "epoch").back() == Approx(static_cast<double>(steps * job.global_batch()) / 30));
-  CHECK(std::filesystem::exists(folder / "run/" + checkpoint_name(steps)));
+  CHECK(field<int64_t>(directory, "train", "step") == expected);
+  CHECK(field<double>(directory, "train", "epoch").back() ==
+        Approx(static_cast<double>(steps * job.global_batch()) / 30));
+  CHECK(std::filesystem::exists(directory / "run/" + checkpoint_name(steps)));
 }
 
 TEST_CASE("training learns, the same on all ranks") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(12);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 0;
   config.train.steps = 60;
   config.train.audit_every = 10;
@@ -48,18 +49,18 @@ TEST_CASE("training learns, the same on all ranks") {
   Job job(config, data);
   job.trainer->run();
   if (!world().is_root()) return;
-  const auto losses = field<double>(folder, "train", "loss");
+  const auto losses = field<double>(directory, "train", "loss");
   CHECK(losses.back() < 0.7 * losses.front());
 }
 
 TEST_CASE("data of any number of samples are trained and evaluated to the end by all ranks") {
-  const SharedFolder folder;
-  Config config = config_in(folder);
+  const SharedDirectory directory;
+  Config config = config_in(directory);
   config.train.epochs = 1.5;
   config.ema.decay = 0;
   for (int64_t samples = 1; samples <= 40; samples += samples < 14 ? 1 : 3) {
     INFO(samples << " samples");
-    config.checkpoint.directory = folder / "run" + std::to_string(samples);
+    config.checkpoint.directory = directory / "run" + std::to_string(samples);
     const PlainSource data(samples), validation(41 - samples);
     Job job(config, data, &validation);
     REQUIRE(job.trainer->run() == RunEnd::finished);
@@ -73,44 +74,44 @@ TEST_CASE("data of any number of samples are trained and evaluated to the end by
 }
 
 TEST_CASE("evaluation happens at each multiple of its period, and once at the end") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const int64_t batch = 4 * world().size();
   const PlainSource data(2 * batch), validation(5);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 2.5;
   config.ema.decay = 0;
   SECTION("of one epoch") {
     Job(config, data, &validation).trainer->run();
-    if (world().is_root()) CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{2, 4, 5});
+    if (world().is_root()) CHECK(field<int64_t>(directory, "eval", "step") == std::vector<int64_t>{2, 4, 5});
   }
   SECTION("of half an epoch, the last at the end") {
     config.eval.every_epochs = 0.5;
     Job(config, data, &validation).trainer->run();
-    if (world().is_root()) CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{1, 2, 3, 4, 5});
+    if (world().is_root()) CHECK(field<int64_t>(directory, "eval", "step") == std::vector<int64_t>{1, 2, 3, 4, 5});
   }
   SECTION("of three steps") {
     config.eval.every_steps = 3;
     Job(config, data, &validation).trainer->run();
-    if (world().is_root()) CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{3, 5});
+    if (world().is_root()) CHECK(field<int64_t>(directory, "eval", "step") == std::vector<int64_t>{3, 5});
   }
   SECTION("of none but the end, with averages beside the weights") {
     config.eval.every_epochs = 0;
     config.ema.decay = 0.9;
     Job(config, data, &validation).trainer->run();
     if (world().is_root()) {
-      CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{5, 5});
-      CHECK(field<int64_t>(folder, "eval", "examples") == std::vector<int64_t>{5, 5});
-      CHECK(field<std::string>(folder, "eval", "weights") == std::vector<std::string>{"raw", "ema"});
+      CHECK(field<int64_t>(directory, "eval", "step") == std::vector<int64_t>{5, 5});
+      CHECK(field<int64_t>(directory, "eval", "examples") == std::vector<int64_t>{5, 5});
+      CHECK(field<std::string>(directory, "eval", "weights") == std::vector<std::string>{"raw", "ema"});
     }
   }
 }
 
 TEST_CASE("a run that is stopped and resumed ends with the same bits as one that is not") {
-  const SharedFolder whole, parts;
+  const SharedDirectory whole, parts;
   const PlainSource data(23);
   const int64_t accumulate = GENERATE(1, 2);
-  const auto config = [&](const SharedFolder& folder) {
-    Config c = config_in(folder);
+  const auto config = [&](const SharedDirectory& directory) {
+    Config c = config_in(directory);
     c.train.epochs = 1.5 * static_cast<double>(accumulate);
     c.train.batch_size = 4 / accumulate;
     c.train.accumulate = accumulate;
@@ -139,9 +140,9 @@ TEST_CASE("a run that is stopped and resumed ends with the same bits as one that
 }
 
 TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run knows how good it was") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(24), validation(9);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.ema.decay = 0;
   config.optimizer.lr = 0.05;
   config.train.epochs = 0;
@@ -160,24 +161,24 @@ TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run 
   world().barrier({"the run"});
   const Job again(config, data, &validation);
   if (!world().is_root()) return;
-  const auto steps = field<int64_t>(folder, "eval", "step");
-  const auto top1 = field<double>(folder, "eval", "top1");
+  const auto steps = field<int64_t>(directory, "eval", "step");
+  const auto top1 = field<double>(directory, "eval", "top1");
   const auto best = std::ranges::max_element(top1);  // the first of equals
   CHECK(job.checkpointer.best().score == *best);
   CHECK(again.start.progress.best_score == *best);
   const std::string name = checkpoint_name(steps[static_cast<size_t>(best - top1.begin())]);
-  CHECK(std::filesystem::read_symlink(folder / "run/best") == name);
-  CHECK(std::filesystem::read_symlink(folder / "run/latest") == checkpoint_name(12));
+  CHECK(std::filesystem::read_symlink(directory / "run/best") == name);
+  CHECK(std::filesystem::read_symlink(directory / "run/latest") == checkpoint_name(12));
   // The best may be the one of the first part, which was saved before its evaluation.
-  const auto training = CheckpointReader::open(folder / "run/latest").training();
+  const auto training = CheckpointReader::open(directory / "run/latest").training();
   CHECK(std::get<double>(training.at("best_score")) == *best);
-  CHECK(find_checkpoints(folder / "run").size() == (name == checkpoint_name(12) ? 1 : 2));
+  CHECK(find_checkpoints(directory / "run").size() == (name == checkpoint_name(12) ? 1 : 2));
 }
 
 TEST_CASE("the last state is marked as the best although the one before is still being saved") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64), validation(9);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.ema.decay = 0;
   config.train.epochs = 0;
   config.train.steps = 6;
@@ -187,15 +188,15 @@ TEST_CASE("the last state is marked as the best although the one before is still
   config.checkpoint.keep_best = true;
   CHECK(Job(config, data, &validation).trainer->run() == RunEnd::finished);
   if (!world().is_root()) return;
-  CHECK(std::filesystem::read_symlink(folder / "run/best") == checkpoint_name(6));
-  const auto training = CheckpointReader::open(folder / "run/best").training();
-  CHECK(std::get<double>(training.at("best_score")) == field<double>(folder, "eval", "top1").back());
+  CHECK(std::filesystem::read_symlink(directory / "run/best") == checkpoint_name(6));
+  const auto training = CheckpointReader::open(directory / "run/best").training();
+  CHECK(std::get<double>(training.at("best_score")) == field<double>(directory, "eval", "top1").back());
 }
 
 TEST_CASE("a run that stops where it was to evaluate does so when it goes on, and keeps one row of each evaluation") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64), validation(9);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.ema.decay = 0;
   config.train.epochs = 0;
   config.train.steps = 5;
@@ -210,7 +211,7 @@ TEST_CASE("a run that stops where it was to evaluate does so when it goes on, an
     CHECK(job.trainer->progress().step == step);
     world().barrier({"a part of the run"});
   };
-  const auto evaluated = [&] { return field<int64_t>(folder, "eval", "step"); };
+  const auto evaluated = [&] { return field<int64_t>(directory, "eval", "step"); };
   run_to(2);
   if (world().is_root()) CHECK(evaluated().empty());
   run_to(4);
@@ -218,7 +219,7 @@ TEST_CASE("a run that stops where it was to evaluate does so when it goes on, an
   run_to(5);
   if (world().is_root()) {
     CHECK(evaluated() == std::vector<int64_t>{2, 4, 5});
-    std::filesystem::remove(folder / "run/" + checkpoint_name(5));  // as if it had been killed before that
+    std::filesystem::remove(directory / "run/" + checkpoint_name(5));  // as if it had been killed before that
   }
   world().barrier({"the kill"});
   run_to(5);
@@ -226,9 +227,9 @@ TEST_CASE("a run that stops where it was to evaluate does so when it goes on, an
 }
 
 TEST_CASE("a finished run evaluates once more and writes nothing") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(16), validation(5);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.ema.decay = 0;
   Job(config, data, &validation).trainer->run();
   world().barrier({"the first run"});
@@ -239,15 +240,15 @@ TEST_CASE("a finished run evaluates once more and writes nothing") {
   CHECK(again.trainer->progress().step == before.step);
   if (!world().is_root()) return;
   CHECK_THAT(log.text(), ContainsSubstring(fmt::format("evaluation at step {} ", before.step)));
-  CHECK(field<int64_t>(folder, "eval", "step") == std::vector<int64_t>{before.step});
-  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{before.step});
+  CHECK(field<int64_t>(directory, "eval", "step") == std::vector<int64_t>{before.step});
+  CHECK(field<int64_t>(directory, "checkpoint", "step") == std::vector<int64_t>{before.step});
 }
 
 TEST_CASE("with another global batch the samples and the schedule's epochs go on") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const int64_t batch = 4 * world().size();
   const PlainSource data(2 * batch);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.optimizer.lr = 0.001;
   config.schedule = {.name = ScheduleKind::exponential, .decay_rate = 0.5, .decay_epochs = 1};
   config.train.epochs = 1;
@@ -261,14 +262,14 @@ TEST_CASE("with another global batch the samples and the schedule's epochs go on
   half.trainer->run();
   CHECK(half.trainer->progress().position == 4 * batch);
   if (!world().is_root()) return;
-  CHECK(field<double>(folder, "train", "lr") == std::vector<double>{1e-3, 1e-3, 5e-4, 5e-4, 5e-4, 5e-4});
-  CHECK(field<double>(folder, "train", "epoch") == std::vector<double>{0.5, 1, 1.25, 1.5, 1.75, 2});
+  CHECK(field<double>(directory, "train", "lr") == std::vector<double>{1e-3, 1e-3, 5e-4, 5e-4, 5e-4, 5e-4});
+  CHECK(field<double>(directory, "train", "epoch") == std::vector<double>{0.5, 1, 1.25, 1.5, 1.75, 2});
 }
 
 TEST_CASE("records that were skipped are reported at the end, of training and of evaluation, and no step is short") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(16, {3, 7}), validation(9, {8});
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.data.bad_records = BadRecordRule::skip;
   config.train.epochs = 2;
   const LogCapture log;
@@ -276,7 +277,7 @@ TEST_CASE("records that were skipped are reported at the end, of training and of
   CHECK(job.trainer->run() == RunEnd::finished);
   CHECK(job.trainer->progress().position == (32 + job.global_batch() - 1) / job.global_batch() * job.global_batch());
   if (!world().is_root()) return;
-  const auto rows = json_rows(folder / "run/metrics.jsonl", "event");
+  const auto rows = json_rows(directory / "run/metrics.jsonl", "event");
   REQUIRE(rows.size() == 2);
   CHECK_THAT(rows[0]["text"].get<std::string>(), ContainsSubstring("bad records of data.train skipped: 2, met "));
   CHECK(rows[0]["records"][0]["index"] == 3);
@@ -286,21 +287,21 @@ TEST_CASE("records that were skipped are reported at the end, of training and of
   CHECK_THAT(rows[1]["text"].get<std::string>(), ContainsSubstring("bad records of data.validation skipped: 1, met "));
   CHECK(rows[1]["records"][0]["index"] == 8);
   CHECK_THAT(log.text(), ContainsSubstring("bad records of data.train skipped: 2"));
-  CHECK(field<int64_t>(folder, "eval", "examples").back() == 8);
+  CHECK(field<int64_t>(directory, "eval", "examples").back() == 8);
 }
 
 TEST_CASE("without skipping there is no such report") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(16);
-  Job(config_in(folder), data).trainer->run();
-  if (world().is_root()) CHECK(json_rows(folder / "run/metrics.jsonl", "event").empty());
+  Job(config_in(directory), data).trainer->run();
+  if (world().is_root()) CHECK(json_rows(directory / "run/metrics.jsonl", "event").empty());
 }
 
 TEST_CASE("ranks whose weights have drifted apart are found at the next audit") {
   if (world().size() == 1) return;
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.audit_every = 2;
   Job job(config, data);
   if (world().rank() == world().size() - 1) job.run.model.parameter(2)[5] += 0.01F;
@@ -311,16 +312,16 @@ TEST_CASE("ranks whose weights have drifted apart are found at the next audit") 
 }
 
 TEST_CASE("a save that fails is in the metrics, and so is the one that ends the run") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const PlainSource data(64);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 0;
   config.train.steps = 5;
   config.checkpoint.every_steps = 2;
   const bool strict = GENERATE(false, true);
   config.checkpoint.on_error = strict ? SaveErrorRule::fail : SaveErrorRule::warn;
   Job job(config, data);
-  if (world().is_root()) std::filesystem::create_directories(folder / "run/" + checkpoint_name(2) + "/in the way");
+  if (world().is_root()) std::filesystem::create_directories(directory / "run/" + checkpoint_name(2) + "/in the way");
   world().barrier({"the obstacle"});
   // Rank 0 alone knows, and would end the job: here it must not leave the others behind in a reduction.
   if (strict && world().size() > 1) return;
@@ -328,7 +329,7 @@ TEST_CASE("a save that fails is in the metrics, and so is the one that ends the 
   const auto error = error_of([&] { job.trainer->run(); });
   CHECK(error.has_value() == strict);
   if (!world().is_root()) return;
-  const auto rows = json_rows(folder / "run/metrics.jsonl", "event");
+  const auto rows = json_rows(directory / "run/metrics.jsonl", "event");
   REQUIRE(rows.size() == 1);
   CHECK(rows[0]["event"] == "save failed");
   CHECK(rows[0]["step"] == 2);
@@ -336,23 +337,23 @@ TEST_CASE("a save that fails is in the metrics, and so is the one that ends the 
 }
 
 TEST_CASE("a run saves every so many steps and at its end, each step once") {
-  const SharedFolder folder;
+  const SharedDirectory directory;
   const int64_t batch = 4 * world().size();
   const PlainSource data(batch);
-  Config config = config_in(folder);
+  Config config = config_in(directory);
   config.train.epochs = 0;
   config.train.steps = 7;
   config.checkpoint.every_steps = 7;
   Job(config, data).trainer->run();
   if (!world().is_root()) return;
-  CHECK(field<int64_t>(folder, "checkpoint", "step") == std::vector<int64_t>{7});
+  CHECK(field<int64_t>(directory, "checkpoint", "step") == std::vector<int64_t>{7});
 }
 
 TEST_CASE("with the host two steps ahead a wish to stop is met two steps later, and the run goes on from there") {
   const PlainSource data(64);
-  const SharedFolder whole, parts;
-  const auto config = [](const SharedFolder& folder) {
-    Config c = config_in(folder);
+  const SharedDirectory whole, parts;
+  const auto config = [](const SharedDirectory& directory) {
+    Config c = config_in(directory);
     c.device.deferred = true;
     c.train.epochs = 0;
     c.train.steps = 7;

@@ -10,26 +10,26 @@
 
 namespace lockstep {
 
-// One fresh folder for all ranks; rank 0 removes it. Collective, at its end too.
-class SharedFolder {
+// One fresh directory for all ranks; rank 0 removes it. Collective, at its end too.
+class SharedDirectory {
  public:
-  SharedFolder() {
+  SharedDirectory() {
     ProcessGroup& world = testing::world();
     if (world.is_root()) own_.emplace();
-    path_ = world.broadcast(own_ ? own_->path() : std::string(), {"the scratch folder"});
+    path_ = world.broadcast(own_ ? own_->path() : std::string(), {"the scratch directory"});
   }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-  ~SharedFolder() {
+  SharedDirectory(const SharedDirectory&) = delete;
+  SharedDirectory& operator=(const SharedDirectory&) = delete;
+  ~SharedDirectory() {
     try {
-      testing::world().barrier({"the end of the scratch folder"});
+      testing::world().barrier({"the end of the scratch directory"});
     } catch (const Error&) {  // another rank has failed; its test says so
     }
   }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  std::optional<ScratchFolder> own_;
+  std::optional<ScratchDirectory> own_;
   std::string path_;
 };
 

@@ -15,9 +15,9 @@ namespace lockstep {
 void set_log_identity(int rank, int size, std::string host);
 int log_rank();
 
-// Whether the words "warning:" and "error:" are coloured. Not, before this is called; the caller has made sure that
+// Whether the words "warning:" and "error:" are colored. Not, before this is called; the caller has made sure that
 // standard error ends in a terminal.
-void set_log_colours(bool coloured);
+void set_log_colors(bool colored);
 
 enum class LogLevel { info, warning, error };
 

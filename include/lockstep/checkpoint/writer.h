@@ -36,7 +36,7 @@ struct SaveResult {
 // a file; the writer's own thread never calls back. A directory that is deleted or moved meanwhile is made again.
 class CheckpointWriter {
  public:
-  // Makes the folder and deletes temporaries that a killed run left. Throws Error(checkpoint) when it cannot.
+  // Makes the directory and deletes temporaries that a killed run left. Throws Error(checkpoint) when it cannot.
   explicit CheckpointWriter(WriterOptions options);
   // Waits for the save in flight, up to give_up_seconds: then its thread is left to itself, which is said, so that an
   // error on its way to main is not held up for ever. A result that nobody has polled is logged if it is an error.
@@ -74,7 +74,7 @@ class CheckpointWriter {
   FileThread thread_;
 };
 
-// Logs a warning when fewer than two checkpoints of this size fit the folder's file system.
+// Logs a warning when fewer than two checkpoints of this size fit the directory's file system.
 void warn_if_space_is_short(const std::string& directory, int64_t checkpoint_bytes);
 
 }  // namespace lockstep

@@ -20,15 +20,16 @@ struct Assignment {
 };
 
 struct ConfigSources {
-  std::string file_path;    // absolute; empty: no file
-  std::string file_text;    // its contents
-  std::string file_folder;  // absolute; the base of relative input paths in the file; empty: the directory of the file
+  std::string file_path;  // absolute; empty: no file
+  std::string file_text;  // its contents
+  std::string
+      file_directory;  // absolute; the base of relative input paths in the file; empty: the directory of the file
   std::vector<Assignment> environment;  // any variables; only LOCKSTEP_SECTION_KEY is read
   std::vector<Assignment> overrides;    // "section.key" and value, from the command line
   bool evaluation = false;              // for an evaluation, data.train may be missing
   bool effective = false;               // file_text sets every key, as to_toml() writes it
-  std::string
-      working_folder;  // absolute; the base of relative output paths, and of paths in the command line and environment
+  std::string working_directory;  // absolute; the base of relative output paths, and of paths in the command line and
+                                  // environment
 };
 
 struct LoadedConfig {

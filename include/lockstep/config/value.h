@@ -20,7 +20,7 @@ void check_config_value(const ConfigKey& key, const ConfigValue& value, const st
 // Makes the value of a path key absolute, relative to `folder`, and returns values of other keys unchanged. A leading ~
 // and any $ are errors, because nothing expands them here and a directory of that name is never intended. If the key
 // takes patterns, only `value` is a pattern; `folder` is taken literally, whatever characters its name contains.
-ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& folder,
+ConfigValue resolve_config_paths(const ConfigKey& key, ConfigValue value, const std::string& directory,
                                  const std::string& where);
 
 // Checks that strings are UTF-8; otherwise the value could not be written as TOML.

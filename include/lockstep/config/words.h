@@ -23,7 +23,7 @@ enum class GraphCapture : uint8_t { automatic, off };                           
 enum class TransportChoice : uint8_t { automatic, nccl, mpi };                                 // comm.transport
 enum class ReductionAlgorithm : uint8_t { ring, tree, automatic };                             // comm.algorithm
 enum class WireType : uint8_t { float32, bf16, fp16 };                                         // comm.gradient_dtype
-enum class ProgressStyle : uint8_t { automatic, bar, lines };                                       // log.progress
+enum class ProgressStyle : uint8_t { automatic, bar, lines };                                  // log.progress
 
 template <class E>
 inline constexpr std::array<std::string_view, 0> kWords{};  // empty: not an enum of words

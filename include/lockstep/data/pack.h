@@ -11,7 +11,7 @@
 namespace lockstep {
 
 struct PackOptions {
-  std::string folder;          // is made where it does not exist
+  std::string directory;       // is made where it does not exist
   std::string name = "train";  // the files are train-00000-of-00012 and so on
   int64_t short_side = 0;      // pixels; pictures whose short side is longer are shrunk to it
   bool lossless = false;       // PNG instead of JPEG
@@ -35,8 +35,8 @@ struct PackSummary {
 
 // Writes every picture of `source` once. Each is decoded, so that damaged ones are found here; a JPEG or PNG that is
 // small enough keeps its bytes. Labels are written as the source gives them. A file appears under its name when it is
-// whole; each is built in memory, one a thread. Throws Error(config) when the folder holds files of the name already or
-// the samples are not pictures, Error(data) for a bad record unless they are to be skipped.
+// whole; each is built in memory, one a thread. Throws Error(config) when the directory holds files of the name already
+// or the samples are not pictures, Error(data) for a bad record unless they are to be skipped.
 PackSummary pack_images(const DataSource& source, const PackOptions& options);
 
 }  // namespace lockstep

@@ -24,8 +24,8 @@ using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 FileDescriptor open_for_reading(const std::string& path, ExitCode blame);
 
-// The same for what can be read at any offset. A folder, a named pipe, a socket or a device is refused by name; nothing
-// is waited for, whereas a plain open of a pipe blocks until somebody writes to it.
+// The same for what can be read at any offset. A directory, a named pipe, a socket or a device is refused by name;
+// nothing is waited for, whereas a plain open of a pipe blocks until somebody writes to it.
 FileDescriptor open_regular_file(const std::string& path, ExitCode blame);
 
 int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame);
@@ -77,7 +77,7 @@ struct AtomicWrite {
 };
 
 // Publishes `bytes` under `path`: a fresh temporary beside it (path + ".tmp", or ".tmp.N" when that is taken), write,
-// fsync, rename over `path`, fsync of the folder. Readers see the old file or the whole new one. On failure the
+// fsync, rename over `path`, fsync of the directory. Readers see the old file or the whole new one. On failure the
 // temporary is removed, what was at `path` is untouched, and the message says what a full disk lacks. Bytes
 // that start on a page boundary go past the page cache where the file system allows it.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options);
@@ -101,7 +101,7 @@ int64_t free_bytes(const std::string& path) noexcept;
 // mkdir -p.
 void make_directories(const std::string& path, ExitCode blame);
 
-// Names in a folder, sorted bytewise, without "." and "..".
+// Names in a directory, sorted bytewise, without "." and "..".
 std::vector<std::string> list_directory(const std::string& path, ExitCode blame);
 
 bool path_exists(const std::string& path) noexcept;

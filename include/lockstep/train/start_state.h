@@ -33,7 +33,7 @@ struct StartParts {
 struct StartState {
   Progress progress;
   std::string resumed_from;               // path of the checkpoint; empty for a fresh start
-  bool in_run_folder = false;             // resumed_from is in this run's own directory
+  bool in_run_directory = false;          // resumed_from is in this run's own directory
   std::vector<std::string> classes = {};  // names of the outputs, from the data or otherwise from the checkpoint
   int64_t changes = 0;                    // number of settings that differ from the run that is continued
 };

@@ -41,10 +41,10 @@ struct CommandLine {
   std::string checkpoint;             // evaluate: path or "latest"; inspect, export: path
   bool verify = false;                // inspect: read every byte
   std::string compared;               // inspect: another checkpoint to compare with; may be empty
-  std::string from, to;               // import: the file to read; export, import: the file to write; pack: the folder
-  bool average = false;               // export: the moving averages instead of the weights
-  bool fold_batch_norm = false;       // export to ONNX: fold batch normalization into convolutions
-  bool drop_background = false;       // export, import: leave out the first class
+  std::string from, to;          // import: the file to read; export, import: the file to write; pack: the directory
+  bool average = false;          // export: the moving averages instead of the weights
+  bool fold_batch_norm = false;  // export to ONNX: fold batch normalization into convolutions
+  bool drop_background = false;  // export, import: leave out the first class
   PackChoices pack;
   std::string text;  // print: the help text for standard output
 };

@@ -26,8 +26,8 @@ struct CommTraits {
 };
 using CommHandle = UniqueHandle<CommTraits>;
 
-// The deadline of a polling wait. Time during which the process was suspended does not count: passed() counts at most two
-// seconds per call.
+// The deadline of a polling wait. Time during which the process was suspended does not count: passed() counts at most
+// two seconds per call.
 class Deadline {
  public:
   explicit Deadline(double seconds);

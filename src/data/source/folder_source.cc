@@ -38,14 +38,14 @@ bool is_image_name(std::string_view name) {
 // What was passed over, by kind.
 class Ignored {
  public:
-  void add(const std::string& folder, const std::string& name) {
+  void add(const std::string& directory, const std::string& name) {
     const std::string extension = lower_extension(name);
     if (name.starts_with('.')) {
       ++counts_["hidden"];
     } else if (!extension.empty()) {
       ++counts_[printable(extension)];
     } else {
-      ++counts_[is_directory(folder + "/" + name) ? "directories inside classes" : "no extension"];
+      ++counts_[is_directory(directory + "/" + name) ? "directories inside classes" : "no extension"];
     }
   }
   void log(const std::string& root) const {
@@ -70,7 +70,7 @@ std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// The name of the folder that an image lies in.
+// The name of the directory that an image lies in.
 std::string_view class_of(std::string_view image) { return last_part(image.substr(0, image.rfind('/'))); }
 
 struct Listing {
@@ -95,17 +95,17 @@ void refuse_dangling_link(const std::string& path) {
 
 // "n01440764/images" for a class whose images lie in a directory of their own; empty for any other.
 std::string deeper_images(const std::string& root, const std::string& name) {
-  const auto entries = [](const std::string& folder) {
+  const auto entries = [](const std::string& directory) {
     try {
-      return list_directory(folder, ExitCode::data);
+      return list_directory(directory, ExitCode::data);
     } catch (const Error&) {
       return std::vector<std::string>();  // only a hint is lost
     }
   };
   for (const std::string& inner : entries(root + "/" + name)) {
-    const std::string folder = root + "/" + name + "/" + inner;
-    if (inner.starts_with('.') || !is_directory(folder)) continue;
-    if (std::ranges::any_of(entries(folder), [](const std::string& file) { return is_image_name(file); })) {
+    const std::string directory = root + "/" + name + "/" + inner;
+    if (inner.starts_with('.') || !is_directory(directory)) continue;
+    if (std::ranges::any_of(entries(directory), [](const std::string& file) { return is_image_name(file); })) {
       return name + "/" + inner;
     }
   }
@@ -130,28 +130,28 @@ struct RootCount {
   fail(ExitCode::data, "{}: holds no class directory; data of format folder are <root>/<class>/<image>", name);
 }
 
-// Adds one root's class folders and images to `listing`.
+// Adds one root's class directories and images to `listing`.
 void list_root(std::string root, Listing& listing) {
   while (root.size() > 1 && root.ends_with('/')) root.pop_back();
   Ignored ignored;
   RootCount count;
   for (const std::string& name : list_directory(root, ExitCode::data)) {
-    const std::string folder = root + "/" + name;
-    if (name.starts_with('.') || !is_directory(folder)) {
-      if (!name.starts_with('.')) refuse_dangling_link(folder);
+    const std::string directory = root + "/" + name;
+    if (name.starts_with('.') || !is_directory(directory)) {
+      if (!name.starts_with('.')) refuse_dangling_link(directory);
       count.loose_images += is_image_name(name) ? 1 : 0;
       ignored.add(root, name);
       continue;
     }
     ++count.classes;
-    listing.paths.push_back(folder + "/");
+    listing.paths.push_back(directory + "/");
     int64_t& images = listing.images_of_class[name];
-    for (const std::string& file : list_directory(folder, ExitCode::data)) {
+    for (const std::string& file : list_directory(directory, ExitCode::data)) {
       if (!is_image_name(file)) {
-        ignored.add(folder, file);
+        ignored.add(directory, file);
         continue;
       }
-      listing.paths.push_back(folder + "/" + file);
+      listing.paths.push_back(directory + "/" + file);
       ++images;
     }
     if (images == 0 && listing.deeper.empty()) {
@@ -184,7 +184,8 @@ class FolderSource final : public DataSource {
   explicit FolderSource(const DataSourceOptions& options) : DataSource(options.labels) {
     for (const std::string& path : options.files) {
       if (!path.ends_with('/')) continue;
-      if (!is_directory(path)) fail(ExitCode::data, "{}: this rank cannot see the folder", printable(path, PATH_MAX));
+      if (!is_directory(path))
+        fail(ExitCode::data, "{}: this rank cannot see the directory", printable(path, PATH_MAX));
       classes_.emplace_back(last_part(path));
     }
     std::ranges::sort(classes_);
@@ -197,7 +198,7 @@ class FolderSource final : public DataSource {
     for (const std::string& path : options.files) {
       if (path.ends_with('/')) continue;
       const auto found = std::ranges::lower_bound(classes_, class_of(path));
-      require(found != classes_.end() && *found == class_of(path), "{} is listed without its folder", path);
+      require(found != classes_.end() && *found == class_of(path), "{} is listed without its directory", path);
       images_.push_back({.path = path, .label = found - classes_.begin()});
     }
   }
@@ -230,7 +231,7 @@ class FolderSource final : public DataSource {
     return printable(images_[static_cast<size_t>(index)].path, PATH_MAX);
   }
   std::string description() const override {
-    return fmt::format("folder: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
+    return fmt::format("directory: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
                        classes_.size() == 1 ? "" : "es");
   }
   std::vector<std::string> class_names() const override { return classes_; }

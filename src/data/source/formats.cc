@@ -39,14 +39,14 @@ Paths list_files(const Paths& patterns) {
     }
     if (taken == 0) {
       const std::string hint =
-          found.empty() ? no_match_hint(pattern) : "; it names a folder: add a file pattern, such as /train-*";
+          found.empty() ? no_match_hint(pattern) : "; it names a directory: add a file pattern, such as /train-*";
       fail(ExitCode::data, "data pattern '{}' matches no file (0 files seen){}", pattern, hint);
     }
   }
   return files;
 }
 
-Paths list_folders(const Paths& patterns) {
+Paths list_directories(const Paths& patterns) {
   Paths roots;
   for (const std::string& pattern : patterns) {
     const Paths found = matching_paths(pattern);
@@ -57,7 +57,7 @@ Paths list_folders(const Paths& patterns) {
       ++taken;
     }
     if (taken == 0)
-      fail(ExitCode::data, "data pattern '{}' matches no folder ({} files seen){}", pattern, found.size(),
+      fail(ExitCode::data, "data pattern '{}' matches no directory ({} files seen){}", pattern, found.size(),
            found.empty() ? no_match_hint(pattern) : "");
   }
   return list_image_folders(roots);
@@ -73,7 +73,7 @@ struct DataFormat {
 };
 constexpr std::array kFormats = {
     DataFormat{"tfrecord", list_files, open_tfrecord},
-    DataFormat{"folder", list_folders, open_folder},
+    DataFormat{"folder", list_directories, open_folder},
     DataFormat{"cifar10", list_files, open_cifar10},
     DataFormat{"cifar100", list_files, open_cifar100},
     DataFormat{"hdf5", list_files, open_hdf5},
@@ -118,7 +118,7 @@ std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options) {
   return source;
 }
 
-std::string default_cache_folder() {
+std::string default_cache_directory() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);

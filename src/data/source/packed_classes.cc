@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
-std::string path_in(const std::string& folder) { return folder + "/lockstep_classes.txt"; }
+std::string path_in(const std::string& directory) { return directory + "/lockstep_classes.txt"; }
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 }  // namespace
 
-void write_class_names(const std::string& folder, const std::vector<std::string>& names) {
+void write_class_names(const std::string& directory, const std::vector<std::string>& names) {
   if (names.empty()) return;
   const bool one_line_each =
       std::ranges::none_of(names, [](const std::string& name) { return name.find('\n') != std::string::npos; });
@@ -35,7 +35,7 @@ void write_class_names(const std::string& folder, const std::vector<std::string>
     log_warning("the names of the classes are not packed: one has a line feed");
     return;
   }
-  const std::string path = path_in(folder);
+  const std::string path = path_in(directory);
   if (path_exists(path) && lines_of(read_text_file(path, ExitCode::data, kMostBytes)) != names) {
     fail(ExitCode::data, "{}: names other classes than the data to be packed have", path);
   }
@@ -44,13 +44,13 @@ void write_class_names(const std::string& folder, const std::vector<std::string>
 
 std::vector<std::string> read_class_names(const std::vector<std::string>& files) {
   if (files.empty()) return {};
-  const auto folder_of = [](const std::string& file) { return std::filesystem::path(file).parent_path(); };
-  const auto folder = folder_of(files.front());
-  const std::string path = path_in(folder.empty() ? "." : folder.string());
+  const auto directory_of = [](const std::string& file) { return std::filesystem::path(file).parent_path(); };
+  const auto directory = directory_of(files.front());
+  const std::string path = path_in(directory.empty() ? "." : directory.string());
   std::error_code none;
   const auto bytes = std::filesystem::file_size(path, none);
   if (none || bytes > static_cast<uintmax_t>(kMostBytes)) return {};
-  if (!std::ranges::all_of(files, [&](const std::string& file) { return folder_of(file) == folder; })) return {};
+  if (!std::ranges::all_of(files, [&](const std::string& file) { return directory_of(file) == directory; })) return {};
   return lines_of(read_text_file(path, ExitCode::data, kMostBytes));
 }
 

@@ -30,8 +30,8 @@ struct CacheHead {
 };
 static_assert(sizeof(CacheHead) == 40);
 
-std::string cache_path(const InputFile& file, const std::string& folder) {
-  return fmt::format("{}/{:016x}.index", folder, fnv1a64(std::filesystem::absolute(file.path()).native()));
+std::string cache_path(const InputFile& file, const std::string& directory) {
+  return fmt::format("{}/{:016x}.index", directory, fnv1a64(std::filesystem::absolute(file.path()).native()));
 }
 
 void append(std::string& text, const void* data, size_t bytes) { text.append(static_cast<const char*>(data), bytes); }
@@ -100,13 +100,13 @@ std::optional<RecordIndex> read_cached(const InputFile& file, const std::string&
 // Readers on other ranks see an old index or a whole new one. One that is lost in a crash is made again, and a data set
 // may have a thousand files: none waits for the disk.
 void write_cached(const std::string& cached, const std::string& text) {
-  const std::string folder = parent_directory(cached);
+  const std::string directory = parent_directory(cached);
   try {
-    make_directories(folder, ExitCode::data);
+    make_directories(directory, ExitCode::data);
     write_file_atomically(cached, std::as_bytes(std::span(text)), {.blame = ExitCode::data, .flush = false});
   } catch (const Error& error) {
     if (log_rank() > 0) return;  // as a rule no rank can; one warning is enough
-    log_warning("record indexes cannot be kept in {} (every start scans the data again): {}", folder, error.what());
+    log_warning("record indexes cannot be kept in {} (every start scans the data again): {}", directory, error.what());
   }
 }
 
@@ -183,9 +183,9 @@ RecordIndex scan_records(const InputFile& file, BadRecords policy) {
   return index;
 }
 
-RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_folder) {
-  if (cache_folder.empty() || file.size_bytes() < kCacheFromBytes) return scan_records(file, policy);
-  const std::string cached = cache_path(file, cache_folder);
+RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_directory) {
+  if (cache_directory.empty() || file.size_bytes() < kCacheFromBytes) return scan_records(file, policy);
+  const std::string cached = cache_path(file, cache_directory);
   if (std::optional<RecordIndex> index = read_cached(file, cached)) return *std::move(index);
   RecordIndex index = scan_records(file, policy);
   const bool whole = index.bounds.back() == file.size_bytes();

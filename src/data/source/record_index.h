@@ -1,4 +1,4 @@
-// Where each record of a TFRecord file begins, found by reading the records' headers and kept in a cache folder.
+// Where each record of a TFRecord file begins, found by reading the records' headers and kept in a cache directory.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,10 @@ std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHe
 // under BadRecords::skip it ends the file there with a warning, because nothing behind it can be found.
 RecordIndex scan_records(const InputFile& file, BadRecords policy);
 
-// scan_records() through the cache: an index of the same path, size and modification time is taken from `cache_folder`
-// (empty: no cache); a missing, stale or damaged one, or one that cannot be of this file, is made again and written.
-// Files small enough to scan at once are not cached. A folder that cannot be written costs a warning.
-RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_folder);
+// scan_records() through the cache: an index of the same path, size and modification time is taken from
+// `cache_directory` (empty: no cache); a missing, stale or damaged one, or one that cannot be of this file, is made
+// again and written. Files small enough to scan at once are not cached. A directory that cannot be written costs a
+// warning.
+RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_directory);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ class RecordSource : public DataSource {
  public:
   explicit RecordSource(const DataSourceOptions& options) : DataSource(options.labels), format_(options.format) {
     allow_open_files(options.files.size());
-    const std::string cache = options.cache_folder.empty() ? default_cache_folder() : options.cache_folder;
+    const std::string cache = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
     shards_.reserve(options.files.size());
     for (const std::string& path : options.files) {
       std::optional<InputFile> file = open_or_leave_out(path, options.bad_records);

@@ -209,7 +209,7 @@ TEST_CASE("import takes a file, a checkpoint to write and, if need be, the optio
   CHECK(full.overrides[0].name == "model.classes");
 }
 
-TEST_CASE("pack takes a folder to write into, the options of training and how pictures are written") {
+TEST_CASE("pack takes a directory to write into, the options of training and how pictures are written") {
   const CommandLine plain = parse_command_line({"pack", "--config", "flowers", "--to", "packed"});
   CHECK(plain.command == Command::pack);
   CHECK(plain.config == "flowers");

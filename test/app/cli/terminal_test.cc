@@ -26,7 +26,7 @@ bool takes_colors_with(const std::map<std::string, std::string>& variables) {
 
 }  // namespace
 
-TEST_CASE("colours are for terminals that have them, unless NO_COLOR says something") {
+TEST_CASE("colors are for terminals that have them, unless NO_COLOR says something") {
   CHECK(takes_colors_with({{"TERM", "xterm-256color"}}));
   CHECK(takes_colors_with({{"TERM", "linux"}, {"NO_COLOR", ""}}));  // empty: as if it were not set
   CHECK_FALSE(takes_colors_with({{"TERM", "xterm"}, {"NO_COLOR", "1"}}));
@@ -44,9 +44,9 @@ TEST_CASE("a line is drawn again only on terminals that know how") {
 }
 
 TEST_CASE("output that goes to a file is at no terminal, and that to a pseudo-terminal has its width") {
-  const ScratchFolder folder;
+  const ScratchDirectory directory;
   {
-    const Redirected out(STDOUT_FILENO, folder / "out");
+    const Redirected out(STDOUT_FILENO, directory / "out");
     CHECK_FALSE(output_is_terminal(STDOUT_FILENO));
   }
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);

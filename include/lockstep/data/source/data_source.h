@@ -159,7 +159,7 @@ struct DataSourceOptions {
   std::vector<std::string> files;  // what list_inputs() returned on rank 0; not used by `synthetic`
   LabelRule labels;
   BadRecords bad_records = BadRecords::fail;  // skip: a damaged record header ends its file instead of the run
-  std::string cache_folder;                   // for record indexes; empty: default_cache_folder()
+  std::string cache_directory;                // for record indexes; empty: default_cache_directory()
   SyntheticOptions synthetic;
   SparseKeys sparse;
 };

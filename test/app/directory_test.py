@@ -1,4 +1,4 @@
-"""One run, one folder: who may write into it, and what is taken from it."""
+"""One run, one directory: who may write into it, and what is taken from it."""
 
 import os
 import shutil
@@ -7,18 +7,18 @@ import signal
 import kit
 
 
-class RunFolder(kit.TestCase):
+class RunDirectory(kit.TestCase):
     def setUp(self):
         super().setUp()
         self.records(30)
 
-    def contents(self, folder="run"):
+    def contents(self, directory="run"):
         """Names, sizes and times of the checkpoints, and where `latest` points."""
-        found = {name: os.stat(self.path(folder, name)) for name in kit.checkpoints(self.path(folder))}
+        found = {name: os.stat(self.path(directory, name)) for name in kit.checkpoints(self.path(directory))}
         return {n: (s.st_ino, s.st_size, s.st_mtime_ns) for n, s in found.items()}, os.readlink(
-            self.path(folder, "latest"))
+            self.path(directory, "latest"))
 
-    def test_a_second_run_is_turned_away_and_told_who_owns_the_folder(self):
+    def test_a_second_run_is_turned_away_and_told_who_owns_the_directory(self):
         config = self.config({"train.steps": 1_000_000})
         first = self.start(2, "--config", config)
         first.wait_for_output("step 3,")
@@ -29,7 +29,7 @@ class RunFolder(kit.TestCase):
         self.assertEqual(first.wait().code, kit.STOPPED)
         self.assertFalse(os.path.exists(self.path("run/run.lock")))
 
-    # Twice: in a fresh folder, and in one that a dead run has left locked.
+    # Twice: in a fresh directory, and in one that a dead run has left locked.
     def test_of_runs_that_start_at_once_one_wins(self):
         config = self.config({"train.steps": 1_000_000})
         for _ in range(2):
@@ -63,7 +63,7 @@ class RunFolder(kit.TestCase):
         self.assertEqual(len(line), 1, str(first))
         self.assert_once(second, line[0])
 
-    def test_resume_never_wants_a_fresh_folder(self):
+    def test_resume_never_wants_a_fresh_directory(self):
         config = self.config({"train.steps": 4})
         self.train(2, config)
         before = self.contents()

@@ -1,4 +1,4 @@
-#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/run_directory.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -72,7 +72,7 @@ std::optional<CheckpointReader> open_newest_whole(const std::string& directory, 
       warn(error.what());
     }
   }
-  fail(kBlame, "{}: holds {} checkpoint file{} but no whole one; restore one, or start afresh in another folder",
+  fail(kBlame, "{}: holds {} checkpoint file{} but no whole one; restore one, or start afresh in another directory",
        directory, found.size(), found.size() == 1 ? "" : "s");
 }
 

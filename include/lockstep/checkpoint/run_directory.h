@@ -1,4 +1,4 @@
-// The folder of one run: names of checkpoints, the newest whole one, `latest` and `best`, retention.
+// The directory of one run: names of checkpoints, the newest whole one, `latest` and `best`, retention.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct FoundCheckpoint {
 };
 
 // All files named step-*.h5, newest stored step first, those of unknown step last. Temporaries are never looked at.
-// A folder that does not exist has none.
+// A directory that does not exist has none.
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& directory);
 
 // Opens the newest whole checkpoint, telling `warn` of each file that is not and was passed over. nullopt: there are
@@ -33,7 +33,7 @@ std::optional<CheckpointReader> open_newest_whole(const std::string& directory, 
 // Throws Error(checkpoint) where a directory has none.
 std::string checkpoint_at(const std::string& path);
 
-// Points the relative symbolic link `name` ("latest" or "best") in the folder at a checkpoint in it.
+// Points the relative symbolic link `name` ("latest" or "best") in the directory at a checkpoint in it.
 void point_at_checkpoint(const std::string& directory, const std::string& name, int64_t step);
 
 // Deletes all but the `keep` newest of the checkpoints up to `step`, sparing that of `best_step`, and what `best`
@@ -50,7 +50,7 @@ std::vector<std::string> apply_retention(const std::string& directory, const Ret
 // Deletes every checkpoint, temporary, `latest` and `best`: a fresh run that was told to overwrite.
 void remove_all_checkpoints(const std::string& directory);
 
-// Deletes temporaries that a killed run left behind. The caller owns the folder (RunLock).
+// Deletes temporaries that a killed run left behind. The caller owns the directory (RunLock).
 void remove_stale_temporaries(const std::string& directory);
 
 }  // namespace lockstep
