@@ -91,10 +91,7 @@ std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const
   const std::string mine = signal != 0 ? fmt::format("SIG{}", ::sigabbrev_np(signal)) : std::string();
   const std::vector<std::string> signals = parts.group.all_gather(mine, wait);
   const auto first = std::ranges::find_if(signals, [](const std::string& name) { return !name.empty(); });
-  if (first == signals.end()) {
-    const std::string limit = trainer.time_limit_reached();
-    return limit.empty() ? "a limit of time" : limit;
-  }
+  if (first == signals.end()) return trainer.time_limit_reached();
   const auto ranks = std::ranges::count(signals, *first);
   if (ranks == parts.group.size()) return *first + (ranks > 1 ? " on all ranks" : "");
   const std::string where = parts.group.describe(static_cast<int>(first - signals.begin()));

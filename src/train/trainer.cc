@@ -145,7 +145,7 @@ void Trainer::write_trace() {
 }
 
 // `batch` is the first micro-batch of the step; the others follow it in the sample stream.
-StepInput Trainer::step_input(const Batch& batch) const {
+StepInput Trainer::step_input(const Batch& batch) {
   StepInput input;
   const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
@@ -163,9 +163,13 @@ StepInput Trainer::step_input(const Batch& batch) const {
 
 // Returns whether this rank wants the run to stop: on request, and on rank 0 also when the time of the run or of the
 // job is over.
-bool Trainer::must_stop() const { return parts_.stop_requested.load() || !time_limit_reached().empty(); }
+// The limit is kept: what is left of the job is estimated at each call, and may look longer after the last save.
+bool Trainer::must_stop() {
+  if (time_limit_.empty()) time_limit_ = time_limit_now();
+  return parts_.stop_requested.load() || !time_limit_.empty();
+}
 
-std::string Trainer::time_limit_reached() const {
+std::string Trainer::time_limit_now() const {
   if (!parts_.group.is_root()) return {};
   const double limit = config_.train.max_seconds;
   if (limit > 0 && monotonic_seconds() - started_ >= limit) return fmt::format("train.max_seconds = {:g}", limit);

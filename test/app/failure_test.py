@@ -190,6 +190,7 @@ class Slow(Case):
         result = self.run_job(2, "--config", config, env={"LOCKSTEP_JOB_END": str(end)})
         self.assertEqual(result.code, kit.STOPPED, str(result))
         self.assertLess(time.time(), end, str(result))
+        self.assertIn("(the end of the job is near; the same command continues the run)", result.output)
         self.assertEqual(len(kit.checkpoints(self.path("run"))), 1)
         again = self.run_job(2, "--config", config, env={"LOCKSTEP_JOB_END": str(int(time.time()))})
         self.assert_one_error(again, kit.CHECKPOINT, "is not saved: the job ends in 0 s")

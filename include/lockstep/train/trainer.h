@@ -65,7 +65,7 @@ class Trainer {
   // Returns the progress that the host knows: a step counts once its outcome has arrived.
   const Progress& progress() const { return progress_; }
   // On rank 0, returns the time limit that has ended the run; empty if none has.
-  std::string time_limit_reached() const;
+  const std::string& time_limit_reached() const { return time_limit_; }
   int64_t total_steps() const { return total_steps_; }
   std::span<const Bucket> buckets() const { return work_.buckets(); }
   // Returns when each bucket of the last step was complete, in seconds after the start of the step. Empty on a GPU,
@@ -85,13 +85,14 @@ class Trainer {
   void step();
   void enter(StepPart part);
   void write_trace();
-  StepInput step_input(const Batch& batch) const;
+  StepInput step_input(const Batch& batch);
   void retire(bool all);
   void retire(const StepOutcome& outcome);
   void skip_non_finite(const StepOutcome& outcome);
   void roll_back();
   void wait_for_save_in_flight();
-  bool must_stop() const;
+  bool must_stop();
+  std::string time_limit_now() const;
   void report_if_due();
   void warn_if_not_captured();
   void watch_speed_if_due();
@@ -131,6 +132,7 @@ class Trainer {
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   bool loss_explained_ = false;
+  std::string time_limit_;
   bool capture_reported_ = false;
   NonFiniteSteps non_finite_;
   double step_began_ = 0, longest_step_ = 0;  // seconds
