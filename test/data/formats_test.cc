@@ -43,7 +43,7 @@ TEST_CASE("an unknown format is an error of the configuration that lists the kno
   const auto [code, text] = listing_error("lmdb", {"x"});
   CHECK(code == ExitCode::config);
   CHECK_THAT(text, ContainsSubstring("'lmdb'") &&
-                       ContainsSubstring("tfrecord, directory, cifar10, cifar100, hdf5, sparse_tfrecord, synthetic"));
+                       ContainsSubstring("tfrecord, folder, cifar10, cifar100, hdf5, sparse_tfrecord, synthetic"));
 }
 
 TEST_CASE("the cache directory comes from LOCKSTEP_CACHE, XDG_CACHE_HOME, HOME, in this order") {
