@@ -15,6 +15,7 @@
 #include "app/preflight.h"
 #include "app/start.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host_memory.h"
 #include "lockstep/base/log.h"
@@ -212,8 +213,8 @@ void Check::check_ranks(const Timeout& wait) {
   const double ahead = clock_offset_seconds(group_, wait);
   const auto& [cores, budget] = start_.threads;
   const std::string mine =
-      fmt::format("pid {}, {} cores, {} + {} threads, {}, {}, clock {:+.3f} s, {}", ::getpid(), cores, budget.compute,
-                  budget.workers, device(), memory_text(host_memory()), ahead, interfaces_text());
+      fmt::format("pid {}, {}, {} + {} threads, {}, {}, clock {:+.3f} s, {}", ::getpid(), counted(cores, "core"),
+                  budget.compute, budget.workers, device(), memory_text(host_memory()), ahead, interfaces_text());
   const std::vector<std::string> lines = group_.all_gather(mine, wait);
   const auto offset_us = static_cast<int64_t>(ahead * 1e6);
   const std::vector<int64_t> offsets = group_.all_gather(std::span(&offset_us, 1), wait);
