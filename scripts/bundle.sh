@@ -112,13 +112,13 @@ find "$out/bin" "$out/lib" -type f | while read -r file; do
   patchelf --force-rpath --set-rpath "$run_path" "$file"
 done
 
-# Starters: Open MPI is told where its parts are now, the plugin where CUDA's are.
+# Starters: They tell Open MPI where its parts are now, and the plugin where CUDA's are.
 cat >"$out/environment" <<'ENVIRONMENT'
 # Read by the starters beside it, which set `here`.
 export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_PKGLIBDIR="$here/lib/openmpi"
 export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
 export PMIX_PREFIX="$here" PMIX_LIBDIR="$here/lib" PMIX_PKGLIBDIR="$here/lib/pmix" PMIX_PKGDATADIR="$here/share/pmix"
-# Without ssh and Slurm only this machine can be used; Open MPI has to be told not to look for them.
+# Without ssh and Slurm only this machine can be used; the settings keep Open MPI from looking for them.
 [ "$SLURM_JOB_ID" ] || command -v ssh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
 # Once a job: mpirun hands it on to the ranks.
 if [ -z "${LOCKSTEP_CUDA_LIBRARIES+set}" ] && [ -e "$here/lib/lockstep/lockstep_cuda.so" ]; then

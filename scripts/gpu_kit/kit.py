@@ -15,7 +15,7 @@ from typing import Callable, NamedTuple
 from children import Children, Failed, Skipped
 from report import Report
 
-LEAST_SECONDS = 3  # with less left a step is not begun
+LEAST_SECONDS = 3  # with less left a step is not started
 IN_BUILD_TREE = {"trainer": "trainer", "backend_test": "test/backend/backend_test", "golden_test": "test/models/golden_test",
                  "gpu_lab": "test/gpu_lab/gpu_lab"}
 

@@ -117,13 +117,13 @@ void train_alone(const BenchmarkRun& run, const Progress& from) {
   config.train.steps = from.step + 1 + run.parts.command.benchmark.alone;  // one to warm up
   config.train.epochs = 0;
   config.optimizer.lr = 0;
-  ProcessGroup lone = ProcessGroup::self(group);
-  MpiCommunicator nobody(lone);
+  ProcessGroup self = ProcessGroup::self(group);
+  MpiCommunicator self_alone(self);
   StepMeans means;
   Progress progress = from;
   group.barrier(wait);
   const RunEnd end =
-      run_steps(run, {config, lone, nobody}, progress, [&](const Trainer& trainer, const ProgressRow& row) {
+      run_steps(run, {config, self, self_alone}, progress, [&](const Trainer& trainer, const ProgressRow& row) {
         if (row.step > from.step + 1) means.add(trainer, row.seconds_per_step);
       });
   int64_t stopped = end == RunEnd::stopped;

@@ -139,7 +139,7 @@ int explain_command(const CommandLine& command) {
              drawn.parameters.trained_elements(),
              static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6);
   const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites});
-  for (const auto& [name, places] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, places);
+  for (const auto& [name, matches] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, matches);
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_schedule(config, batches);

@@ -141,7 +141,7 @@ void fatal(const Error& error, const std::function<void()>& last) noexcept {
   int first = 0;
   if (!the_code.compare_exchange_strong(first, code)) {
     // What fails while a job ends is a consequence, as a rule. The thread that failed first may do so again, in its
-    // last words: then there is nobody to wait for.
+    // fatal report: then there is nobody to wait for.
     if (!speaks) std::this_thread::sleep_for(kFirstEnds);
     abort_job(first);
   }

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Where the last words find out where this rank is. Owned by main. The directory for reports is given once, when it is
+// What a fatal report needs to say where this rank is. Owned by main. The directory for reports is given once, when it is
 // known.
 class FatalReport {
  public:
@@ -36,8 +36,8 @@ class FatalReport {
 void set_fatal_report(const FatalReport* context);
 
 // Says what is wrong and where this rank is, writes a report when a rank has stalled, does `last`, which must not wait
-// for other ranks, and ends all of them. Of threads that fail together the first does that. Never returns, whoever
-// holds whatever lock. Finalizing here would hang the others for ever.
+// for other ranks, and ends all of them. Of threads that fail together the first does that. Never returns, whatever
+// locks other threads hold. Finalizing MPI here would hang the other ranks.
 [[noreturn]] void fatal(const Error& error, const std::function<void()>& last = {}) noexcept;
 
 // The same for the exception that is being handled.

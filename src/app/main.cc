@@ -82,7 +82,7 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       if (group.is_root()) log_line(stopped ? LogLevel::info : LogLevel::error, error.what());
       code = static_cast<int>(error.code());
     } catch (...) {
-      abort_on_exception();  // before the farewell to the other ranks, which one that stands still would delay
+      abort_on_exception();  // before ~Heartbeats, which would wait for a stalled rank
     }
     log_repeated_warnings();
     // Leaving main would wait for the disk that holds a thread of this rank; the launcher ends the job without that.
@@ -143,7 +143,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   hold_stop_signals();
   wait_passively(argv);
-  name_thread("trainer");  // started anew by that, it would be "exe"
+  name_thread("trainer");  // after the restart above it would be "exe"
   set_log_colors(takes_colors(process_environment()) && output_is_terminal(STDERR_FILENO));
   ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is a failed write, not the end of the process
   try {

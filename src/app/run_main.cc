@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
     std::fputs(kHelp, argc < 2 ? stderr : stdout);
     return argc < 2 ? kUsage : 0;
   }
-  ::signal(SIGCHLD, SIG_DFL);  // ignored by whoever started this, it would hide the end of the command
+  ::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, the end of the command would stay hidden
   sigset_t signals, before;
   ::sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD}) {

@@ -26,7 +26,7 @@ struct Identity {
 // The log is the one piece of process-wide state: a C library's stdout has the same standing.
 struct LogState {
   std::mutex mutex;
-  std::list<Identity> identities{1};  // never removed, since last words are written without the lock
+  std::list<Identity> identities{1};  // never removed, since a fatal report is written without the lock
   std::atomic<const Identity*> identity{&identities.back()};
   std::atomic<bool> colored{false};
   std::string status;

@@ -146,7 +146,7 @@ Life life_of(const Owner& owner, const Owner& self) {
   return start_of_process(owner.pid) == owner.started && !owner.started.empty() ? Life::alive : Life::dead;
 }
 
-// Watches the file until its heartbeat changes (false) or has stood still for stale_seconds (true). No clock of
+// Watches the file until its heartbeat changes (false) or has not changed for stale_seconds (true). No clock of
 // another machine is believed.
 bool heartbeat_stands_still(const std::string& path, const std::string& text, const RunLockOptions& options) {
   const double end = monotonic_seconds() + options.stale_seconds;

@@ -182,7 +182,7 @@ class Packer {
   std::atomic<int64_t> next_ = 0;  // file
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
-  PackSummary summary_;  // its number of files is settled from the start
+  PackSummary summary_;  // its number of files is fixed from the start
   std::exception_ptr error_;
 };
 

@@ -1,4 +1,4 @@
-// Puts every value into the memory format its backend wants, with visible Reorder nodes where two wishes meet.
+// Puts every value into the memory format its backend wants, with visible Reorder nodes where two formats meet.
 #pragma once
 
 #include "lockstep/backend/backend.h"

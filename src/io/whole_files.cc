@@ -23,7 +23,7 @@ constexpr size_t kFirstBytes = size_t{64} << 10, kPieceBytes = size_t{8} << 20; 
   fail(blame, "{}: has more than {} bytes, the most that are read here", path, limit);
 }
 
-// A named pipe that nobody writes to, or a writer that stands still, would be waited for without end.
+// A named pipe that nobody writes to, or whose writer stalls, would be waited for without end.
 void wait_for_bytes(const FileDescriptor& file, const std::string& path, const WholeRead& how) {
   pollfd waited{.fd = file.get(), .events = POLLIN, .revents = 0};
   const int answer = ::poll(&waited, 1, static_cast<int>(how.quiet_seconds * 1000));

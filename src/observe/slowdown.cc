@@ -108,10 +108,11 @@ Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
   // already, so it is subtracted.
   const auto reduce = [](const RankTimes& r) { return r.part(StepPart::reduce); };
   const double explained = growth(now, best_, reduce).most;
-  Growth awaited = growth(now, best_, [&](const RankTimes& r) { return r.waited_for + reduce(r); });
-  awaited.most -= explained;
-  awaited.second = std::max(0.0, awaited.second - explained);
-  if (awaited.most >= slowdown * kMinWaitShare && awaited.dominates()) result.rank = static_cast<int>(awaited.rank);
+  Growth waited_for = growth(now, best_, [&](const RankTimes& r) { return r.waited_for + reduce(r); });
+  waited_for.most -= explained;
+  waited_for.second = std::max(0.0, waited_for.second - explained);
+  if (waited_for.most >= slowdown * kMinWaitShare && waited_for.dominates())
+    result.rank = static_cast<int>(waited_for.rank);
   result.added_seconds = reduce(now.front()) - reduce(best_.front());
   return result;
 }

@@ -94,7 +94,7 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
 CheckpointWriter::Start Checkpointer::start(const Progress& progress, const BestSave& best) {
   if (options_.lock && !options_.lock->held()) {
     fail(ExitCode::checkpoint,
-         "{} was taken over by another run while this one stood still; step {} and later ones are not saved",
+         "{} was taken over by another run while this one was suspended; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
   const bool is_best = best.step == progress.step;

@@ -34,7 +34,7 @@ bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
 // Collective: every rank comes here at the same step, because the reduced flags that lead here are equal on all ranks.
 std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   const int64_t mine = !std::isfinite(outcome.own_loss);
-  const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of not-finite values", options_.wait_seconds});
+  const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of non-finite values", options_.wait_seconds});
   std::string where;
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (flags[static_cast<size_t>(rank)])

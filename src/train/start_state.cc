@@ -107,10 +107,10 @@ void load_weights_only(const Config& config, const CompiledModel& model, const H
   for (const ParameterId id : match_for_fine_tuning(model.parameters(), file, schema)) {
     file.read(array_path(schema.group, model.parameters()[id].name), host.parameter(id));
   }
-  std::string anew;
-  if (!schema.exclude.empty()) anew = fmt::format("; {} start anew", fmt::join(schema.exclude, ", "));
-  if (classes > 0) anew += fmt::format(" (the file has {} classes, the model {})", classes, config.model.classes);
-  log_info("weights from {}{}", file.path(), anew);
+  std::string fresh;
+  if (!schema.exclude.empty()) fresh = fmt::format("; {} start from fresh values", fmt::join(schema.exclude, ", "));
+  if (classes > 0) fresh += fmt::format(" (the file has {} classes, the model {})", classes, config.model.classes);
+  log_info("weights from {}{}", file.path(), fresh);
 }
 
 void warn(const std::string& text) { log_warning("{}", text); }

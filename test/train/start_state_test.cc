@@ -383,7 +383,7 @@ TEST_CASE("a head for other classes starts anew from init_from, and is said so, 
     }
     if (world().is_root()) {
       CHECK_THAT(log.text(), ContainsSubstring("weights from " + config.checkpoint.init_from +
-                                               "; fc5 start anew (the file has 3 classes, the model 5)"));
+                                               "; fc5 start from fresh values (the file has 3 classes, the model 5)"));
     }
   }
   config.model.image_size = 16;  // another width of fc3

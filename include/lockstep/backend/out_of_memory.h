@@ -10,7 +10,7 @@ namespace lockstep {
 
 class OutOfMemory : public Error {
  public:
-  // `kind`: "memory", "GPU memory". `available_bytes`: -1 when it cannot be told.
+  // `kind`: "memory", "GPU memory". `available_bytes`: -1 if unknown.
   OutOfMemory(const char* kind, size_t bytes, int64_t available_bytes)
       : Error(ExitCode::config,
               fmt::format("cannot allocate {} bytes of {}{}: lower train.batch_size or model.image_size", bytes, kind,

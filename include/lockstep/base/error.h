@@ -16,7 +16,7 @@ enum class ExitCode : int {
   internal = 1,    // a bug, or out of memory
   config = 2,      // configuration, command line, launcher mismatch, checkpoint that does not fit the model
   data = 3,        // training or validation data
-  numerics = 4,    // not-finite loss or gradient
+  numerics = 4,    // non-finite loss or gradient
   checkpoint = 5,  // checkpoint could not be written or read
   stalled = 6,     // a rank stopped making progress
   stopped = 75,    // stopped on request with the state saved: requeue me

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// In bytes; -1 when it cannot be told. `total` counts swap, and stops at the limit of the control group: beyond it the
+// In bytes; -1 if unknown. `total` counts swap, and stops at the limit of the control group: beyond it the
 // kernel ends processes. `available`: what may be had without swapping.
 struct HostMemory {
   int64_t total = -1;

@@ -25,11 +25,11 @@ enum class LogLevel { info, warning, error };
 // "rank R@host: " prefix when there are several ranks. A warning with the same text is printed once and then counted.
 void log_line(LogLevel level, std::string_view text);
 
-// A line that stays at the bottom of a terminal (a progress bar): drawn anew below every line that is logged. Rank 0
+// A line that stays at the bottom of a terminal (a progress bar): drawn again below every line that is logged. Rank 0
 // only; the caller has made sure that standard output ends in a terminal. Empty: removed.
 void log_status(std::string_view text);
 
-// For what must not be held up (last words, the watchdog): a warning or an error is written even when another thread
+// For what must not be held up (the fatal report, the watchdog): a warning or an error is written even when another thread
 // holds the log, and given up where nobody takes it for two seconds.
 void log_urgent(LogLevel level, std::string_view text);
 

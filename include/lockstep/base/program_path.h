@@ -9,7 +9,7 @@ namespace lockstep {
 std::filesystem::path program_directory();
 
 // Whether the running executable lies in the directory in which it was built. Only then may it use what lies there and
-// in its source tree: once it is installed elsewhere, those paths are whoever's who makes such directories.
+// in its source tree: once it is installed elsewhere, anybody may have made directories of those names.
 bool runs_in_build_tree();
 
 }  // namespace lockstep

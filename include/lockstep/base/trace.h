@@ -19,7 +19,7 @@ struct TraceSpan {
   double begin = 0, end = 0;
 };
 
-// Is told of each TraceScope when it begins and when it ends, by the thread whose it is, whether or not tracing is on;
+// Is called when each TraceScope begins and when it ends, on the thread of that scope, whether or not tracing is on;
 // those of one thread nest. Any number of threads at once.
 class SpanObserver {
  public:

@@ -16,7 +16,7 @@ std::string checkpoint_name(int64_t step);
 
 struct FoundCheckpoint {
   std::string path;
-  int64_t step = -1;    // as stored, whatever the name says; -1 when it cannot be told
+  int64_t step = -1;    // as stored, whatever the name says; -1 if unknown
   std::string problem;  // why the file cannot be whole, naming it; empty when header and length are right
 };
 
@@ -47,7 +47,7 @@ struct Retention {
 };
 std::vector<std::string> apply_retention(const std::string& directory, const Retention& retention);
 
-// Deletes every checkpoint, temporary, `latest` and `best`: a fresh run that was told to overwrite.
+// Deletes every checkpoint, temporary, `latest` and `best`: for a fresh run with checkpoint.overwrite.
 void remove_all_checkpoints(const std::string& directory);
 
 // Deletes temporaries that a killed run left behind. The caller owns the directory (RunLock).

@@ -39,7 +39,7 @@ class CheckpointWriter {
   // Makes the directory and deletes temporaries that a killed run left. Throws Error(checkpoint) when it cannot.
   explicit CheckpointWriter(WriterOptions options);
   // Waits for the save in flight, up to give_up_seconds: then its thread is left to itself, which is said, so that an
-  // error on its way to main is not held up for ever. A result that nobody has polled is logged if it is an error.
+  // error on its way to main is not held up without end. A result that nobody has polled is logged if it is an error.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -60,7 +60,7 @@ class CheckpointWriter {
   // The next finished save, oldest first. Also logs, once a save, that one takes longer than slow_seconds.
   std::optional<SaveResult> poll();
 
-  // The run has gone back to the checkpoint of this step: what was saved after it is to be written anew. Between saves.
+  // The run has gone back to the checkpoint of this step: what was saved after it is to be written again. Between saves.
   void returned_to(int64_t step);
 
   // Blocks until no save is in flight, or for `seconds`; true: idle.

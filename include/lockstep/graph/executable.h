@@ -50,7 +50,7 @@ struct CompileOptions {
   const ParameterLayout* layout = nullptr;
 };
 
-// Applies the rewrites that pay on this backend; returns their names, with the number of places.
+// Applies the rewrites that pay on this backend; returns their names, with the number of matches.
 std::vector<std::pair<std::string, int>> apply_rewrites(Graph& graph, const Backend& backend);
 
 // After schedule position `position` has run, all gradients below element `end` of the gradient arena are final.
@@ -80,7 +80,7 @@ class Executable {
   const MemoryPlan& plan() const { return plan_; }
   const Kernel& kernel(size_t position) const { return *steps_[position].kernel; }
   std::vector<GradientMark> gradient_marks() const;
-  // Names of the rewrites that applied, with the number of places.
+  // Names of the rewrites that applied, with the number of matches.
   const std::vector<std::pair<std::string, int>>& applied_rewrites() const { return applied_; }
 
  private:

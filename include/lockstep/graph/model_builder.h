@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// What a model function is told. `training` adds batch statistics, dropout and the auxiliary head.
+// The options of a model function. `training` adds batch statistics, dropout and the auxiliary head.
 struct ModelOptions {
   int64_t batch_size = 1;  // of this rank
   int64_t image_size = 299;

@@ -18,7 +18,7 @@ namespace lockstep {
 struct FileDescriptorTraits {
   using type = int;
   static type invalid() { return -1; }
-  static void destroy(type descriptor) noexcept;  // ignores errors: whoever wrote has called close_checked
+  static void destroy(type descriptor) noexcept;  // ignores errors: a writer has called close_checked before
 };
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
@@ -95,7 +95,7 @@ void replace_symlink(const SymlinkPaths& paths, ExitCode blame);
 
 void fsync_directory(const std::string& path, ExitCode blame);
 
-// Bytes an unprivileged process may still write on the file system of `path`; -1 when it cannot be told.
+// Bytes an unprivileged process may still write on the file system of `path`; -1 if unknown.
 int64_t free_bytes(const std::string& path) noexcept;
 
 // mkdir -p.

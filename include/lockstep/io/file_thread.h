@@ -11,7 +11,7 @@ namespace lockstep {
 // thread nor end while it stands there: it can only leave it behind. Used by one thread.
 class FileThread {
  public:
-  // `run` must own what it uses (by shared_ptr), since the thread may outlive whoever started it.
+  // `run` must own what it uses (by shared_ptr), since the thread may outlive its creator.
   FileThread(const char* name, std::function<void()> run);
   ~FileThread();  // leaves the thread behind if it has not been joined
   FileThread(const FileThread&) = delete;

@@ -1,5 +1,5 @@
 // HDF5 files as values: open from disk or memory, build in memory, groups, data sets, attributes. Every call takes the
-// one process-wide lock for as long as it runs and no longer, and long transfers take it anew for each piece, so one
+// one process-wide lock for as long as it runs and no longer, and long transfers take it again for each piece, so one
 // thread's save never stalls another's read. The library never writes to disk itself: with its own file driver a full
 // disk gives a file that closes without error and reads back as zeros.
 //

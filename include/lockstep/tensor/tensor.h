@@ -48,7 +48,7 @@ class Shape {
 
 // How elements lie in memory. `plain` is row-major in logical order (NCHW); `channels_last` is NHWC; blocked is
 // nChw<b>c with channels padded with zeros to a multiple of the block; `opaque` is a layout that only the backend
-// knows, told apart by `id` (for example a convolution's packed weights).
+// knows, distinguished by `id` (for example a convolution's packed weights).
 struct Format {
   enum class Kind : uint8_t { plain, channels_last, blocked, opaque };
   Kind kind = Kind::plain;

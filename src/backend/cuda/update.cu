@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
   if (mine < count) outcome->bad_gradient = static_cast<double>(mine);
 }
 
-__global__ void fill_header(HeadLosses heads, const StepControl* control, const int32_t* correct, float* header,
+__global__ void pack_header(HeadLosses heads, const StepControl* control, const int32_t* correct, float* header,
                             StepOutcome* outcome) {
   float loss = 0;
   for (int i = 0; i < heads.count; ++i) loss += static_cast<float>(heads.weight[i]) * *heads.loss[i];
@@ -195,7 +195,7 @@ void launch_find_non_finite(cudaStream_t stream, int64_t count, const float* val
 
 void launch_fill_step_header(cudaStream_t stream, const HeadLosses& heads, const StepControl* control,
                              const int32_t* correct, float* header, StepOutcome* outcome) {
-  fill_header<<<1, 1, 0, stream>>>(heads, control, correct, header, outcome);
+  pack_header<<<1, 1, 0, stream>>>(heads, control, correct, header, outcome);
 }
 
 void launch_decide_update(cudaStream_t stream, const DecideUpdate& op, const DecideArrays& arrays) {

@@ -114,10 +114,10 @@ struct LocalHub::State {
   void wait(int rank, double seconds) {
     std::unique_lock lock(mutex);
     const size_t until = posted[static_cast<size_t>(rank)];
-    const bool settled =
+    const bool done =
         changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return error || completed >= until; });
     if (error) std::rethrow_exception(error);
-    if (!settled) {
+    if (!done) {
       fail(ExitCode::stalled, "'{}' did not finish within {:g} s: {} of {} ranks are there", pending.front().label,
            seconds, pending.front().ranks.size(), size);
     }

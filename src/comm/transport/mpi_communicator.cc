@@ -133,17 +133,17 @@ class MpiCommunicator::Driver {
     }
   }
 
-  // Called with the lock held. Returns once `settled` is true; throws on errors and after the time limit.
+  // Called with the lock held. Returns once `condition` is true; throws on errors and after the time limit.
   template <class Condition>
-  void wait(std::unique_lock<std::mutex>& lock, const Condition& settled) {
+  void wait(std::unique_lock<std::mutex>& lock, const Condition& condition) {
     waiting_ = true;
     bell_.ring();
     Deadline deadline(options_.abort_seconds);
-    while (!settled()) {
+    while (!condition()) {
       const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
       const ScopedWait waiting(group_.board, {CollectiveKind::reduction, oldest->number, oldest->label});
-      done_.wait_for(lock, kCheckInterval, [&] { return settled(); });
-      if (!settled() && deadline.passed()) fail_stalled(lock);
+      done_.wait_for(lock, kCheckInterval, [&] { return condition(); });
+      if (!condition() && deadline.passed()) fail_stalled(lock);
     }
     waiting_ = false;
     if (error_) std::rethrow_exception(error_);

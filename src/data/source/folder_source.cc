@@ -120,14 +120,14 @@ struct RootCount {
 [[noreturn]] void fail_without_classes(const std::string& root, const RootCount& count, const Ignored& ignored) {
   const std::string name = printable(root, PATH_MAX);
   if (count.loose_images > 0) {
-    fail(ExitCode::data, "{}: holds {} but no class directories; data of format folder are <root>/<class>/<image>",
+    fail(ExitCode::data, "{}: holds {} but no class directories; data of format \"folder\" are <root>/<class>/<image>",
          name, counted(count.loose_images, "image"));
   }
   if (const int64_t archives = ignored.count(".tar"); archives > 0) {
     fail(ExitCode::data, "{}: holds {} but no class directories: unpack each into a directory of its name", name,
          counted(archives, ".tar file"));
   }
-  fail(ExitCode::data, "{}: holds no class directory; data of format folder are <root>/<class>/<image>", name);
+  fail(ExitCode::data, "{}: holds no class directory; data of format \"folder\" are <root>/<class>/<image>", name);
 }
 
 // Adds one root's class directories and images to `listing`.
@@ -231,7 +231,7 @@ class FolderSource final : public DataSource {
     return printable(images_[static_cast<size_t>(index)].path, PATH_MAX);
   }
   std::string description() const override {
-    return fmt::format("directory: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
+    return fmt::format("folder: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
                        classes_.size() == 1 ? "" : "es");
   }
   std::vector<std::string> class_names() const override { return classes_; }

@@ -33,7 +33,7 @@ class Aliaser {
     }
   }
 
-  // Whether everybody but `owner`, the Concat or Slice that places it, can read the value as a slice.
+  // Whether every user but `owner`, the Concat or Slice that it belongs to, can read the value as a slice.
   bool may_be_slice(ValueId v, const Node& owner) const {
     const Value& value = graph_.value(v);
     if (value.role != ValueRole::computed || value.kept || value.gradient_of >= 0 || value.moment_of >= 0) return false;

@@ -6,7 +6,7 @@ namespace lockstep {
 
 int flatten_concat(Graph& graph) {
   std::vector<bool> dead(graph.nodes.size(), false);
-  int places = 0;
+  int matches = 0;
   for (Node& outer : graph.nodes) {
     if (!std::holds_alternative<Concat>(outer.op)) continue;
     const auto readers = readers_of(graph);
@@ -22,12 +22,12 @@ int flatten_concat(Graph& graph) {
       const Node& node = graph.node(value.producer);
       members.insert(members.end(), node.inputs.begin(), node.inputs.end());
       dead[static_cast<size_t>(value.producer)] = true;
-      ++places;
+      ++matches;
     }
     outer.inputs = std::move(members);
   }
   remove_nodes(graph, dead);
-  return places;
+  return matches;
 }
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ bool pays(const Graph& graph, const Node& pool, const Node& conv) {
 
 int hoist_once(Graph& graph) {
   const auto readers = readers_of(graph);
-  int places = 0;
+  int matches = 0;
   for (Node& pool : graph.nodes) {
     if (!std::holds_alternative<AvgPool>(pool.op)) continue;
     const Value& pooled = graph.value(pool.outputs[0]);
@@ -24,7 +24,7 @@ int hoist_once(Graph& graph) {
     if (read_by.size() != 1 || pooled.kept) continue;
     Node& conv = graph.node(read_by[0]);
     if (!is_pointwise(graph, conv) || !pays(graph, pool, conv)) continue;
-    // The two nodes change places; the value between them becomes the convolution's, the pool makes the result.
+    // The two nodes are exchanged; the value between them becomes the convolution's, the pool makes the result.
     Value& between = graph.value(pool.outputs[0]);
     between.desc.shape = graph.value(pool.inputs[0]).desc.shape;
     between.desc.shape[1] = graph.value(conv.outputs[0]).desc.shape.c();
@@ -34,18 +34,18 @@ int hoist_once(Graph& graph) {
     std::swap(pool.name, conv.name);
     std::swap(pool.inputs, conv.inputs);
     std::swap(pool.inputs[0], conv.inputs[0]);  // what was pooled, and the weights; the value between
-    ++places;
+    ++matches;
   }
-  return places;
+  return matches;
 }
 
 }  // namespace
 
 // Until nothing changes: a convolution may pass several pools.
 int hoist_pointwise(Graph& graph) {
-  int places = 0;
-  for (int more = hoist_once(graph); more > 0; more = hoist_once(graph)) places += more;
-  return places;
+  int matches = 0;
+  for (int more = hoist_once(graph); more > 0; more = hoist_once(graph)) matches += more;
+  return matches;
 }
 
 }  // namespace lockstep

@@ -83,14 +83,14 @@ void merge(Graph& graph, const std::vector<NodeId>& siblings) {
 }  // namespace
 
 int merge_siblings(Graph& graph) {
-  int places = 0;
+  int matches = 0;
   for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
     const std::vector<NodeId> siblings = siblings_of(graph, n);
     if (siblings.size() < 2) continue;
     merge(graph, siblings);
-    ++places;
+    ++matches;
   }
-  return places;
+  return matches;
 }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace lockstep {
 
 struct Rewrite {
   std::string_view name;
-  int (*apply)(Graph&);  // returns how many places it changed
+  int (*apply)(Graph&);  // returns how many matches it changed
   // Pays only where batch norms read slices without a copy (Backend::reads_slice).
   bool makes_slices = false;
 };
@@ -21,7 +21,7 @@ std::span<const Rewrite> rewrites();
 // A concatenation of concatenations is one, where nobody else reads the inner one.
 int flatten_concat(Graph& graph);
 
-// A 1x1 convolution without bias and an average pool commute: one works on channels, the other on places. Where it
+// A 1x1 convolution without bias and an average pool commute: one works on channels, the other on spatial positions. Where it
 // alone reads the pool, the pool keeps the image's size and the convolution makes fewer channels than it reads, it goes
 // first: fewer channels are pooled, and it becomes a sibling of the other convolutions that read the pool's input.
 int hoist_pointwise(Graph& graph);

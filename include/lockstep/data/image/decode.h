@@ -34,7 +34,7 @@ struct Image {
   std::vector<uint8_t> pixels;  // [window.height,window.width,3], interleaved
 };
 
-// Decodes a JPEG or PNG, told apart by the first bytes whatever the file was called. Everything becomes 8-bit RGB:
+// Decodes a JPEG or PNG, distinguished by the first bytes, not by the name of the file. Everything becomes 8-bit RGB:
 // gray is copied to three channels, CMYK and YCCK are converted (Adobe's inverted form too), palettes expanded, 16-bit
 // samples scaled, alpha dropped. EXIF orientation is ignored here (see data/image/exif.h). Throws BadRecord, without
 // the sample's place, for anything else: truncated files among them, pictures above the limits, and those that declare
