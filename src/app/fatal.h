@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// What a fatal report needs to say where this rank is. Owned by main. The directory for reports is given once, when it is
-// known.
+// What a fatal report needs to say where this rank is. Owned by main. The directory for reports is given once, when it
+// is known.
 class FatalReport {
  public:
   explicit FatalReport(const ProgressBoard& board) : board_(board) {}

@@ -58,7 +58,7 @@ TEST_CASE(
   const auto source = open(directory / "root");
   CHECK(source->class_names() == std::vector<std::string>{"a", "b", "c"});
   CHECK(labels_of(*source) == std::map<std::string, int64_t>{{"1.png", 2}, {"2.png", 0}});
-  CHECK(source->description() == "directory: 2 images in 3 classes");
+  CHECK(source->description() == "folder: 2 images in 3 classes");
   CHECK(open(directory / "root/", 3)->size() == 2);  // a final slash changes nothing
 }
 
@@ -185,9 +185,8 @@ TEST_CASE("fewer classes take the labels of those that another source names, and
   CHECK(labels_of(*part) == std::map<std::string, int64_t>{{"4.png", 0}});
   const LogCapture log;
   part->follow_classes(train->class_names());
-  CHECK_THAT(log.text(),
-             ContainsSubstring("directory: 1 image in 1 class: images of 1 of the 3 classes only; its labels "
-                               "become those of the other data set's classes, 2 to 2"));
+  CHECK_THAT(log.text(), ContainsSubstring("folder: 1 image in 1 class: images of 1 of the 3 classes only; its labels "
+                                           "become those of the other data set's classes, 2 to 2"));
   CHECK(labels_of(*part) == std::map<std::string, int64_t>{{"4.png", 2}});
   CHECK(part->class_names() == train->class_names());
   CHECK_THROWS_WITH(open(directory / "other")->follow_classes(train->class_names()),

@@ -82,7 +82,8 @@ TEST_CASE("a pipe is read to its end, in whatever pieces it comes, and files of 
   CHECK(read_text_file("/proc/self/cmdline", ExitCode::config).find("io_test") != std::string::npos);
 }
 
-TEST_CASE("a pipe that nobody writes to is given up, and its name is said, while one that stays empty ends with its writer") {
+TEST_CASE(
+    "a pipe that nobody writes to is given up, and its name is said, while one that stays empty ends with its writer") {
   const ScratchDirectory directory;
   const std::string pipe = directory / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);

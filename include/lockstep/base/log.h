@@ -29,8 +29,8 @@ void log_line(LogLevel level, std::string_view text);
 // only; the caller has made sure that standard output ends in a terminal. Empty: removed.
 void log_status(std::string_view text);
 
-// For what must not be held up (the fatal report, the watchdog): a warning or an error is written even when another thread
-// holds the log, and given up where nobody takes it for two seconds.
+// For what must not be held up (the fatal report, the watchdog): a warning or an error is written even when another
+// thread holds the log, and given up where nobody takes it for two seconds.
 void log_urgent(LogLevel level, std::string_view text);
 
 // The same for a signal handler: only what is allowed in one.

@@ -60,7 +60,8 @@ class CheckpointWriter {
   // The next finished save, oldest first. Also logs, once a save, that one takes longer than slow_seconds.
   std::optional<SaveResult> poll();
 
-  // The run has gone back to the checkpoint of this step: what was saved after it is to be written again. Between saves.
+  // The run has gone back to the checkpoint of this step: what was saved after it is to be written again. Between
+  // saves.
   void returned_to(int64_t step);
 
   // Blocks until no save is in flight, or for `seconds`; true: idle.

@@ -34,9 +34,9 @@ struct RunLength {
   int64_t global_batch = 0;
   int64_t total_steps = 0;
 };
-// Warm-up is rounded to the nearest step. The steps of the staircase of `exponential` are truncated to whole steps, at least one, as in
-// TensorFlow's exponential_decay with staircase=True. Those of `step` start with the first step at or after the epoch,
-// as in PyTorch's StepLR; so do the pieces of `piecewise`.
+// Warm-up is rounded to the nearest step. The steps of the staircase of `exponential` are truncated to whole steps, at
+// least one, as in TensorFlow's exponential_decay with staircase=True. Those of `step` start with the first step at or
+// after the epoch, as in PyTorch's StepLR; so do the pieces of `piecewise`.
 LearningRateSchedule make_learning_rate_schedule(const Config& config, const RunLength& length);
 
 // Returns the rate before schedule and warm-up: optimizer.lr, or lr x global batch / 256 with the linear scaling rule

@@ -21,9 +21,10 @@ std::span<const Rewrite> rewrites();
 // A concatenation of concatenations is one, where nobody else reads the inner one.
 int flatten_concat(Graph& graph);
 
-// A 1x1 convolution without bias and an average pool commute: one works on channels, the other on spatial positions. Where it
-// alone reads the pool, the pool keeps the image's size and the convolution makes fewer channels than it reads, it goes
-// first: fewer channels are pooled, and it becomes a sibling of the other convolutions that read the pool's input.
+// A 1x1 convolution without bias and an average pool commute: one works on channels, the other on spatial positions.
+// Where it alone reads the pool, the pool keeps the image's size and the convolution makes fewer channels than it
+// reads, it goes first: fewer channels are pooled, and it becomes a sibling of the other convolutions that read the
+// pool's input.
 int hoist_pointwise(Graph& graph);
 
 // Convolutions of equal windows without bias that read one value are one convolution with their channels stacked, whose

@@ -34,8 +34,8 @@ enum class Normalize : uint8_t {
 std::optional<Augment> parse_augment(std::string_view name);
 std::optional<Normalize> parse_normalize(std::string_view name);
 
-// The crop that evaluation takes, in words for a program that feeds the exported model: "short side to 256, central crop of
-// 224 x 224".
+// The crop that evaluation takes, in words for a program that feeds the exported model: "short side to 256, central
+// crop of 224 x 224".
 std::string evaluation_crop_text(Augment augment, int64_t size);
 
 // Pixels of one image, owned by someone else. One channel counts as three equal ones.
