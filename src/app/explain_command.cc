@@ -77,7 +77,7 @@ void print_peak(const Executable& e, const Backend& backend) {
   for (const Value& v : e.graph().values) storage.push_back(backend.storage_bytes(v.desc));
   for (size_t p = 0; p < e.schedule().order.size(); ++p) workspaces.push_back(e.kernel(p).workspace_bytes());
   const MemoryPeak peak = find_peak({e.graph(), e.schedule(), e.layout(), storage, workspaces}, e.plan());
-  const NodeId fullest = e.schedule().order[static_cast<size_t>(peak.position)];
+  const NodeId fullest = e.schedule().order[peak.position];
   fmt::print("  the fullest of {} kernels is {}, with {:.1f} MB in use:\n", workspaces.size(),
              e.graph().node(fullest).name, static_cast<double>(peak.bytes) / kMegabyte);
   for (size_t i = 0; i < std::min(peak.parts.size(), kPeakParts); ++i) {

@@ -33,7 +33,7 @@ CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limi
   const auto digests = group.all_gather(std::span(&digest, 1), {"the table of cores", limit});
   CoreSharing sharing{.local_ranks = group.local_size(), .same_mask_ranks = 0};
   for (int r = 0; r < group.size(); ++r) {
-    sharing.same_mask_ranks += digests[static_cast<size_t>(r)] == digest && group.host(r) == group.host();
+    sharing.same_mask_ranks += digests[r] == digest && group.host(r) == group.host();
   }
   return sharing;
 }

@@ -172,7 +172,7 @@ bool Loader::take_task(const std::stop_token& stop, Task& task) {
   const auto slots = static_cast<int64_t>(slots_.size());
   slot_free_.wait(lock, stop, [&] { return issue_call_ < released_ + slots; });
   if (stop.stop_requested()) return false;
-  Slot& slot = slots_[static_cast<size_t>(issue_call_ % slots)];
+  Slot& slot = slots_[issue_call_ % slots];
   if (issue_sample_ == 0) {
     slot.call = issue_call_;
     slot.pending = options_.batch_size;

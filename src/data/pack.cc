@@ -87,7 +87,7 @@ class Packer {
     std::string content;
     PackSummary part;
     for (int64_t i = begin; i < end && !failed_; ++i) {
-      const int64_t index = order_[static_cast<size_t>(i)];
+      const int64_t index = order_[i];
       try {
         append_picture(index, workspace, content, part);
       } catch (const BadRecord& bad) {

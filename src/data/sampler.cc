@@ -69,12 +69,12 @@ SampleRef Sampler::at(int64_t position) const {
   require(position >= 0, "stream position {}", position);
   const int64_t epoch = position / options_.size;
   const std::lock_guard lock(mutex_);
-  Order& order = orders_[static_cast<size_t>(epoch % 2)];
+  Order& order = orders_[epoch % 2];
   if (order.epoch != epoch) {
     order.indices = epoch_order(options_, epoch);
     order.epoch = epoch;
   }
-  return {.epoch = epoch, .index = order.indices[static_cast<size_t>(position % options_.size)]};
+  return {.epoch = epoch, .index = order.indices[position % options_.size]};
 }
 
 }  // namespace lockstep

@@ -195,7 +195,7 @@ class Drawing {
 
   // The batch norm that is the only reader of a convolution.
   const Node* norm_after(const Node& conv) const {
-    const std::vector<NodeId>& readers = readers_[static_cast<size_t>(conv.outputs[0])];
+    const std::vector<NodeId>& readers = readers_[conv.outputs[0]];
     if (readers.size() != 1) return nullptr;
     const Node& reader = graph_.node(readers[0]);
     return std::holds_alternative<BatchNormInference>(reader.op) ? &reader : nullptr;

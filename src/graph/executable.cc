@@ -51,10 +51,10 @@ std::vector<size_t> storage_of_values(const Graph& graph, const Backend& backend
 // Values that hold several parameters read them as one.
 void expect_adjacent(const Graph& graph, const ParameterLayout& layout) {
   for (const std::vector<ParameterId>& group : graph.adjacent_parameters) {
-    int64_t next = layout.offset[static_cast<size_t>(group.front())];
+    int64_t next = layout.offset[group.front()];
     for (ParameterId id : group) {
-      require(layout.offset[static_cast<size_t>(id)] == next, "\"{}\" does not lie beside \"{}\"",
-              graph.parameters[id].name, graph.parameters[group.front()].name);
+      require(layout.offset[id] == next, "\"{}\" does not lie beside \"{}\"", graph.parameters[id].name,
+              graph.parameters[group.front()].name);
       next += graph.parameters[id].shape.elements();
     }
   }
@@ -124,7 +124,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
 
   auto place = [&](const std::vector<ValueId>& ids) {
     std::vector<Placement> result;
-    for (ValueId id : ids) result.push_back(e.plan_.values[static_cast<size_t>(id)]);
+    for (ValueId id : ids) result.push_back(e.plan_.values[id]);
     return result;
   };
   for (size_t p = 0; p < e.steps_.size(); ++p) {
@@ -150,11 +150,11 @@ void Executable::compile_kernels(const Backend& backend) {
 }
 
 void Executable::run(int32_t position, Stream& stream, const Arenas& arenas, const RankSum& sum) const {
-  const Step& step = steps_[static_cast<size_t>(position)];
+  const Step& step = steps_[position];
   std::array<void*, kMaxOperands> in, out;
   for (size_t i = 0; i < step.inputs.size(); ++i) in[i] = resolve(step.inputs[i], arenas);
   for (size_t i = 0; i < step.outputs.size(); ++i) out[i] = resolve(step.outputs[i], arenas);
-  const Node& node = graph_.node(schedule_.order[static_cast<size_t>(position)]);
+  const Node& node = graph_.node(schedule_.order[position]);
   {
     const TraceScope span(node.name.c_str());
     step.kernel->run(
@@ -178,14 +178,12 @@ void Executable::backward(Stream& stream, const Arenas& arenas, const std::funct
   }
 }
 
-void* Executable::address(ValueId value, const Arenas& arenas) const {
-  return resolve(plan_.values[static_cast<size_t>(value)], arenas);
-}
+void* Executable::address(ValueId value, const Arenas& arenas) const { return resolve(plan_.values[value], arenas); }
 
 std::vector<GradientMark> Executable::gradient_marks() const {
   std::vector<size_t> by_offset(schedule_.gradient_order.size());
   std::iota(by_offset.begin(), by_offset.end(), size_t{0});
-  auto offset = [&](size_t i) { return layout_.offset[static_cast<size_t>(schedule_.gradient_order[i])]; };
+  auto offset = [&](size_t i) { return layout_.offset[schedule_.gradient_order[i]]; };
   std::sort(by_offset.begin(), by_offset.end(), [&](size_t a, size_t b) { return offset(a) < offset(b); });
   std::vector<GradientMark> marks;
   int32_t ready = 0;
@@ -204,7 +202,7 @@ ParameterLayout adopt_layout(const ParameterTable& table, const ParameterTable& 
   for (const Parameter& p : table.all()) {
     const ParameterId id = from.find(p.name);
     require(id >= 0 && from[id].shape == p.shape, "\"{}\" is no parameter of the other graph", p.name);
-    adopted.offset.push_back(layout.offset[static_cast<size_t>(id)]);
+    adopted.offset.push_back(layout.offset[id]);
   }
   return adopted;
 }

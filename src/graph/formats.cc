@@ -47,7 +47,7 @@ class FormatChooser {
     }
     if (const int saved = saved_output(node.op); saved >= 0) {
       const auto bytes = static_cast<int64_t>(backend_.saved_bytes(node.op, inputs));
-      graph_.value(node.outputs[static_cast<size_t>(saved)]).desc.shape = {bytes};
+      graph_.value(node.outputs[saved]).desc.shape = {bytes};
     }
     std::vector<std::pair<ValueId, ValueId>> unpack;  // from the backend's format, to the plain value
     for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -20,7 +20,7 @@ class Differentiator {
     for (const Node& node : graph.nodes) {
       bool any = false;
       for (ValueId input : node.inputs) any = any || wanted(input);
-      for (ValueId output : node.outputs) wanted_[static_cast<size_t>(output)] = any;
+      for (ValueId output : node.outputs) wanted_[output] = any;
     }
   }
 
@@ -34,7 +34,7 @@ class Differentiator {
   }
 
  private:
-  bool wanted(ValueId v) const { return wanted_[static_cast<size_t>(v)]; }
+  bool wanted(ValueId v) const { return wanted_[v]; }
   bool influences_loss() const {
     const auto y = static_cast<size_t>(out(0));
     return std::holds_alternative<SoftmaxCrossEntropy>(current_.op) || !parts_[y].empty() || !slices_[y].empty();
@@ -55,16 +55,16 @@ class Differentiator {
   // The gradient of the current node's first output.
   ValueId dy() {
     join_slices();
-    std::vector<ValueId> parts = parts_[static_cast<size_t>(out(0))];  // a copy: emit() grows parts_
+    std::vector<ValueId> parts = parts_[out(0)];  // a copy: emit() grows parts_
     if (parts.size() == 1) return parts[0];
     const ValueId sum = emit("grad_sum", Add{}, parts).front();
-    parts_[static_cast<size_t>(out(0))] = {sum};
+    parts_[out(0)] = {sum};
     return sum;
   }
 
   // The gradients of the current node's slices, which cover every channel once, make one of the whole.
   void join_slices() {
-    std::vector<SliceGradient> slices = std::move(slices_[static_cast<size_t>(out(0))]);
+    std::vector<SliceGradient> slices = std::move(slices_[out(0)]);
     if (slices.empty()) return;
     std::ranges::sort(slices, {}, &SliceGradient::begin);
     std::vector<ValueId> members;
@@ -75,11 +75,11 @@ class Differentiator {
       members.push_back(slice.gradient);
     }
     require(end == graph_.value(out(0)).desc.shape.c(), "{}: nothing reads channel {}", current_.name, end);
-    parts_[static_cast<size_t>(out(0))].push_back(emit("grad_join", Concat{}, std::move(members)).front());
+    parts_[out(0)].push_back(emit("grad_join", Concat{}, std::move(members)).front());
   }
 
   void give(size_t input, ValueId gradient) {
-    if (wants_input(input)) parts_[static_cast<size_t>(in(input))].push_back(gradient);
+    if (wants_input(input)) parts_[in(input)].push_back(gradient);
   }
 
   // One-input operations whose gradient is one node made from dy (and whatever `inputs` adds before it).
@@ -141,7 +141,7 @@ class Differentiator {
   }
   void rule(const Slice& op) {
     const ValueId d = dy();
-    if (wants_input(0)) slices_[static_cast<size_t>(in(0))].push_back({op.begin, d});
+    if (wants_input(0)) slices_[in(0)].push_back({op.begin, d});
   }
   void rule(const Reshape&) { unary(Reshape{shape_in(0)}, {dy()}); }
   void rule(const Cast&) { unary(Cast{graph_.value(in(0)).desc.dtype}, {dy()}); }
@@ -178,8 +178,8 @@ class Differentiator {
     const auto readers = readers_of(graph_);
     std::vector<bool> trained(static_cast<size_t>(graph_.parameters.size()), false);
     for (ValueId v = 0; v < static_cast<ValueId>(parts_.size()); ++v) {
-      if (graph_.value(v).role != ValueRole::parameter || readers[static_cast<size_t>(v)].empty()) continue;
-      const auto& parts = parts_[static_cast<size_t>(v)];
+      if (graph_.value(v).role != ValueRole::parameter || readers[v].empty()) continue;
+      const auto& parts = parts_[v];
       const std::string& name = graph_.value(v).name;
       require(!parts.empty(), "parameter \"{}\" does not influence any loss", name);
       require(parts.size() == 1, "parameter \"{}\" is used by {} nodes; shared parameters are not supported", name,
@@ -187,13 +187,12 @@ class Differentiator {
       const ParameterId first = graph_.value(v).parameter;
       graph_.value(parts[0]).gradient_of = first;
       for (ParameterId id : parameters_in(graph_, first, graph_.value(v).desc.shape)) {
-        trained[static_cast<size_t>(id)] = true;
+        trained[id] = true;
       }
     }
     for (ParameterId id = 0; id < graph_.parameters.size(); ++id) {
       const Parameter& parameter = graph_.parameters[id];
-      require(!parameter.trained() || trained[static_cast<size_t>(id)], "parameter \"{}\" does not influence any loss",
-              parameter.name);
+      require(!parameter.trained() || trained[id], "parameter \"{}\" does not influence any loss", parameter.name);
     }
   }
 

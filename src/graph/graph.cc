@@ -51,7 +51,7 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.values.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     for (ValueId input : graph.nodes[n].inputs) {
-      auto& list = readers[static_cast<size_t>(input)];
+      auto& list = readers[input];
       if (list.empty() || list.back() != static_cast<NodeId>(n)) list.push_back(static_cast<NodeId>(n));
     }
   }

@@ -38,8 +38,8 @@ class Classes {
     std::iota(parent_.begin(), parent_.end(), 0);
     for (size_t p = 0; p < in.schedule.order.size(); ++p) {
       const Node& node = in.graph.node(in.schedule.order[p]);
-      for (ValueId v : node.inputs) last_[static_cast<size_t>(v)] = static_cast<int32_t>(p);
-      for (ValueId v : node.outputs) last_[static_cast<size_t>(v)] = static_cast<int32_t>(p);
+      for (ValueId v : node.inputs) last_[v] = static_cast<int32_t>(p);
+      for (ValueId v : node.outputs) last_[v] = static_cast<int32_t>(p);
     }
     for (size_t v = 0; v < parent_.size(); ++v) {
       if (in.graph.values[v].kept) last_[v] = kForever;
@@ -48,10 +48,10 @@ class Classes {
   }
 
   int32_t find(ValueId v) const {
-    while (parent_[static_cast<size_t>(v)] != v) v = parent_[static_cast<size_t>(v)];
+    while (parent_[v] != v) v = parent_[v];
     return v;
   }
-  int32_t last_use(ValueId v) const { return last_[static_cast<size_t>(find(v))]; }
+  int32_t last_use(ValueId v) const { return last_[find(v)]; }
 
  private:
   bool in_activations(ValueId v) const {
@@ -61,8 +61,8 @@ class Classes {
 
   void merge(ValueId into, ValueId v) {
     const int32_t root = find(into);
-    last_[static_cast<size_t>(root)] = std::max(last_[static_cast<size_t>(root)], last_[static_cast<size_t>(v)]);
-    parent_[static_cast<size_t>(v)] = root;
+    last_[root] = std::max(last_[root], last_[v]);
+    parent_[v] = root;
   }
 
   void merge_all() {
@@ -82,8 +82,8 @@ class Classes {
         continue;
       }
       const int k = in_place_input(node.op);
-      if (k >= 0 && may_overwrite(node, node.inputs[static_cast<size_t>(k)], static_cast<int32_t>(p))) {
-        merge(node.inputs[static_cast<size_t>(k)], out);
+      if (k >= 0 && may_overwrite(node, node.inputs[k], static_cast<int32_t>(p))) {
+        merge(node.inputs[k], out);
       }
     }
   }
@@ -97,8 +97,7 @@ class Classes {
     const Value& from = in_.graph.value(input);
     const Value& to = in_.graph.value(out);
     const bool view = from.view_of >= 0 || to.view_of >= 0;  // there is more in that memory
-    return !view && uses == 1 && from.desc == to.desc &&
-           in_.storage_bytes[static_cast<size_t>(input)] == in_.storage_bytes[static_cast<size_t>(out)];
+    return !view && uses == 1 && from.desc == to.desc && in_.storage_bytes[input] == in_.storage_bytes[out];
   }
 
   const PlanInput& in_;
@@ -110,7 +109,7 @@ Placement fixed_placement(const PlanInput& in, const Value& v) {
   auto at = [&](Arena arena, int64_t element) {
     return Placement{arena, element * static_cast<int64_t>(dtype_bytes(v.desc.dtype))};
   };
-  auto offset = [&](ParameterId id) { return in.layout.offset[static_cast<size_t>(id)]; };
+  auto offset = [&](ParameterId id) { return in.layout.offset[id]; };
   if (v.role == ValueRole::parameter) return at(Arena::parameters, offset(v.parameter));
   if (v.role == ValueRole::statistic) return at(Arena::statistics, offset(v.parameter));
   if (v.role == ValueRole::external) return {Arena::external, static_cast<int64_t>(v.external)};
@@ -130,13 +129,12 @@ std::vector<Block> collect_blocks(const PlanInput& in, const Classes& classes) {
     const auto position = static_cast<int32_t>(p);
     for (ValueId v : in.graph.node(in.schedule.order[p]).outputs) {
       const int32_t root = classes.find(v);
-      if (seen[static_cast<size_t>(root)] || fixed_placement(in, in.graph.value(root)).arena != Arena::none) continue;
-      seen[static_cast<size_t>(root)] = true;  // the first output of a class to be written starts its life
-      blocks.push_back(
-          {.value = root,
-           .first = position,
-           .last = classes.last_use(root),
-           .bytes = round_up(static_cast<int64_t>(in.storage_bytes[static_cast<size_t>(root)]), kAlignment)});
+      if (seen[root] || fixed_placement(in, in.graph.value(root)).arena != Arena::none) continue;
+      seen[root] = true;  // the first output of a class to be written starts its life
+      blocks.push_back({.value = root,
+                        .first = position,
+                        .last = classes.last_use(root),
+                        .bytes = round_up(static_cast<int64_t>(in.storage_bytes[root]), kAlignment)});
     }
     if (in.workspace_bytes[p] > 0) {
       blocks.push_back({.workspace = position,
@@ -183,15 +181,15 @@ MemoryPlan plan_memory(const PlanInput& in) {
   std::vector<Placement> of_class(in.graph.values.size());
   for (const Block& b : blocks) {
     const Placement at{Arena::activations, b.offset};
-    (b.value >= 0 ? of_class[static_cast<size_t>(b.value)] : plan.workspaces[static_cast<size_t>(b.workspace)]) = at;
+    (b.value >= 0 ? of_class[b.value] : plan.workspaces[b.workspace]) = at;
     plan.activation_bytes = std::max(plan.activation_bytes, b.offset + b.bytes);
   }
   for (ValueId v = 0; v < static_cast<ValueId>(in.graph.values.size()); ++v) {
     const int32_t root = classes.find(v);
     const Placement fixed = fixed_placement(in, in.graph.value(root));
     plan.alias_class.push_back(root);
-    Placement& at = plan.values[static_cast<size_t>(v)];
-    at = fixed.arena != Arena::none ? fixed : of_class[static_cast<size_t>(root)];
+    Placement& at = plan.values[v];
+    at = fixed.arena != Arena::none ? fixed : of_class[root];
     if (at.arena == Arena::activations) at.offset_bytes += view_offset(in, in.graph.value(v));
   }
   return plan;
@@ -204,9 +202,9 @@ std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
   std::vector<Block> life(in.graph.values.size());
   std::vector<Block> blocks;
   auto touch = [&](ValueId v, int32_t position) {
-    const Placement& at = plan.values[static_cast<size_t>(v)];
+    const Placement& at = plan.values[v];
     if (at.arena != Arena::activations) return;
-    Block& b = life[static_cast<size_t>(plan.alias_class[static_cast<size_t>(v)])];
+    Block& b = life[plan.alias_class[static_cast<size_t>(v)]];
     const int64_t start = at.offset_bytes - view_offset(in, in.graph.value(v));
     if (b.value < 0) {
       b.first = position;
@@ -215,7 +213,7 @@ std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
     }
     require(start == b.offset, "{} and {} share memory but lie apart", in.graph.value(v).name,
             in.graph.value(b.value).name);
-    b.bytes = std::max(b.bytes, static_cast<int64_t>(in.storage_bytes[static_cast<size_t>(v)]));
+    b.bytes = std::max(b.bytes, static_cast<int64_t>(in.storage_bytes[v]));
     b.last = in.graph.value(v).kept ? kForever : std::max(b.last, position);
   };
   for (size_t p = 0; p < in.schedule.order.size(); ++p) {
@@ -335,18 +333,18 @@ MemoryPeak find_peak(const PlanInput& in, const MemoryPlan& plan) {
   std::vector<int64_t> change(in.schedule.order.size() + 1);
   const auto end = static_cast<int32_t>(in.schedule.order.size());
   for (const Block& b : blocks) {
-    change[static_cast<size_t>(b.first)] += b.bytes;
-    change[static_cast<size_t>(std::min(b.last, end - 1) + 1)] -= b.bytes;
+    change[b.first] += b.bytes;
+    change[std::min(b.last, end - 1) + 1] -= b.bytes;
   }
   MemoryPeak peak;
   int64_t now = 0;
   for (int32_t p = 0; p < end; ++p) {
-    now += change[static_cast<size_t>(p)];
+    now += change[p];
     if (now > peak.bytes) std::tie(peak.position, peak.bytes) = std::pair(p, now);
   }
   for (const Block& b : blocks) {
     if (b.first > peak.position || b.last < peak.position) continue;
-    const ValueId whole = b.value < 0 ? -1 : plan.alias_class[static_cast<size_t>(b.value)];
+    const ValueId whole = b.value < 0 ? -1 : plan.alias_class[b.value];
     peak.parts.push_back({whole, b.bytes, b.first, b.last});
   }
   std::ranges::stable_sort(peak.parts, std::greater{}, &MemoryPeak::Part::bytes);

@@ -11,10 +11,10 @@ std::vector<bool> live_nodes(const Graph& graph) {
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
     for (ValueId output : node.outputs) {
-      live[n] = live[n] || needed[static_cast<size_t>(output)] || has_effect(graph.value(output));
+      live[n] = live[n] || needed[output] || has_effect(graph.value(output));
     }
     if (!live[n]) continue;
-    for (ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+    for (ValueId input : node.inputs) needed[input] = true;
   }
   return live;
 }

@@ -55,7 +55,7 @@ void attribute_waits(std::span<RankTimes> ranks, std::span<const StragglerWait> 
   const auto others = static_cast<double>(ranks.size() - 1);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (waits[rank].rank < 0) continue;
-    ranks[static_cast<size_t>(waits[rank].rank)].waited_for += waits[rank].seconds / others;
+    ranks[waits[rank].rank].waited_for += waits[rank].seconds / others;
     ranks[rank].waited_for -= waits[rank].seconds / others;
   }
 }

@@ -44,27 +44,27 @@ ParameterLayout lay_out_parameters(const ParameterTable& table, std::span<const 
   layout.offset.assign(static_cast<size_t>(table.size()), -1);
   std::vector<const std::vector<ParameterId>*> group_of(layout.offset.size(), nullptr);
   for (const auto& group : groups) {
-    for (ParameterId id : group) group_of[static_cast<size_t>(id)] = &group;
+    for (ParameterId id : group) group_of[id] = &group;
   }
   auto place = [&](ParameterId id) {
-    int64_t& offset = layout.offset[static_cast<size_t>(id)];
+    int64_t& offset = layout.offset[id];
     require(table[id].trained() && offset < 0, "parameter \"{}\" is laid out twice", table[id].name);
     offset = layout.trained_elements;
     layout.trained_elements += table[id].shape.elements();
   };
   for (ParameterId id : order) {
-    const auto* group = group_of[static_cast<size_t>(id)];
-    if (group && id != group->front() && layout.offset[static_cast<size_t>(group->front())] >= 0) continue;
+    const auto* group = group_of[id];
+    if (group && id != group->front() && layout.offset[group->front()] >= 0) continue;
     layout.trained_elements = round_up(layout.trained_elements);
     if (!group) {
       place(id);
-    } else if (layout.offset[static_cast<size_t>(group->front())] < 0) {
+    } else if (layout.offset[group->front()] < 0) {
       for (ParameterId member : *group) place(member);
     }
   }
   layout.trained_elements = round_up(layout.trained_elements);
   for (ParameterId id = 0; id < table.size(); ++id) {
-    int64_t& offset = layout.offset[static_cast<size_t>(id)];
+    int64_t& offset = layout.offset[id];
     if (table[id].trained()) {
       require(offset >= 0, "parameter \"{}\" was not laid out", table[id].name);
       continue;

@@ -46,7 +46,7 @@ Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin()
 
 Shape::Shape(std::span<const int64_t> dims) {
   require(dims.size() <= kMaxRank, "a shape has at most {} dimensions, not {}", int{kMaxRank}, dims.size());
-  for (int64_t d : dims) dims_[static_cast<size_t>(rank_++)] = d;
+  for (int64_t d : dims) dims_[rank_++] = d;
 }
 
 int64_t Shape::elements() const {

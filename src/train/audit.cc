@@ -18,7 +18,7 @@ void audit_parameters(ProcessGroup& group, const CompiledModel& model, double wa
 
 std::string parameter_at(const CompiledModel& model, double place) {
   for (ParameterId id : model.training().schedule().gradient_order) {
-    const auto begin = static_cast<double>(model.layout().offset[static_cast<size_t>(id)]);
+    const auto begin = static_cast<double>(model.layout().offset[id]);
     const auto count = static_cast<double>(model.parameters()[id].shape.elements());
     if (place >= begin && place < begin + count) return model.parameters()[id].name;
   }

@@ -91,7 +91,7 @@ std::span<float> CompiledModel::parameter_in(const ModelState& arenas, Parameter
   const bool raw = weights == Weights::raw;
   const Buffer& arena = p.trained() ? (raw ? arenas.parameters : arenas.average_parameters)
                                     : (raw ? arenas.statistics : arenas.average_statistics);
-  return {arena.as<float>() + layout_.offset[static_cast<size_t>(id)], static_cast<size_t>(p.shape.elements())};
+  return {arena.as<float>() + layout_.offset[id], static_cast<size_t>(p.shape.elements())};
 }
 
 Arenas CompiledModel::training_arenas() const {

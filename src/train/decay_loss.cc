@@ -18,7 +18,7 @@ DecayLoss::DecayLoss(const Config& config, const CompiledModel& model, Stream& s
   if (backend.host_addressable() || factor_ == 0) return;
   size_t workspace = 0;
   for (const ParameterId id : decayed_) {
-    const int64_t offset = model.layout().offset[static_cast<size_t>(id)];
+    const int64_t offset = model.layout().offset[id];
     parts_.push_back({.weights = model.state().parameters.as<float>() + offset,
                       .squares = backend.compile(UpdateOp{DType::f32, SumOfSquares{table[id].shape.elements()}})});
     workspace = std::max(workspace, parts_.back().squares->workspace_bytes());

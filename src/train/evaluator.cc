@@ -36,7 +36,7 @@ double cross_entropy(std::span<const float> logits, int32_t label) {
   const double largest = *std::ranges::max_element(logits);
   double sum = 0;
   for (const float logit : logits) sum += std::exp(logit - largest);
-  return std::log(sum) + largest - logits[static_cast<size_t>(label)];
+  return std::log(sum) + largest - logits[label];
 }
 
 bool has_two_classes(const CompiledModel& model) {

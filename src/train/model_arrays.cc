@@ -11,8 +11,7 @@ std::vector<ModelArray> model_arrays(const ParameterTable& table, const Paramete
     for (ParameterId id = 0; id < table.size(); ++id) {
       const Buffer* arena = table[id].trained() ? &trained : statistics;
       if (!arena) continue;
-      arrays.push_back({directory + "/" + table[id].name, table[id].shape,
-                        arena->as<float>() + layout.offset[static_cast<size_t>(id)]});
+      arrays.push_back({directory + "/" + table[id].name, table[id].shape, arena->as<float>() + layout.offset[id]});
     }
   };
   add("/model", state.parameters, &state.statistics);

@@ -37,8 +37,7 @@ std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of non-finite values", options_.wait_seconds});
   std::string where;
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (flags[static_cast<size_t>(rank)])
-      where += fmt::format("{}{}", where.empty() ? "" : ", ", group_.describe(rank));
+    if (flags[rank]) where += fmt::format("{}{}", where.empty() ? "" : ", ", group_.describe(rank));
   }
   return fmt::format("step {}: {}", step,
                      where.empty()

@@ -17,7 +17,7 @@ std::vector<UpdateSegment> segments_of(const ParameterTable& table, const Parame
   for (ParameterId id = 0; id < table.size(); ++id) {
     if (!table[id].trained()) continue;
     const bool decayed = config.decay_norm_and_bias || !table[id].is_norm_or_bias();
-    segments.push_back({.offset = layout.offset[static_cast<size_t>(id)],
+    segments.push_back({.offset = layout.offset[id],
                         .count = table[id].shape.elements(),
                         .weight_decay = decayed ? config.weight_decay : 0,
                         .adaptive = config.name == "lars" && !table[id].is_norm_or_bias()});
@@ -32,7 +32,7 @@ std::vector<ApplyStatistics::Entry> statistic_entries(const Graph& graph, const 
     if (!std::holds_alternative<BatchMoments>(node.op)) continue;
     const Value& mean = graph.value(node.inputs[0]);  // an output of the batch norm
     const Shape& x = graph.value(graph.node(mean.producer).inputs[0]).desc.shape;
-    auto offset = [&](ValueId v) { return layout.offset[static_cast<size_t>(graph.value(v).moment_of)]; };
+    auto offset = [&](ValueId v) { return layout.offset[graph.value(v).moment_of]; };
     entries.push_back({offset(node.outputs[0]), offset(node.outputs[1]), x.c(), x.h() * x.w()});
   }
   return entries;

@@ -73,10 +73,10 @@ struct Graph {
   std::vector<std::vector<ParameterId>> adjacent_parameters;
   std::vector<LossHead> losses;  // the first is the main head
 
-  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
-  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
-  Node& node(NodeId id) { return nodes[static_cast<size_t>(id)]; }
-  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values[id]; }
+  const Value& value(ValueId id) const { return values[id]; }
+  Node& node(NodeId id) { return nodes[id]; }
+  const Node& node(NodeId id) const { return nodes[id]; }
 
   ValueId add_value(Value value);
   // Appends a node, infers its outputs and names them after it. Errors name the node. Returns its outputs.

@@ -47,7 +47,7 @@ class ParameterTable {
   // Throws on a name that is already there.
   ParameterId add(Parameter parameter);
   int32_t size() const { return static_cast<int32_t>(parameters_.size()); }
-  const Parameter& operator[](ParameterId id) const { return parameters_[static_cast<size_t>(id)]; }
+  const Parameter& operator[](ParameterId id) const { return parameters_[id]; }
   std::span<const Parameter> all() const { return parameters_; }
   ParameterId find(const std::string& name) const;  // -1 when there is none
   int64_t trained_elements() const;

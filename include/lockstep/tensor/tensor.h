@@ -27,8 +27,8 @@ class Shape {
   explicit Shape(std::span<const int64_t> dims);
 
   int rank() const { return rank_; }
-  int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
-  int64_t& operator[](int i) { return dims_[static_cast<size_t>(i)]; }
+  int64_t operator[](int i) const { return dims_[i]; }
+  int64_t& operator[](int i) { return dims_[i]; }
   int64_t elements() const;
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return dims_.data() + rank_; }

@@ -64,7 +64,7 @@ void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>&
   std::optional<AgreedError> first;
   int others = 0;
   for (int r = 0; r < group.size(); ++r) {
-    const Decoded decoded = decode(messages[static_cast<size_t>(r)]);
+    const Decoded decoded = decode(messages[r]);
     if (decoded.code == ExitCode::ok) continue;
     if (first) {
       ++others;

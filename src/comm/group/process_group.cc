@@ -158,7 +158,7 @@ std::vector<std::string> ProcessGroup::all_gather(const std::string& text, const
     start += static_cast<int>(each);
   }
   std::string all(static_cast<size_t>(total), '\0');
-  std::ranges::copy(text, all.begin() + starts[static_cast<size_t>(rank())]);
+  std::ranges::copy(text, all.begin() + starts[rank()]);
   if (size() > 1) {
     exchange(*state_, "gathering text", wait, std::as_writable_bytes(std::span(all)),
              [&](std::byte* buffer, MPI_Request* request) {

@@ -58,7 +58,7 @@ void collect(Messages& messages, Deadline deadline, std::vector<bool>& arrived) 
     int completed = 0;
     check_mpi(MPI_Testsome(others, messages.requests.data(), &completed, indices.data(), MPI_STATUSES_IGNORE),
               "roll call");
-    for (int i = 0; i < completed; ++i) arrived[static_cast<size_t>(indices[i])] = true;
+    for (int i = 0; i < completed; ++i) arrived[indices[i]] = true;
     count += completed;
     if (completed == 0) backoff.pause();
   }
@@ -76,7 +76,7 @@ Verdict judge(const ProcessGroupState& group, const Messages& messages, const st
     }
   }
   const auto named = [&](const std::vector<int>& ranks) { return list_ranks(group, ranks); };
-  const char* other = elsewhere.empty() ? "" : messages.arrivals[static_cast<size_t>(elsewhere.front() - 1)].data();
+  const char* other = elsewhere.empty() ? "" : messages.arrivals[elsewhere.front() - 1].data();
   Verdict verdict;
   if (!missing.empty()) {  // ranks in another operation may only be ahead, so the missing ones are reported first
     const std::string ahead = elsewhere.empty() ? "" : fmt::format(" ({} waits in '{}')", named(elsewhere), other);
@@ -151,7 +151,7 @@ void roll_call_on_other(const ProcessGroupState& group, Messages& messages, cons
 
 std::string describe_rank(const ProcessGroupState& group, int rank) {
   if (group.hosts.empty()) return fmt::format("rank {}", rank);
-  return fmt::format("rank {}@{}", rank, group.hosts[static_cast<size_t>(rank)]);
+  return fmt::format("rank {}@{}", rank, group.hosts[rank]);
 }
 
 int64_t roll_call(ProcessGroupState& group, std::string_view operation, double seconds) {

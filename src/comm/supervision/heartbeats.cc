@@ -100,7 +100,7 @@ class Heartbeats::Worker {
         check_mpi(MPI_Test(&channel.request, &done, MPI_STATUS_IGNORE), "heartbeat");
         if (!done) break;
         board_.merge(channel.message);
-        channel.closed = channel.message[static_cast<size_t>(channel.rank)].finished;
+        channel.closed = channel.message[channel.rank].finished;
         if (!channel.closed) receive(channel);
       }
     }

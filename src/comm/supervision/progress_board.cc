@@ -54,10 +54,10 @@ ProgressBoard::ProgressBoard() : ranks_(1), last_seen_(1, monotonic_seconds()), 
 
 void ProgressBoard::set_rank(int rank, int size) {
   std::lock_guard lock(mutex_);
-  const RankPosition mine = ranks_[static_cast<size_t>(rank_)];
+  const RankPosition mine = ranks_[rank_];
   ranks_.assign(static_cast<size_t>(size), {});
   last_seen_.assign(static_cast<size_t>(size), monotonic_seconds());
-  ranks_[static_cast<size_t>(rank)] = mine;
+  ranks_[rank] = mine;
   rank_ = rank;
 }
 
@@ -68,7 +68,7 @@ void ProgressBoard::set_hosts(std::vector<std::string> hosts) {
 
 void ProgressBoard::progress(RunPhase phase, int64_t step) {
   std::lock_guard lock(mutex_);
-  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  RankPosition& mine = ranks_[rank_];
   if (mine.phase != phase) {
     note_locked(fmt::format("{}, step {}", run_phase_name(phase), step));
     steps_.clear();
@@ -94,14 +94,14 @@ void ProgressBoard::note_locked(std::string_view event) {
 
 int64_t ProgressBoard::begin(CollectiveKind kind, std::string_view label) {
   std::lock_guard lock(mutex_);
-  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  RankPosition& mine = ranks_[rank_];
   set_text(mine.label, label);
   return ++mine.started[index_of(kind)];
 }
 
 void ProgressBoard::wait_begins(CollectiveKind kind, int64_t number, std::string_view label) {
   std::lock_guard lock(mutex_);
-  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  RankPosition& mine = ranks_[rank_];
   mine.waiting = true;
   set_text(mine.label, label);
   waiting_for_ = kind;
@@ -111,7 +111,7 @@ void ProgressBoard::wait_begins(CollectiveKind kind, int64_t number, std::string
 
 void ProgressBoard::wait_ends() {
   std::lock_guard lock(mutex_);
-  ranks_[static_cast<size_t>(rank_)].waiting = false;
+  ranks_[rank_].waiting = false;
 }
 
 void ProgressBoard::set_files_in_use(std::string_view path) {
@@ -129,18 +129,18 @@ void ProgressBoard::discount(double seconds) {
 
 RankPosition ProgressBoard::own() const {
   std::lock_guard lock(mutex_);
-  RankPosition mine = ranks_[static_cast<size_t>(rank_)];
+  RankPosition mine = ranks_[rank_];
   mine.quiet_seconds = static_cast<float>(monotonic_seconds() - last_progress_);
   return mine;
 }
 
 std::vector<RankPosition> ProgressBoard::snapshot(bool last) {
   std::lock_guard lock(mutex_);
-  RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  RankPosition& mine = ranks_[rank_];
   ++mine.heartbeat;
   mine.finished = last;
   mine.quiet_seconds = static_cast<float>(monotonic_seconds() - last_progress_);
-  last_seen_[static_cast<size_t>(rank_)] = monotonic_seconds();
+  last_seen_[rank_] = monotonic_seconds();
   return ranks_;
 }
 
@@ -156,13 +156,13 @@ void ProgressBoard::merge(const std::vector<RankPosition>& positions) {
 
 std::string ProgressBoard::name(int rank) const {
   if (hosts_.empty()) return fmt::format("rank {}", rank);
-  return fmt::format("rank {}@{}", rank, hosts_[static_cast<size_t>(rank)]);
+  return fmt::format("rank {}@{}", rank, hosts_[rank]);
 }
 
 // Returns "in phase training, step 119", with what the rank does there and for how long.
 std::string ProgressBoard::describe(int rank, double now) const {
-  const RankPosition& p = ranks_[static_cast<size_t>(rank)];
-  const double silent = now - last_seen_[static_cast<size_t>(rank)];
+  const RankPosition& p = ranks_[rank];
+  const double silent = now - last_seen_[rank];
   if (p.heartbeat == 0) return fmt::format("no heartbeat for {:.0f} s", silent);
   const std::string where = fmt::format("in phase {}, step {}", run_phase_name(p.phase), p.step);
   if (p.finished) return "at the end of the job";
@@ -173,7 +173,7 @@ std::string ProgressBoard::describe(int rank, double now) const {
 }
 
 bool ProgressBoard::is_missing(int rank) const {
-  return rank != rank_ && ranks_[static_cast<size_t>(rank)].started[index_of(waiting_for_)] < waiting_number_;
+  return rank != rank_ && ranks_[rank].started[index_of(waiting_for_)] < waiting_number_;
 }
 
 std::string ProgressBoard::position() const {
@@ -192,8 +192,7 @@ void ProgressBoard::write_position(std::span<char> text) const noexcept {
 
 std::string ProgressBoard::describe_wait() const {
   std::lock_guard lock(mutex_);
-  if (ranks_[static_cast<size_t>(rank_)].waiting)
-    return fmt::format("'{}': {}", waiting_label_, missing_ranks_locked());
+  if (ranks_[rank_].waiting) return fmt::format("'{}': {}", waiting_label_, missing_ranks_locked());
   return files_in_use_.empty() ? std::string() : fmt::format("the files in '{}'", files_in_use_);
 }
 
@@ -213,7 +212,7 @@ std::string ProgressBoard::missing_ranks_locked() const {
   if (missing > kRanksNamed) text += fmt::format(" and {} more", missing - kRanksNamed);
   if (missing > 0) return text;
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-    if (r == rank_ || now - last_seen_[static_cast<size_t>(r)] <= kSilentSeconds) continue;
+    if (r == rank_ || now - last_seen_[r] <= kSilentSeconds) continue;
     return fmt::format("all have arrived, but {} is silent ({})", name(r), describe(r, now));
   }
   return "all have arrived, and yet it does not end: look at the network";
@@ -226,10 +225,10 @@ bool ProgressBoard::alive_locked(int rank, double now) const {
 
 bool ProgressBoard::is_reporter() const {
   std::lock_guard lock(mutex_);
-  if (!ranks_[static_cast<size_t>(rank_)].waiting) return true;
+  if (!ranks_[rank_].waiting) return true;
   const double now = monotonic_seconds();
   for (int r = 0; r < rank_; ++r) {
-    if (alive_locked(r, now) && ranks_[static_cast<size_t>(r)].waiting) return false;
+    if (alive_locked(r, now) && ranks_[r].waiting) return false;
   }
   return true;
 }
@@ -247,7 +246,7 @@ std::string ProgressBoard::report() const {
   std::lock_guard lock(mutex_);
   const double now = monotonic_seconds();
   std::string text = fmt::format("{}, process {}, at {}\n", name(rank_), ::getpid(), iso8601_utc_now());
-  const RankPosition& mine = ranks_[static_cast<size_t>(rank_)];
+  const RankPosition& mine = ranks_[rank_];
   text += fmt::format("phase {}, step {}, no progress for {:.1f} s\n", run_phase_name(mine.phase), mine.step,
                       now - last_progress_);
   if (!wait.empty()) text += fmt::format("waits for {}\n", wait);

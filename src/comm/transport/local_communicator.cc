@@ -51,7 +51,7 @@ void add_up(std::vector<HalfSpan>& by_rank) {
 }
 
 void broadcast(std::vector<BroadcastBytes>& by_rank) {
-  const BroadcastBytes from = by_rank[static_cast<size_t>(by_rank[0].root)];
+  const BroadcastBytes from = by_rank[by_rank[0].root];
   for (const BroadcastBytes& to : by_rank) {
     require(to.bytes.size() == from.bytes.size() && to.root == from.root, "ranks disagree about a broadcast");
     if (to.bytes.data() != from.bytes.data() && !to.bytes.empty()) {
@@ -66,7 +66,7 @@ std::vector<T> sorted_by_rank(const Operation& operation) {
   for (size_t i = 0; i < operation.ranks.size(); ++i) {
     const T* mine = std::get_if<T>(&operation.contributions[i]);
     require(mine != nullptr, "'{}': ranks are in different operations", operation.label);
-    by_rank[static_cast<size_t>(operation.ranks[i])] = *mine;
+    by_rank[operation.ranks[i]] = *mine;
   }
   return by_rank;
 }
@@ -94,7 +94,7 @@ struct LocalHub::State {
   void post(int rank, Contribution contribution, std::string_view label) {
     std::lock_guard lock(mutex);
     if (error) std::rethrow_exception(error);
-    const size_t index = posted[static_cast<size_t>(rank)]++ - completed;
+    const size_t index = posted[rank]++ - completed;
     if (index == pending.size()) pending.push_back({.label = std::string(label)});
     pending[index].contributions.push_back(contribution);
     pending[index].ranks.push_back(rank);
@@ -113,7 +113,7 @@ struct LocalHub::State {
 
   void wait(int rank, double seconds) {
     std::unique_lock lock(mutex);
-    const size_t until = posted[static_cast<size_t>(rank)];
+    const size_t until = posted[rank];
     const bool done =
         changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return error || completed >= until; });
     if (error) std::rethrow_exception(error);

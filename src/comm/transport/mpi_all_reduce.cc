@@ -71,7 +71,7 @@ std::byte* MpiAllReduce::term(int rank) const {
 }
 
 std::byte* MpiAllReduce::share(int rank) const {
-  return values_.data + static_cast<size_t>(offsets_[static_cast<size_t>(rank)]) * dtype_bytes(values_.type);
+  return values_.data + static_cast<size_t>(offsets_[rank]) * dtype_bytes(values_.type);
 }
 
 void MpiAllReduce::add_up() {

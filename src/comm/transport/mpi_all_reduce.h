@@ -52,7 +52,7 @@ class MpiAllReduce {
 
   std::byte* share(int rank) const;
   std::byte* term(int rank) const;
-  int length(int rank) const { return lengths_[static_cast<size_t>(rank)]; }
+  int length(int rank) const { return lengths_[rank]; }
   int rank_at(int distance) const { return (group_.rank + distance) % group_.size; }
 
   Values values_;

@@ -31,7 +31,7 @@ class SharedMemory {
 
   size_t bytes() const { return bytes_; }
   int ranks() const { return static_cast<int>(blocks_.size()); }
-  std::byte* block(int rank) const { return blocks_[static_cast<size_t>(rank)]; }
+  std::byte* block(int rank) const { return blocks_[rank]; }
 
  private:
   explicit SharedMemory(size_t bytes) : bytes_(bytes) {}

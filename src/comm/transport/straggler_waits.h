@@ -18,7 +18,7 @@ class StragglerWaits {
   // Records that `straggler` is the only rank whose messages are missing at `now` (monotonic_seconds()). -1 means that
   // messages of none or of several ranks are missing.
   void update(int straggler, double now) {
-    if (straggler >= 0 && straggler == straggler_) seconds_[static_cast<size_t>(straggler)] += now - last_update_;
+    if (straggler >= 0 && straggler == straggler_) seconds_[straggler] += now - last_update_;
     straggler_ = straggler;
     last_update_ = now;
   }

@@ -12,7 +12,7 @@ float mean(const float* values, int64_t count) {
   std::array<double, 8> strands = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    for (int64_t k = 0; k < 8; ++k) strands[static_cast<size_t>(k)] += values[i + k];
+    for (int64_t k = 0; k < 8; ++k) strands[k] += values[i + k];
   }
   for (; i < count; ++i) strands[0] += values[i];
   double sum = 0.0;

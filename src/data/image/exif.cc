@@ -77,7 +77,7 @@ void make_upright(int orientation, Image& image, std::vector<uint8_t>& scratch) 
     for (int64_t x = 0; x < image.width; ++x, to += 3) {
       const int64_t row = turned ? x : y, column = turned ? y : x;
       const int64_t from = (up ? height - 1 - row : row) * width + (left ? width - 1 - column : column);
-      for (int64_t c = 0; c < 3; ++c) to[c] = image.pixels[static_cast<size_t>(3 * from + c)];
+      for (int64_t c = 0; c < 3; ++c) to[c] = image.pixels[3 * from + c];
     }
   }
   image.pixels.swap(scratch);

@@ -102,7 +102,7 @@ LOCKSTEP_INLINE void sum_columns(const float* line, const TransformScratch::Axis
     const float* const source = line + columns.begin[column] * layout.step;
     float sums[kChannels] = {};
     for (int64_t k = columns.offset[column]; k < columns.offset[column + 1]; ++k) {
-      const float weight = columns.weights[static_cast<size_t>(k)];
+      const float weight = columns.weights[k];
       const float* const at = source + (k - columns.offset[column]) * layout.step;
       for (int c = 0; c < kChannels; ++c) sums[c] += weight * at[c * layout.channel];
     }

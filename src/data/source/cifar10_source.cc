@@ -105,7 +105,7 @@ class CifarSource final : public DataSource {
     sample.channels = 3;
     sample.height = kSide;
     sample.width = kSide;
-    sample.label = std::to_integer<int64_t>(sample.buffer[static_cast<size_t>(layout_.label_bytes - 1)]);
+    sample.label = std::to_integer<int64_t>(sample.buffer[layout_.label_bytes - 1]);
     if (sample.label >= layout_.classes) {
       throw BadRecord(
           fmt::format("its label is {}, but {} has 0 to {}", sample.label, layout_.name, layout_.classes - 1));

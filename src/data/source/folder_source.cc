@@ -222,14 +222,12 @@ class FolderSource final : public DataSource {
           "{}: images of {} of the {} classes only; its labels become those of the other data set's classes, {} to {}",
           description(), classes_.size(), names.size(), smallest, largest);
     }
-    for (Entry& image : images_) image.label = numbers[static_cast<size_t>(image.label)];
+    for (Entry& image : images_) image.label = numbers[image.label];
     classes_ = names;
   }
 
   int64_t size() const override { return std::ssize(images_); }
-  std::string where(int64_t index) const override {
-    return printable(images_[static_cast<size_t>(index)].path, PATH_MAX);
-  }
+  std::string where(int64_t index) const override { return printable(images_[index].path, PATH_MAX); }
   std::string description() const override {
     return fmt::format("folder: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
                        classes_.size() == 1 ? "" : "es");
@@ -244,7 +242,7 @@ class FolderSource final : public DataSource {
 
   void fetch(int64_t index, Sample& sample) const override {
     require(index >= 0 && index < size(), "image {} of {}", index, size());
-    const Entry& entry = images_[static_cast<size_t>(index)];
+    const Entry& entry = images_[index];
     try {
       read_image(entry.path, sample.buffer);
     } catch (const BadRecord&) {

@@ -158,7 +158,7 @@ class Hdf5Images {
     sample.channels = layout_.channels;
     sample.height = layout_.height;
     sample.width = layout_.width;
-    sample.label = labels_[static_cast<size_t>(index)];
+    sample.label = labels_[index];
   }
 
  private:
@@ -218,7 +218,7 @@ class Hdf5Source final : public DataSource {
   Place find(int64_t index) const {
     require(index >= 0 && index < size(), "image {} of {}", index, size());
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-    const Hdf5Images* file = files_[static_cast<size_t>(end - ends_.begin())].get();
+    const Hdf5Images* file = files_[end - ends_.begin()].get();
     return {.file = file, .index = index - (*end - file->size())};
   }
 

@@ -29,7 +29,7 @@ class SplitSource final : public DataSource {
   void fetch(int64_t index, Sample& sample) const override { whole_->fetch(at(index), sample); }
   int64_t at(int64_t index) const {
     require(index >= 0 && index < size(), "record {} of {}", index, size());
-    return indices_[static_cast<size_t>(index)];
+    return indices_[index];
   }
 
   std::unique_ptr<DataSource> whole_;

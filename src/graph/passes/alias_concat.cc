@@ -37,7 +37,7 @@ class Aliaser {
   bool may_be_slice(ValueId v, const Node& owner) const {
     const Value& value = graph_.value(v);
     if (value.role != ValueRole::computed || value.kept || value.gradient_of >= 0 || value.moment_of >= 0) return false;
-    for (NodeId reader : readers_[static_cast<size_t>(v)]) {
+    for (NodeId reader : readers_[v]) {
       const Node& node = graph_.node(reader);
       if (&node == &owner) continue;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -51,13 +51,13 @@ class Aliaser {
     const Value& of = graph_.value(whole);
     Value& value = graph_.value(part);
     const bool fits = of.role == ValueRole::computed && of.gradient_of < 0 && of.moment_of < 0 && of.view_of < 0 &&
-                      !whole_[static_cast<size_t>(part)] && value.view_of < 0 && of.desc.format == value.desc.format &&
+                      !whole_[part] && value.view_of < 0 && of.desc.format == value.desc.format &&
                       of.desc.format.kind != Format::Kind::opaque;
     if (!fits) return;
     value.view_of = whole;
     value.view_channel = channel;
     value.desc.parent_channels = of.desc.shape.c();
-    whole_[static_cast<size_t>(whole)] = true;
+    whole_[whole] = true;
     ++views_;
   }
 

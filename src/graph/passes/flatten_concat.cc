@@ -14,14 +14,14 @@ int flatten_concat(Graph& graph) {
     for (ValueId v : outer.inputs) {
       const Value& value = graph.value(v);
       const bool inner = value.producer >= 0 && std::holds_alternative<Concat>(graph.node(value.producer).op);
-      const bool alone = readers[static_cast<size_t>(v)].size() == 1 && std::ranges::count(outer.inputs, v) == 1;
+      const bool alone = readers[v].size() == 1 && std::ranges::count(outer.inputs, v) == 1;
       if (!inner || !alone || value.kept) {
         members.push_back(v);
         continue;
       }
       const Node& node = graph.node(value.producer);
       members.insert(members.end(), node.inputs.begin(), node.inputs.end());
-      dead[static_cast<size_t>(value.producer)] = true;
+      dead[value.producer] = true;
       ++matches;
     }
     outer.inputs = std::move(members);

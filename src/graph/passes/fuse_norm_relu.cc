@@ -20,7 +20,7 @@ int fuse_norm_relu(Graph& graph) {
     bool* flag = relu_flag(norm.op);
     if (!flag || *flag) continue;
     const ValueId y = norm.outputs[0];
-    const auto& read_by = readers[static_cast<size_t>(y)];
+    const auto& read_by = readers[y];
     if (read_by.size() != 1 || graph.value(y).kept) continue;
     Node& relu = graph.node(read_by[0]);
     if (!std::holds_alternative<Relu>(relu.op)) continue;
@@ -29,7 +29,7 @@ int fuse_norm_relu(Graph& graph) {
     graph.value(result).producer = graph.value(y).producer;
     norm.outputs[0] = result;
     graph.value(y).producer = -1;
-    dead[static_cast<size_t>(read_by[0])] = true;
+    dead[read_by[0]] = true;
     ++fused;
   }
   remove_nodes(graph, dead);

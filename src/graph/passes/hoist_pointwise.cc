@@ -20,7 +20,7 @@ int hoist_once(Graph& graph) {
   for (Node& pool : graph.nodes) {
     if (!std::holds_alternative<AvgPool>(pool.op)) continue;
     const Value& pooled = graph.value(pool.outputs[0]);
-    const auto& read_by = readers[static_cast<size_t>(pool.outputs[0])];
+    const auto& read_by = readers[pool.outputs[0]];
     if (read_by.size() != 1 || pooled.kept) continue;
     Node& conv = graph.node(read_by[0]);
     if (!is_pointwise(graph, conv) || !pays(graph, pool, conv)) continue;

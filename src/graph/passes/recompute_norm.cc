@@ -14,7 +14,7 @@ class Recomputer {
     graph_.nodes.clear();
     for (const Node& node : old) {
       if (node.phase == Phase::forward) {
-        for (ValueId output : node.outputs) makers_[static_cast<size_t>(output)] = &node;
+        for (ValueId output : node.outputs) makers_[output] = &node;
       }
     }
     for (Node node : old) {  // a copy: makers_ points to the originals
@@ -30,7 +30,7 @@ class Recomputer {
   // The value to read instead of `v` in the backward pass; appends what makes it.
   ValueId again(ValueId v) {
     if (static_cast<size_t>(v) >= makers_.size()) return v;
-    const Node* maker = makers_[static_cast<size_t>(v)];
+    const Node* maker = makers_[v];
     if (!maker || maker->outputs[0] != v || graph_.value(v).kept) return v;
     if (const auto found = copies_.find(v); found != copies_.end()) return found->second;
     ValueId copy = v;
@@ -46,7 +46,7 @@ class Recomputer {
   bool pools_slice(const Node& node) const {
     if (!std::holds_alternative<AvgPool>(node.op)) return false;
     const ValueId x = node.inputs[0];
-    const Node* maker = makers_[static_cast<size_t>(x)];
+    const Node* maker = makers_[x];
     return maker && std::holds_alternative<Slice>(maker->op) &&
            graph_.value(x).desc.shape == graph_.value(node.outputs[0]).desc.shape;
   }

@@ -9,8 +9,8 @@ namespace {
 // The running mean that goes with a batch norm: its moments are measured from it.
 ValueId running_mean_of(const Node& norm, const std::vector<Node>& nodes,
                         const std::vector<std::vector<NodeId>>& readers) {
-  for (const NodeId reader : readers[static_cast<size_t>(norm.outputs[1])]) {
-    const Node& node = nodes[static_cast<size_t>(reader)];
+  for (const NodeId reader : readers[norm.outputs[1]]) {
+    const Node& node = nodes[reader];
     if (std::holds_alternative<BatchMoments>(node.op)) return node.inputs[2];
   }
   fail(ExitCode::internal, "{} has no moments", norm.name);
