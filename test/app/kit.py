@@ -202,7 +202,7 @@ class Job:
 
     def __init__(self, command, cwd, env=None):
         # Not a pipe: nobody reads while the job runs. Appending: the job shares the place at which this process reads.
-        self.log = tempfile.TemporaryFile("a+b")
+        self.log = tempfile.TemporaryFile()
         self.mark = f"KIT_JOB={os.getpid()}.{time.monotonic_ns()}"
         self.started = time.monotonic()
         self.process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=self.log,
@@ -210,8 +210,9 @@ class Job:
                                         env=environment(dict([self.mark.split("=")], **(env or {}))))
 
     def output(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        # The job writes at the offset that both share, so nothing here may move it.
+        file = self.log.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def wait(self, timeout=120):
         try:

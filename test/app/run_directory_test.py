@@ -28,7 +28,12 @@ class Directory(kit.TestCase):
         for remove in (shutil.rmtree, lambda run: os.rename(run, run + ".moved")):
             job = self.start(2, "--config", config)
             self.wait_for_steps(job, 5)
+            ranks = job.ranks()
+            for pid in ranks:  # no file is made while others are deleted
+                os.kill(pid, signal.SIGSTOP)
             remove(self.path("run"))
+            for pid in ranks:
+                os.kill(pid, signal.SIGCONT)
             self.wait_for_steps(job, 5)
             job.wait_for(lambda: os.path.exists(self.path("run/metrics.jsonl")), "the log")
             result = self.stopped(job)
