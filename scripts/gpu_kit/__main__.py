@@ -60,10 +60,10 @@ def main():
     if arguments.device == "cpu":
         kit.report.warning = "Computed on the CPU: this says nothing of a GPU"
     steps = [limited(step, arguments) for mode in arguments.modes for step in MODES[mode](kit) if re.search(arguments.step, step.name)]
-    if arguments.list:
-        print("\n".join(f"{step.mode}\t{step.seconds}\t{step.name}" for step in steps))
-        return 0
     try:
+        if arguments.list:
+            print("\n".join(f"{step.mode}\t{step.seconds}\t{step.name}" for step in steps))
+            return 0
         kit.run_steps(steps)
     finally:
         shutil.rmtree(kit.scratch, ignore_errors=True)

@@ -15,6 +15,7 @@ import subprocess
 import time
 
 POLL_SECONDS = 0.02
+KILL_SECONDS = 2        # after which a killed program is given up
 MOST_OUTPUT = 64 << 20  # bytes that one program may print
 MOST_OF_ONE = 2 << 20   # of which the log keeps so many
 MOST_LOG = 12 << 20
@@ -57,6 +58,16 @@ def kill_session(session):
         time.sleep(POLL_SECONDS)
 
 
+def end_session(process):
+    """Kills what is left of the program's session; its exit code, or None where even SIGKILL does not end it: a process that
+    waits inside the driver."""
+    kill_session(process.pid)
+    try:
+        return process.wait(KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def die_with_parent():
     """In the child, before its program starts."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -68,10 +79,11 @@ def has_ended(process):
 
 
 class Children:
-    def __init__(self, out, directory, environment):
+    def __init__(self, out, directory, environment, on_output):
+        """`on_output` gets what each program printed, also when it failed."""
         self.log = out / "log.txt"
         self.output = out / "running.txt"  # of the program that runs; part of the log afterwards
-        self.directory, self.environment = directory, environment
+        self.directory, self.environment, self.on_output = directory, environment, on_output
         self.process = None
         self.watchers = []  # programs that run beside others
 
@@ -96,30 +108,31 @@ class Children:
             yield
         finally:
             self.watchers.remove(watcher)
-            kill_session(watcher.pid)
-            watcher.wait()
+            end_session(watcher)
 
     def run(self, command, seconds, stop_at=None):
         """What the command printed. Raises Failed when it ends with another code than 0, or not within its seconds.
         `stop_at`: a pattern; when a line has it the program is killed, which is then its right end."""
         command = [str(part) for part in command]
         self.process = self.start(command, self.output)
-        end = self.wait(time.monotonic() + seconds, stop_at)
+        end = self.wait(seconds, stop_at)
         code = self.kill()
         text = COLORS.sub("", self.output.read_bytes()[:MOST_OUTPUT].decode(errors="replace"))
         self.write_log(command, text, end or f"ended with code {code}")
+        self.on_output(text)
         if end == "seen" or (end is None and code == 0):
             return text
         if end is None:
             end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        raise Failed(f"{pathlib.Path(command[0]).name} {end.format(seconds=seconds)}: {telling_lines(text)}")
+        raise Failed(f"{pathlib.Path(command[0]).name} {end}: {telling_lines(text)}")
 
-    def wait(self, deadline, stop_at):
+    def wait(self, seconds, stop_at):
         """Why the program has to be killed, or None when it has ended."""
+        deadline = time.monotonic() + seconds
         pattern = re.compile(stop_at) if stop_at else None
         while not has_ended(self.process):
             if time.monotonic() > deadline:
-                return "had not ended after {seconds:.0f} s"
+                return f"had not ended after {seconds:.0f} s"
             if self.output.stat().st_size > MOST_OUTPUT:
                 return f"printed more than {MOST_OUTPUT >> 20} MiB"
             if pattern and pattern.search(self.output.read_text(errors="replace")):
@@ -132,8 +145,7 @@ class Children:
         if not self.process:
             return None
         process, self.process = self.process, None
-        kill_session(process.pid)
-        return process.wait()
+        return end_session(process)
 
     def kill_all(self):
         for watcher in self.watchers:

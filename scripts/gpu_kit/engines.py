@@ -29,7 +29,6 @@ def steps(kit):
 def ask(kit, command, model, precision, batch, *more):
     """The rows of gpu_lab's table, which is kept as a file, and its lines of sums."""
     text = kit.run([*kit.program("gpu_lab"), command, model, precision, batch, *more])
-    kit.note_device(text)
     lines = text.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.endswith("\tms") or "\tms\t" in line), None)
     if begin is None:
@@ -61,7 +60,7 @@ def layers(kit, model, precision, batch):
         ms, floor = milliseconds(ms, kind), milliseconds(floor, f"the floor of {kind}")
         kit.report.add_row(title, {"kind, engine": kind, "layers": count, "ms": ms, "at least, ms": floor,
                                    "times that": round(ms / floor, 1) if floor > 0 else None})
-    return f"{len(rows)} layers, {float(sums[-1][3]):.2f} ms, of which {float(sums[-1][4]):.2f} ms cannot be avoided"
+    return f"{len(rows)} layers, {float(sums[-1][3]):.2f} ms; {float(sums[-1][4]):.2f} ms at the rates assumed of an H200"
 
 
 def engines(kit, model, precision, batch):
@@ -70,9 +69,13 @@ def engines(kit, model, precision, batch):
     rows, sums = ask(kit, "engines", model, precision, batch)
     for row in rows:
         milliseconds(row["ms"], row["engine"])
+    if not rows or not sums:
+        raise Failed(f"gpu_lab printed {len(rows)} engines and {len(sums)} lines of sums")
+    taken = {row["problem"] for row in rows if row["taken"]}
+    unknown = sorted({row["problem"] for row in rows} - taken)
+    if unknown or len(taken) != int(sums[-1][1]):
+        raise Failed(f"of {sums[-1][1]} convolutions {len(taken)} have the backend's engine among cuDNN's; not {unknown[:1]}")
     untimed = [row["problem"] for row in rows if row["taken"] and float(row["ms"]) < 0]
-    if not any(row["taken"] for row in rows) or not sums:
-        raise Failed(f"gpu_lab printed {len(rows)} engines, none of them the backend's, or no sum")
     if untimed:
         raise Failed(f"the engine that the backend takes did not run: {untimed[0]}")
     names = ("convolutions", "engines", "as taken", "first of cuDNN's ranking", "fastest allowed", "fastest of all")

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -44,10 +45,10 @@ class Kit:
                                 OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
         self.environment["TORCHINDUCTOR_CACHE_DIR"] = str(self.scratch / "inductor")
         self.budget = self.share / ("step_budget.tsv" if arguments.bundle else "models/step_budget.tsv")
-        self.ceilings = {"copy": 4.3e12, "product": 780e12}  # of an H200, until they are measured
+        self.ceilings = {"copy": 4.3e12, "product": 780e12}  # assumed of an H200, until they are measured
         self.without_pytorch = ""  # or why there is none
         self.few = 6 if arguments.small else 20  # steps of short runs
-        self.children = Children(self.report.out, self.scratch, self.environment)
+        self.children = Children(self.report.out, self.scratch, self.environment, self.note_device)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.stop)
 
@@ -68,6 +69,7 @@ class Kit:
         if self.current is not None:
             self.report.steps[self.current].update(verdict="stopped", remark=f"by {name}")
         self.report.save()
+        shutil.rmtree(self.scratch, ignore_errors=True)
         os._exit(3)
 
     def run_steps(self, steps):
@@ -87,6 +89,7 @@ class Kit:
         self.report.set(index, "running")
         self.environment["LOCKSTEP_KIT_STEP"] = step.name
         begin = self.now()
+        is_cut = self.left() < step.seconds
         self.deadline = begin + min(step.seconds, self.left())
         try:
             if self.left() < LEAST_SECONDS:
@@ -96,6 +99,8 @@ class Kit:
             verdict, remark = "skipped", str(reason)
         except Failed as error:
             verdict, remark = "FAILED", str(error)
+            if is_cut and self.left() <= 0:
+                remark += " (the time of the whole run was over)"
         except Exception as error:  # pylint: disable=broad-except; a mistake of this script costs one step, not the run
             verdict, remark = "BROKEN", f"{type(error).__name__}: {error}; {traceback.format_exc().splitlines()[-3].strip()}"
             self.children.kill()
@@ -151,10 +156,8 @@ class Kit:
             pairs["--train.batch_size"] = 2
         pairs.update(zip(options[::2], options[1::2]))
         start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []
-        text = self.run([*start, *self.program("trainer"), *command, *(part for pair in pairs.items() for part in pair)],
+        return self.run([*start, *self.program("trainer"), *command, *(part for pair in pairs.items() for part in pair)],
                         stop_at=stop_at)
-        self.note_device(text)
-        return text
 
     def weights(self, directory):
         """The weights at the end of a run, as the bytes of a file that holds nothing else."""
@@ -176,13 +179,16 @@ class Kit:
         return f"{len(a)} losses and the weights at the end, bit for bit"
 
     def note_device(self, text):
-        """The device that the program says it computes on. One that is a fake must not pass for a card."""
-        device = re.search(r"GPU \d+: (.*)", text)
-        if not device:
-            return
-        self.report.facts["device, as the program names it"] = device.group(1)
-        if "fake" in device.group(1).lower():
-            self.report.warning = f"A fake device ({device.group(1)}): nothing of this ran on a GPU"
+        """The device that a program logs when it opens it."""
+        device = re.search(r"GPU \d+: (.*, compute capability .*)", text)
+        if device:
+            self.name_device(device.group(1))
+
+    def name_device(self, name):
+        """A fake must not pass for a card."""
+        self.report.facts["device, as the program names it"] = name
+        if "fake" in name.lower():
+            self.report.warning = f"A fake device ({name}): nothing of this ran on a GPU"
 
     def rows(self, directory, kind="train"):
         """What the run wrote into metrics.jsonl, of one kind; every loss is finite."""

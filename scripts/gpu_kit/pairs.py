@@ -68,7 +68,7 @@ def lockstep(kit, case, graph="auto"):
     (directory / "benchmark.json").unlink(missing_ok=True)
     used = kit.scratch / "memory.txt"
     with kit.children.beside(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "500"], used):
-        kit.note_device(kit.run(command))
+        kit.run(command)
     numbers = [int(line) for line in used.read_text(errors="replace").split() if line.isdigit()]
     peak = round(max(numbers) * (1 << 20) / 1e9, 1) if numbers else None
     try:
@@ -91,9 +91,17 @@ def pytorch(kit, case, variants):
         try:
             result = json.loads(line)
             results[result["variant"]] = result
+            expect_device(kit, result)
         except (ValueError, KeyError) as error:
             raise Failed(f"PyTorch's program says: {line[:200]}") from error
     return results
+
+
+def expect_device(kit, result):
+    """PyTorch falls back to the CPU where it finds no GPU: a ratio of the two would say nothing."""
+    wanted = "cuda" if kit.device == "gpu" else "cpu"
+    if result["device"] != wanted:
+        raise Failed(f"PyTorch computed on the device {result['device']}, not on {wanted}")
 
 
 def budget_of(kit, case):
@@ -120,6 +128,7 @@ def ceilings(kit):
     lines = [line for line in kit.run([kit.python(), CASE, "ceilings"]).splitlines() if line.startswith("{")]
     try:
         found = json.loads(lines[-1])
+        expect_device(kit, found)
         copy, product = (number(found[key], key) for key in ("copy_bytes_per_second", "bf16_operations_per_second"))
     except (ValueError, KeyError, IndexError) as error:
         raise Failed(f"PyTorch's program says: {lines[-1:]}") from error
@@ -144,6 +153,7 @@ def pair(kit, case, variants):
         compare(row, ours, theirs, variants)
         budget = budget_of(kit, case)
         if budget:
+            kit.report.facts.setdefault("ceilings", "assumed of an H200, not measured")
             least = float(budget["all_GB"]) * 1e12 / kit.ceilings["copy"]
             row.update({"launches": int(budget["kernels"]), "GB moved": float(budget["all_GB"]), "ms for them at least": f"{least:.1f}"})
         failed = [f"{v}: {theirs.get(v, {}).get('error', 'nothing printed')}" for v in variants if "ms" not in theirs.get(v, {})]

@@ -98,7 +98,7 @@ def describe(kit):
     except (ValueError, TypeError, KeyError) as error:
         raise Failed(f"gpu_lab describe says: {text[:200]}") from error
     (kit.report.out / "device.json").write_text(text)
-    kit.note_device(f"GPU 0: {name}")
+    kit.name_device(name)
     versions = {key: device.get(key) for key in ("driver", "runtime", "cudnn", "cublas", "nccl")}
     kit.report.facts["CUDA's versions"] = ", ".join(f"{key} {value}" for key, value in versions.items())
     return f"{name}, {device.get('multiprocessors')} multiprocessors"

@@ -127,7 +127,7 @@ class Failures(FakeGpuCase):
         result = self.run_job(2, "--config", config, env=env)
         self.assertEqual(result.code, kit.INTERNAL, str(result))
         self.assertIn("the connection was closed by the remote peer", str(result))
-        self.assertLess(result.seconds, 45)
+        self.assertNotIn("NCCL has not ended its connection", str(result))  # as it says after abort_seconds
 
 
 def slow_case(model, ranks, devices, accumulate, share):

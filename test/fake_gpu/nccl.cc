@@ -69,7 +69,7 @@ class Communicator {
     changed_.notify_all();
   }
 
-  // Ends what is under way, with sums that are none, and waits for the graphs that hold collectives.
+  // Ends the collectives in flight without results, and waits for the graphs that contain collectives.
   void abort() {
     aborted_ = true;
     changed_.notify_all();

@@ -12,7 +12,7 @@ struct Streams {
   Stream legacy{.number = 0};
   std::vector<std::unique_ptr<Stream>> made;
   int numbers = 0;
-  std::vector<std::shared_ptr<Capture>> captures;  // under way
+  std::vector<std::shared_ptr<Capture>> captures;  // in progress
 };
 
 Streams& streams() {

@@ -58,19 +58,19 @@ class Device {
  public:
   static Device& get();
 
-  // As FAKE_GPU_ORDER says it; when nothing is under way.
+  // The order that FAKE_GPU_ORDER names; set only while no work is in progress.
   void set_order(const std::string& order);
 
   Lock lock() { return Lock(mutex_); }
 
-  // All of these with the lock, which is let go while they wait.
+  // All of these are called with the lock, which is released while they wait.
   void enqueue(WorkPtr work);
   void wait(Lock& lock, const WorkPtr& work);  // null: nothing to wait for
   void wait_all(Lock& lock);
   // Whether it is done; goes on with it a little if not, as time would.
   bool query(const WorkPtr& work);
-  // For a rank that waits for this device while its host does something else: the next work that another thread ends is
-  // begun, with what it needs. Without the lock.
+  // For a rank that waits for this device while its host does something else: starts the next work that another thread
+  // completes, with what it needs. Called without the lock.
   void go_on_to_next_start();
   // The work that has yet to read or write these bytes of host memory, or null.
   const Work* user_of(const void* data, size_t bytes) const;

@@ -1,5 +1,4 @@
-// For a program that only plans: cuDNN's frontend asks the runtime for the current device, whatever it is told to plan
-// for.
+// For a program that only plans: cuDNN's frontend asks the runtime for the current device, whatever it plans for.
 #include <cuda_runtime_api.h>
 
 extern "C" {

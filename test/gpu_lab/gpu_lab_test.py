@@ -54,7 +54,7 @@ class GpuLab(unittest.TestCase):
         refused = run("layers", "cifar10_cnn", "bf15", "4", "cpu")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("bf15 is none of", refused.stderr)
-        self.assertIn("0 is no size", run("layers", "cifar10_cnn", "bf16", "0").stderr)
+        self.assertIn("a batch of 0: ", run("layers", "cifar10_cnn", "bf16", "0").stderr)
 
 
 if __name__ == "__main__":

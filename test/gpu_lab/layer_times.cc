@@ -14,7 +14,7 @@
 namespace lockstep::lab {
 namespace {
 
-// What an H200 was seen to do at best: floors are times at these rates.
+// Assumed of an H200, not measured by this program: floors are times at these rates.
 constexpr double kBytesPerSecond = 4.3e12;
 double operations_per_second(const Question& question) {
   if (question.compute() != DType::f32) return 780e12;

@@ -2,9 +2,8 @@
 //
 //   gpu_lab describe                              the device as cuDNN sees it, and the libraries' versions, as JSON
 //   gpu_lab layers MODEL PRECISION BATCH [BACKEND]  the time of each layer of a training step (BACKEND: default cuda)
-//   gpu_lab engines MODEL PRECISION BATCH [DEVICE]  every engine of cuDNN for every convolution of the step, timed; for
-//   the
-//                                                 DEVICE of a file in test/models/devices they are only planned
+//   gpu_lab engines MODEL PRECISION BATCH [DEVICE]  every engine of cuDNN for every convolution of the step, timed;
+//                                                 for the DEVICE of a file in test/models/devices, only planned
 #include <fmt/format.h>
 
 #include <exception>
@@ -20,7 +19,7 @@ namespace {
 
 int64_t batch_of(const std::string& text) {
   const auto batch = parse_number<int64_t>(text);
-  if (!batch || *batch < 1) fail(ExitCode::config, "{} is no size of a batch", text);
+  if (!batch || *batch < 1) fail(ExitCode::config, "a batch of {}: a whole number of at least 1 is needed", text);
   return *batch;
 }
 

@@ -63,6 +63,8 @@ class KitTest(unittest.TestCase):
         shutil.copy(HERE.parents[1] / "test/models/step_budget.tsv", bundle / "share")
         (bundle / "lib/lockstep/lockstep_cuda.so").touch()
         self.bundle, self.path = bundle, path
+        self.scratch = self.directory / "scratch"
+        self.scratch.mkdir()
 
     def command(self, *options):
         return [sys.executable, str(KIT), "--bundle", str(self.bundle), "--out", str(self.directory / "out"),
@@ -70,12 +72,13 @@ class KitTest(unittest.TestCase):
 
     def environment(self, faults):
         return dict(os.environ, PATH=f"{self.path}:{os.environ['PATH']}", STAND_IN_FAULTS=json.dumps(faults),
-                    GPU_KIT_TEST=str(self.directory))
+                    GPU_KIT_TEST=str(self.directory), TMPDIR=str(self.scratch))
 
     def run_kit(self, *options, faults=None):
         shutil.rmtree(self.directory / "out", ignore_errors=True)
         done = subprocess.run(self.command(*options), env=self.environment(faults or {}), timeout=DEADLINE, capture_output=True,
                               text=True, check=False)
+        self.assertEqual(list(self.scratch.iterdir()), [])
         return done, self.read_report()
 
     def read_report(self):
@@ -94,6 +97,7 @@ class KitTest(unittest.TestCase):
     def steps_of(self, mode):
         listed = subprocess.run(self.command("--mode", mode, "--list"), env=self.environment({}), check=True, timeout=DEADLINE,
                                 capture_output=True, text=True).stdout
+        self.assertEqual(list(self.scratch.iterdir()), [])
         return [line.split("\t")[2] for line in listed.splitlines()]
 
     def assert_faults_show(self, mode, *kinds):
@@ -145,9 +149,53 @@ class Whole(KitTest):
         self.assertEqual([step["verdict"] for step in report["steps"]], ["FAILED", "FAILED"])
 
     def test_without_time_left_a_step_is_skipped_not_failed(self):
-        _, report = self.run_kit("--seconds", "2")
+        done, report = self.run_kit("--seconds", "2")
+        self.assertEqual(done.returncode, 1)  # nothing was tested
         self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
         self.assertEqual({step["remark"] for step in report["steps"]}, {"no time left"})
+
+
+    def test_a_result_that_says_nothing_of_the_device_does_not_pass(self):
+        steps = {"kill and resume": "resumed at step", "checkpoints between CPU and GPU": "resumed at step",
+                 "memcheck of our kernels": "10 errors", "racecheck of our kernels": "10 hazards",
+                 "ceilings": "PyTorch computed on the device cpu", "pair: resnet50 bf16 256": "PyTorch computed on the device cpu",
+                 "engines: resnet50 bf16 256": "of 1 convolutions 0"}
+        pattern = "|".join(f"^{re.escape(step)}$" for step in steps)
+        done, report = self.run_kit("--mode", "accept,engines,pytorch", "--step", pattern, faults=dict.fromkeys(steps, "wrong"))
+        self.assertEqual({step["step"] for step in report["steps"]}, set(steps))
+        for step in report["steps"]:
+            self.assertEqual(step["verdict"], "FAILED", step)
+            self.assertIn(steps[step["step"]], step["remark"])
+        self.assertEqual(done.returncode, 1)
+
+    def test_the_log_says_why_a_program_was_ended(self):
+        self.run_kit("--step", "probe", "--limit", "probe=0.3", faults={"probe": "hang"})
+        self.assertIn("[had not ended after 0 s]", (self.directory / "out/log.txt").read_text())
+
+    def test_a_fake_device_is_named_by_each_mode_also_when_its_programs_fail(self):
+        for mode, step in (("engines", "layers: resnet50 bf16 256"), ("pytorch", "not captured"),
+                           ("accept", "twice the same run: the same bits")):
+            _, report = self.run_kit("--mode", mode, "--step", f"^{step}$", faults={step: "crash"})
+            self.assertEqual([step["verdict"] for step in report["steps"]], ["FAILED"])
+            self.assertIn("A fake device", report["warning"], mode)
+
+    def test_a_directory_without_programs_is_no_success(self):
+        self.bundle = self.directory / "elsewhere"
+        done, report = self.run_kit("--mode", "smoke,accept")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
+
+    def test_a_killed_program_that_does_not_end_is_given_up(self):
+        sys.path.insert(0, str(KIT))
+        self.addCleanup(sys.path.remove, str(KIT))
+        children = __import__("children")
+        children.KILL_SECONDS = 0.1
+        with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+            kill_session, children.kill_session = children.kill_session, lambda session: None
+            try:
+                self.assertIsNone(children.end_session(process))
+            finally:
+                kill_session(process.pid)
 
 
 class Slow(KitTest):
@@ -193,6 +241,7 @@ class Slow(KitTest):
                     code, report = self.kill_in(mode, step, signal.SIGTERM)
                     self.assertEqual(code, 3)
                     self.assertEqual((report["end"], report["steps"][0]["verdict"]), ("stopped by SIGTERM", "stopped"))
+                    self.assertEqual(list(self.scratch.iterdir()), [])
                     self.assertEqual(stand_ins_of(self.directory), [])
 
 

@@ -136,7 +136,7 @@ class NcclCommunicator::Monitor {
     while (!changed_.wait_for(lock, kPollInterval, [&] { return stop_ || failure_; })) {
       try {
         if (connection_.link().report().state == NcclLink::State::failed) {
-          wait_until_ready(connection_.link(), "work under way", seconds_);
+          wait_until_ready(connection_.link(), "operations in flight", seconds_);
         }
       } catch (...) {
         record_failure();
@@ -214,7 +214,7 @@ double NcclCommunicator::wait(Stream& stream) {
 }
 
 void NcclCommunicator::check() {
-  monitor_->with_link("work under way", [] {});
+  monitor_->with_link("operations in flight", [] {});
 }
 
 // The lock keeps an abort from starting during the launch, because an abort destroys what the captured operations use.

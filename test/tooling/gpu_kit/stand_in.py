@@ -1,6 +1,7 @@
 """Stands in for every program that the GPU kit starts: stand_in.py NAME ARGUMENTS...
 
-STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood, wrong.
+STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood, or wrong, which
+is an end without an error and with a result that must not pass.
 """
 
 import json
@@ -20,6 +21,8 @@ def option(name, default=None):
 
 
 def crash():
+    if NAME in ("trainer", "gpu_lab"):
+        name_device("gpu")
     print("terminate called after throwing an instance of 'std::runtime_error'", flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -56,7 +59,7 @@ def train():
     steps = int(option("--train.steps", 90))
     begin = max((int(file.stem[5:]) for file in directory.glob("step-*.h5")), default=0)
     if begin:
-        print(f"resuming at step {begin} from {directory}")
+        print(f"resuming at step {begin - (FAULT == 'wrong')} from {directory}")
     with open(directory / "metrics.jsonl", "a", encoding="utf-8") as file:
         for step in range(begin + 1, steps + 1):
             file.write(json.dumps({"kind": "train", "step": step, "loss": loss_at(step)}) + "\n")
@@ -109,7 +112,7 @@ def gpu_lab():
         print(f"layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput\nconv1\tConv2d\tcudnn:eng1\t{ms}\t0.1\t1\t1\tf32")
         print(f"sum\tConv2d, cudnn:eng1\t1\t{ms}\t0.1\nsum\tall\t1\t{ms}\t0.1")
     else:
-        print(f"problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\nconvolution\t1\teng1\ttaken\tallowed\t0\t{ms}")
+        print(f"problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\nconvolution\t1\teng1\t{'' if FAULT == 'wrong' else 'taken'}\tallowed\t0\t{ms}")
         print(f"engines\t1\t1\t{ms}\t{ms}\t{ms}\t{ms}")
 
 
@@ -123,13 +126,14 @@ def nvidia_smi():
 def python():
     """Of PyTorch, that is: its program's name is the first word."""
     value = NAN if FAULT == "nan" else 1e12
+    device = "cpu" if FAULT == "wrong" else "cuda"
     if WORDS[0] == "-c":
         print("[]")
     elif WORDS[1] == "ceilings":
-        print(json.dumps({"torch": "2.0", "copy_bytes_per_second": value, "bf16_operations_per_second": value}))
+        print(json.dumps({"torch": "2.0", "device": device, "copy_bytes_per_second": value, "bf16_operations_per_second": value}))
     else:
         for variant in WORDS[6:]:
-            print(json.dumps({"variant": variant, "images_per_second": value, "ms": 1.0, "peak_bytes": 1, "loss": 1.0}))
+            print(json.dumps({"variant": variant, "device": device, "images_per_second": value, "ms": 1.0, "peak_bytes": 1, "loss": 1.0}))
 
 
 def ldd():
@@ -137,7 +141,12 @@ def ldd():
 
 
 def sanitizer():
-    print("nan" if FAULT == "nan" else "========= ERROR SUMMARY: 0 errors")
+    found = 10 if FAULT == "wrong" else 0
+    if option("--tool") == "racecheck":
+        found = f"RACECHECK SUMMARY: {found} hazards displayed (0 errors, {found} warnings)"
+    else:
+        found = f"ERROR SUMMARY: {found} errors"
+    print("nan" if FAULT == "nan" else f"========= {found}")
 
 
 def mpirun():

@@ -56,17 +56,17 @@ class Link final : public NcclLink {
   }
   void all_reduce(Stream& stream, std::span<float> values) override {
     check_nccl(ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum, comm_, native(stream)),
-               "a sum");
+               "an all-reduce");
   }
   void all_reduce(Stream& stream, std::span<double> values) override {
     check_nccl(ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat64, ncclSum, comm_, native(stream)),
-               "a sum");
+               "an all-reduce");
   }
   void all_reduce(Stream& stream, HalfSpan half) override {
     const ncclDataType_t type = half.type == DType::bf16 ? ncclBfloat16 : ncclFloat16;
     check_nccl(
         ncclAllReduce(half.values.data(), half.values.data(), half.values.size(), type, ncclSum, comm_, native(stream)),
-        "a sum");
+        "an all-reduce");
   }
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root) override {
     check_nccl(ncclBroadcast(bytes.data(), bytes.data(), bytes.size(), ncclUint8, root, comm_, native(stream)),
