@@ -258,22 +258,26 @@ class Bench {
   double fastest_ms_ = -1;  // of the problem's engines so far
 };
 
-// Times of a step's convolutions if each had the engine that is named.
+// Times of a step's convolutions if each had the engine that is named; -1 when a convolution has no time of such an
+// engine: a sum without it would be too small. `first`: of the engines of cuDNN's ranking that ran.
 struct Totals {
   double chosen = 0, first = 0, fastest_allowed = 0, fastest = 0;
   size_t problems = 0, engines = 0;
 
   void add(const std::vector<Engine>& engines_of_one, const std::string& taken, int count) {
-    double best = -1, best_allowed = -1;
+    double of_taken = -1, of_first = -1, best = -1, best_allowed = -1;
     const auto less = [](double ms, double than) { return ms >= 0 && (than < 0 || ms < than); };
     for (const Engine& engine : engines_of_one) {
       if (less(engine.ms, best)) best = engine.ms;
       if (engine.allowed && less(engine.ms, best_allowed)) best_allowed = engine.ms;
-      if (engine.name == taken) chosen += count * std::max(0.0, engine.ms);
+      if (engine.name == taken) of_taken = engine.ms;
+      if (of_first < 0) of_first = engine.ms;
     }
-    if (!engines_of_one.empty()) first += count * std::max(0.0, engines_of_one[0].ms);
-    fastest_allowed += count * std::max(0.0, best_allowed);
-    fastest += count * std::max(0.0, best);
+    const auto add_to = [count](double& sum, double ms) { sum = sum < 0 || ms < 0 ? -1 : sum + count * ms; };
+    add_to(chosen, of_taken);
+    add_to(first, of_first);
+    add_to(fastest_allowed, best_allowed);
+    add_to(fastest, best);
     ++problems;
     engines += engines_of_one.size();
   }

@@ -29,6 +29,8 @@ class GpuLab(unittest.TestCase):
             self.assertEqual(len(taken), len(problems), precision)
             self.assertEqual({row["allowed"] for row in taken}, {"allowed"}, precision)
             self.assertEqual({row["ms"] for row in rows}, {"-1.0000"})  # nothing was run
+            sums = done.stderr.splitlines()[-1].split("\t")
+            self.assertEqual(sums, ["engines", "5", str(len(rows)), *["-1.0000"] * 4])  # so no sum is known
             if precision == "float32":
                 self.assertIn("barred", {row["allowed"] for row in rows})  # tensor cores
 
