@@ -15,7 +15,7 @@ import subprocess
 import time
 
 POLL_SECONDS = 0.02
-KILL_SECONDS = 2        # after which a killed program is given up
+KILL_SECONDS = 20       # for a killed program to end: the driver first frees what it had
 MOST_OUTPUT = 64 << 20  # bytes that one program may print
 MOST_OF_ONE = 2 << 20   # of which the log keeps so many
 MOST_LOG = 12 << 20
@@ -46,7 +46,8 @@ def members_of(session):
 
 
 def kill_session(session):
-    for _ in range(50):
+    end = time.monotonic() + KILL_SECONDS
+    while time.monotonic() < end:
         members = members_of(session)
         if not members:
             return

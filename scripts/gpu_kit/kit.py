@@ -62,13 +62,13 @@ class Kit:
         return self.arguments.seconds - (self.now() - self.begin)
 
     def stop(self, number, _):
-        """A signal: what is known is kept."""
-        self.children.kill_all()
+        """A signal: what is known is kept, before programs are killed, which may take longer than the sender waits."""
         name = signal.Signals(number).name
         self.report.end = f"stopped by {name}"
         if self.current is not None:
             self.report.steps[self.current].update(verdict="stopped", remark=f"by {name}")
         self.report.save()
+        self.children.kill_all()
         shutil.rmtree(self.scratch, ignore_errors=True)
         os._exit(3)
 
