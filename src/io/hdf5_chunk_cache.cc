@@ -1,6 +1,6 @@
 #include "io/hdf5_chunk_cache.h"
 
-#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace lockstep::hdf5 {
@@ -12,29 +12,34 @@ ChunkCache& ChunkCache::instance() {
 
 ChunkCache::Bytes ChunkCache::find(const Key& key) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(entries_, key, &Entry::key);
-  if (found == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found);
-  return found->bytes;
+  const auto found = index_.find(key);
+  if (found == index_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return found->second->bytes;
 }
 
 void ChunkCache::add(const Key& key, Bytes bytes) {
   const std::lock_guard lock(mutex_);
-  total_ += bytes->size();
-  entries_.push_front({key, std::move(bytes)});
-  while (total_ > kMostBytes && entries_.size() > 1) {
+  std::list<Entry> added;
+  added.push_front({key, std::move(bytes)});
+  if (!index_.try_emplace(key, added.begin()).second) return;
+  total_ += added.front().bytes->size();
+  entries_.splice(entries_.begin(), added);
+  while ((total_ > kMostBytes || entries_.size() > kMostEntries) && entries_.size() > 1) {
     total_ -= entries_.back().bytes->size();
+    index_.erase(entries_.back().key);
     entries_.pop_back();
   }
 }
 
 void ChunkCache::forget(const void* reader) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const Entry& entry) {
-    if (entry.key.reader != reader) return false;
-    total_ -= entry.bytes->size();
-    return true;
-  });
+  for (auto at = index_.lower_bound({reader, kLeast, kLeast}); at != index_.end() && at->first.reader == reader;) {
+    total_ -= at->second->bytes->size();
+    entries_.erase(at->second);
+    at = index_.erase(at);
+  }
 }
 
 size_t ChunkCache::bytes() const {

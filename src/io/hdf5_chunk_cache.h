@@ -4,22 +4,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace lockstep::hdf5 {
 
-// Holds at most kMostBytes, or one entry that is larger: a chunk has to be decoded whole for the least part of it.
-// Any thread.
+// Holds at most kMostBytes in kMostEntries, or one entry that is larger: a chunk has to be decoded whole for the least
+// part of it. Any thread.
 class ChunkCache {
  public:
   static constexpr size_t kMostBytes = size_t{256} << 20;
+  static constexpr size_t kMostEntries = size_t{1} << 18;  // bounds the memory of the bookkeeping of tiny chunks
   struct Key {
     const void* reader = nullptr;
     int64_t type = -1;  // hid_t of the elements in memory
     int64_t row = 0;    // in chunks
-    bool operator==(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;
   };
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 
@@ -37,6 +39,7 @@ class ChunkCache {
   };
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // the one used last stands first
+  std::map<Key, std::list<Entry>::iterator> index_;
   size_t total_ = 0;
 };
 

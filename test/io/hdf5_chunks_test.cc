@@ -3,6 +3,7 @@
 #include <hdf5.h>
 #include <zlib.h>
 
+#include <array>
 #include <cstring>
 #include <numeric>
 
@@ -295,4 +296,25 @@ TEST_CASE("what was decoded is kept up to a limit for all data sets together, an
   CHECK(cache.bytes() == ChunkCache::kMostBytes + 1);
   CHECK(cache.find({&b, 1, 2}));
   CHECK_FALSE(cache.find({&a, 1, 0}));
+}
+
+TEST_CASE("tiny entries are bounded by their number, and those of one reader are forgotten alone") {
+  using hdf5::ChunkCache;
+  ChunkCache cache;
+  const std::array<int, 3> readers{};
+  const auto byte = std::make_shared<const std::vector<std::byte>>(1);
+  constexpr auto kMost = static_cast<int64_t>(ChunkCache::kMostEntries);
+  cache.add({&readers[0], 1, 0}, byte);
+  cache.add({&readers[2], 1, 0}, byte);
+  for (int64_t row = 0; row < kMost - 1; ++row) cache.add({&readers[1], 1, row}, byte);
+  CHECK(cache.bytes() == ChunkCache::kMostEntries);
+  CHECK_FALSE(cache.find({&readers[0], 1, 0}));
+  CHECK(cache.find({&readers[2], 1, 0}));
+  CHECK(cache.find({&readers[1], 1, 0}));
+  cache.add({&readers[1], 1, 0}, std::make_shared<const std::vector<std::byte>>(5));  // it is there already
+  CHECK(cache.bytes() == ChunkCache::kMostEntries);
+  cache.forget(&readers[1]);
+  CHECK(cache.bytes() == 1);
+  CHECK(cache.find({&readers[2], 1, 0}));
+  CHECK_FALSE(cache.find({&readers[1], 1, kMost - 2}));
 }
