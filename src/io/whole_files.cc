@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cmath>
 #include <limits>
 #include <new>
 
 #include "io/file_errors.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/io/file.h"
 
@@ -26,8 +28,13 @@ constexpr size_t kFirstBytes = size_t{64} << 10, kPieceBytes = size_t{8} << 20; 
 // A named pipe that nobody writes to, or whose writer stalls, would be waited for without end.
 void wait_for_bytes(const FileDescriptor& file, const std::string& path, const WholeRead& how) {
   pollfd waited{.fd = file.get(), .events = POLLIN, .revents = 0};
-  const int answer = ::poll(&waited, 1, static_cast<int>(how.quiet_seconds * 1000));
-  if (answer < 0 && errno != EINTR) fail_errno(path, "wait for", how.blame, errno);
+  const double end = monotonic_seconds() + how.quiet_seconds;
+  int answer = 0;
+  do {  // again after a signal: a read of a pipe that has no writer yet would find its end
+    const double left = std::max(end - monotonic_seconds(), 0.0);
+    answer = ::poll(&waited, 1, static_cast<int>(std::ceil(left * 1000)));
+  } while (answer < 0 && errno == EINTR);
+  if (answer < 0) fail_errno(path, "wait for", how.blame, errno);
   if (answer != 0) return;
   struct stat status {};
   const mode_t mode = ::fstat(file.get(), &status) == 0 ? status.st_mode : 0;

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -104,6 +106,29 @@ TEST_CASE(
   REQUIRE(::write(both, "abc", 3) == 3);
   CHECK(error_of([&] { read(0.05); }));
   ::close(both);
+}
+
+TEST_CASE("a signal while a pipe is waited for is not taken for its end") {
+  const ScratchDirectory directory;
+  const std::string pipe = directory / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  struct sigaction ignore {
+  }, before{};
+  ignore.sa_handler = [](int) {};  // without SA_RESTART
+  REQUIRE(::sigaction(SIGUSR1, &ignore, &before) == 0);
+  std::atomic<bool> done = false;
+  std::thread signals([&, reader = ::pthread_self()] {
+    while (!done) {
+      ::pthread_kill(reader, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const auto error = error_of([&] { read_text_file(pipe, {.blame = ExitCode::config, .quiet_seconds = 0.2}); });
+  done = true;
+  signals.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("is a pipe, and nothing came from it for 0.2 s"));
 }
 
 TEST_CASE("what must be a regular file is refused by name when it is none, or does not fit in memory") {
