@@ -139,7 +139,8 @@ void Checkpointer::report_skipped(int64_t step) {
 bool Checkpointer::save_if_best(const Progress& progress, double score) {
   if (!writer_) return false;  // only rank 0 decides
   poll();                      // a best save that has failed meanwhile no longer counts
-  if (score <= best_.score || options_.job_end.seconds_left() < longest_save_) return false;
+  // Not every score is a number: one class alone has no area under the curve.
+  if (!(score > best_.score) || options_.job_end.seconds_left() < longest_save_) return false;
   last_save_ = monotonic_seconds();
   const BestSave best{.score = score, .step = progress.step};
   if (start(progress, best) != CheckpointWriter::Start::busy) {

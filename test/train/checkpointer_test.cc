@@ -261,6 +261,17 @@ TEST_CASE("a best state whose save fails is none: a worse one that can be saved 
   CHECK(std::filesystem::read_symlink(s.scratch / "run/best") == checkpoint_name(5));
 }
 
+TEST_CASE("a score that is not a number is no best one, and keeps no later one from being it") {
+  Saving s;
+  CHECK_FALSE(s.checkpointer->save_if_best({.step = 1}, std::numeric_limits<double>::quiet_NaN()));
+  CHECK(s.checkpointer->wait_for_save_in_flight(60));
+  CHECK(s.checkpointer->best().step == -1);
+  CHECK(s.checkpointer->save_if_best({.step = 2}, 0.1));
+  s.wait_and_poll();
+  CHECK_FALSE(s.checkpointer->save_if_best({.step = 3}, std::numeric_limits<double>::quiet_NaN()));
+  CHECK(s.checkpointer->best().step == 2);
+}
+
 TEST_CASE("a best state that the run went back past is forgotten") {
   Saving s({}, {.best = {.score = 0.5, .step = 2}});
   REQUIRE(s.checkpointer->save_if_best({.step = 8}, 0.9));
