@@ -71,11 +71,13 @@ void CompiledModel::allocate(const Config& config, Stream& stream, const ModelSt
   const auto activations = static_cast<int64_t>(options.activation_bytes);
   const MemoryNeed need{.state = static_cast<int64_t>(model_state_bytes(layout_, options)) - activations,
                         .activations = activations};
-  if (backend_.host_addressable()) require_host_memory(config, batches_, need, host_memory().total);
+  ModelBatches asked = batches_;
+  if (!options.training && config.eval.batch_size > 0) asked.training = 0;  // so that the message names eval.batch_size
+  if (backend_.host_addressable()) require_host_memory(config, asked, need, host_memory().total);
   try {
     state_ = make_model_state(backend_, stream, layout_, options);
   } catch (const OutOfMemory& error) {
-    fail_too_large(config, batches_, need,
+    fail_too_large(config, asked, need,
                    {.kind = error.kind(), .bytes = error.available_bytes(), .gpu = !backend_.host_addressable()});
   }
 }

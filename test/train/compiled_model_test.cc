@@ -74,8 +74,8 @@ TEST_CASE(
   Config config = small_config();
   const auto backend = make_backend("cpu", {.threads = 1});
   const auto stream = backend->make_stream();
-  const auto refusal = [&](const ModelBatches& batches) {
-    return config_error([&] { CompiledModel(config, batches, Purpose::train, *backend, *stream); });
+  const auto refusal = [&](const ModelBatches& batches, Purpose purpose = Purpose::train) {
+    return config_error([&] { CompiledModel(config, batches, purpose, *backend, *stream); });
   };
   const std::string large = refusal({.training = 1'000'000'000, .evaluation = 4, .ranks = 2, .local_ranks = 2});
   CHECK_THAT(large, ContainsSubstring("the model does not fit in memory: a rank needs "));
@@ -85,6 +85,11 @@ TEST_CASE(
   CHECK_THAT(large, ContainsSubstring("lower train.batch_size (1000000000), model.image_size (8), or start"));
   CHECK_THAT(refusal({.training = 4, .evaluation = 1'000'000'000}),
              ContainsSubstring("lower eval.batch_size (1000000000)"));
+  constexpr ModelBatches kEqual{.training = 1'000'000'000, .evaluation = 1'000'000'000};
+  CHECK_THAT(refusal(kEqual, Purpose::evaluate), ContainsSubstring("lower train.batch_size (1000000000)"));
+  config.eval.batch_size = 1'000'000'000;
+  CHECK_THAT(refusal(kEqual, Purpose::evaluate), ContainsSubstring("lower eval.batch_size (1000000000)"));
+  CHECK_THAT(refusal(kEqual), ContainsSubstring("lower train.batch_size (1000000000)"));
   config.train.global_batch = 1'000'000'000;
   const std::string global = refusal({.training = 1'000'000'000, .evaluation = 4});
   CHECK_THAT(global, ContainsSubstring("lower train.global_batch (1000000000), model.image_size (8), or"));
