@@ -31,7 +31,7 @@ constexpr ConfigUse kUses[] = {
     {"data.train data.label_offset data.bad_records", "a data.format that reads files", reads_files},
     {"data.label_key data.ids_key data.values_key", "data.format = \"sparse_tfrecord\"",
      [](const Config& c) { return c.data.format == "sparse_tfrecord"; }},
-    {"data.exif_orientation data.jpeg_scaling data.max_pixels", "data.format = \"tfrecord\" or \"directory\"",
+    {"data.exif_orientation data.jpeg_scaling data.max_pixels", "data.format = \"tfrecord\" or \"folder\"",
      [](const Config& c) {
        return one_of(c.data.format, {"tfrecord", "folder"});
      }},

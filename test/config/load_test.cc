@@ -172,6 +172,18 @@ TEST_CASE("the defaults of a model are keys with values that they take, and a wh
   CHECK(model_defaults("inception_v3").empty());
 }
 
+TEST_CASE("what a setting without effect needs are formats that exist") {
+  const LoadedConfig loaded =
+      load_config({.overrides = {{"data.format", "cifar10"}, {"data.train", "a.bin"}, {"data.jpeg_scaling", "true"}},
+                   .working_directory = "/w"});
+  REQUIRE(settings_without_effect(loaded).size() == 1);
+  CHECK_THAT(settings_without_effect(loaded).front(),
+             ContainsSubstring("it needs data.format = \"tfrecord\" or \"folder\""));
+  const ConfigKey& format = *find_config_key("data.format");
+  CHECK(format.allows("tfrecord"));
+  CHECK(format.allows("folder"));
+}
+
 TEST_CASE(
     "every setting that has no effect is named once, with where it was given and what it needs, defaults are not") {
   const std::string file =
