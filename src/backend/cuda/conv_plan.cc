@@ -131,9 +131,9 @@ class FrontendPlan final : public ConvPlan {
 
 std::string ConvProblem::to_string() const {
   constexpr std::string_view kKinds[] = {"convolution", "gradient by input", "gradient by weights"};
-  return fmt::format("{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[kind], dtype_name(dtype),
-                     tf32 ? " (tf32)" : "", x.to_string(), weights.to_string(), y.to_string(), window.stride_h,
-                     window.stride_w, window.pad_h, window.pad_w);
+  return fmt::format("{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[static_cast<size_t>(kind)],
+                     dtype_name(dtype), tf32 ? " (tf32)" : "", x.to_string(), weights.to_string(), y.to_string(),
+                     window.stride_h, window.stride_w, window.pad_h, window.pad_w);
 }
 
 struct ConvPlanner::Device {
