@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -143,48 +144,16 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   write_event(encode_scalars(row.step, scalars));
 }
 
-std::vector<RankTimes> Reporter::gather(const RankTimes& mine, const StragglerWait& wait) {
-  constexpr double kNano = 1e9;
-  constexpr size_t kNumbers = kStepParts + 2;
-  std::array<int64_t, kNumbers> numbers{};
-  for (size_t part = 0; part < kStepParts; ++part) numbers[part] = std::llround(mine.parts[part] * kNano);
-  numbers[kStepParts] = wait.rank;
-  numbers[kStepParts + 1] = std::llround(wait.seconds * kNano);
+std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
+  const auto numbers = std::bit_cast<std::array<int64_t, sizeof(RankTimes) / sizeof(int64_t)>>(mine);
   const auto all = group_.all_gather(std::span<const int64_t>(numbers), {"the log line", options_.wait_seconds});
   std::vector<RankTimes> ranks(static_cast<size_t>(group_.size()));
-  std::vector<StragglerWait> waits(ranks.size());
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const int64_t* const theirs = &all[rank * kNumbers];
-    const auto seconds = [&](size_t number) { return static_cast<double>(theirs[number]) / kNano; };
-    for (size_t part = 0; part < kStepParts; ++part) ranks[rank].parts[part] = seconds(part);
-    waits[rank] = {static_cast<int>(theirs[kStepParts]), seconds(kStepParts + 1)};
-  }
-  attribute_waits(ranks, waits);
+  std::ranges::copy(std::as_bytes(std::span(all)), std::as_writable_bytes(std::span(ranks)).begin());
   return ranks;
 }
 
-StragglerWait Reporter::longest_wait(std::span<const double> straggler_wait_seconds, double steps) {
-  watched_waits_.resize(straggler_wait_seconds.size());
-  StragglerWait longest;
-  for (size_t rank = 0; rank < straggler_wait_seconds.size(); ++rank) {
-    const double waited = (straggler_wait_seconds[rank] - watched_waits_[rank]) / steps;
-    if (waited > longest.seconds) longest = {static_cast<int>(rank), waited};
-    watched_waits_[rank] = straggler_wait_seconds[rank];
-  }
-  return longest;
-}
-
 void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds) {
-  const int64_t new_steps = totals.steps - watched_.steps;
-  const auto steps = static_cast<double>(new_steps);
-  RankTimes mine;
-  for (size_t part = 0; part < kStepParts; ++part) {
-    mine.parts[part] = (totals.seconds[part] - watched_.seconds[part]) / steps;
-  }
-  watched_ = totals;
-  const std::vector<RankTimes> ranks = gather(mine, longest_wait(straggler_wait_seconds, steps));
-  watch_at_ = totals.steps + steps_between_checks(ranks.front().total());
-  const auto found = slowdown_.add(ranks, new_steps);
+  const auto found = slowdown_.add(gather(slowdown_.measure(totals, straggler_wait_seconds)));
   if (!found || !group_.is_root()) return;
   const std::string where = found->rank < 0 || group_.size() == 1
                                 ? std::string()

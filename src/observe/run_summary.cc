@@ -20,8 +20,10 @@ void RunSummary::add(std::span<const float> step_seconds, int64_t samples, std::
   step_seconds_.insert(step_seconds_.end(), counted.begin(), counted.end());
   steps_ += steps;
   samples_ += samples;
-  sums_.resize(ranks.size());
-  for (size_t r = 0; r < ranks.size(); ++r) sums_[r].add(ranks[r], static_cast<double>(steps));
+  ranks_ = ranks.size();
+  for (const RankTimes& rank : ranks) {
+    for (size_t part = 0; part < kStepParts; ++part) seconds_[part] += rank.parts[part] * static_cast<double>(steps);
+  }
 }
 
 std::vector<std::string> RunSummary::lines() const {
@@ -33,24 +35,19 @@ std::vector<std::string> RunSummary::lines() const {
   };
   const double seconds = std::accumulate(sorted.begin(), sorted.end(), 0.0);
   const double samples_a_step = static_cast<double>(samples_) / static_cast<double>(steps_);
-  double total = 0;
-  for (const RankTimes& rank : sums_) total += rank.total();
-  const auto share = [&](StepPart part) {
-    double sum = 0;
-    for (const RankTimes& rank : sums_) sum += rank.part(part);
-    return total > 0 ? 100 * sum / total : 0;
-  };
+  const double total = std::reduce(seconds_.begin(), seconds_.end());
+  const auto share = [&](StepPart part) { return total > 0 ? 100 * seconds_[static_cast<size_t>(part)] / total : 0; };
   std::vector<std::string> lines = {
       fmt::format(
           "{} step{} in a row took {:.1f} s: {:.1f} examples/sec, {:.1f} a rank; a step took {:.4f} s (median), "
           "{:.4f} s (95 %), {:.4f} s (99 %), {:.4f} s (at most)",
           sorted.size(), sorted.size() == 1 ? "" : "s", seconds,
           samples_a_step * static_cast<double>(sorted.size()) / seconds,
-          samples_a_step * static_cast<double>(sorted.size()) / seconds / static_cast<double>(sums_.size()), at(0.5),
+          samples_a_step * static_cast<double>(sorted.size()) / seconds / static_cast<double>(ranks_), at(0.5),
           at(0.95), at(0.99), sorted.back()),
       fmt::format("of the ranks' time went into data {:.1f} %, compute {:.1f} %, reduce {:.1f} %, save {:.1f} %",
                   share(StepPart::data), share(StepPart::compute), share(StepPart::reduce), share(StepPart::save))};
-  if (sums_.size() > 1) {
+  if (ranks_ > 1) {
     lines.back() +=
         fmt::format("; scaling efficiency {:.1f} % (all but the wait for other ranks)", 100 - share(StepPart::reduce));
   }

@@ -7,113 +7,111 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSlowRate = 0.7, kRecoveredRate = 0.85;  // relative to the best window
-constexpr int kSlowWindowsToReport = 3;
+// A slowdown is reported within twenty steps: up to four steps of a window that began before it, and three windows.
 constexpr int64_t kWindowSteps = 5;
+constexpr int kSlowWindowsToReport = 3;
+// Long against the few milliseconds for which a scheduler lets another process run.
 constexpr double kWindowSeconds = 0.2;
-constexpr double kDominance = 2;      // factor by which one rank's growth must exceed that of any other
-constexpr double kMinOwnShare = 0.5;  // share of a slowdown that a rank's own work must explain
-// The share of a slowdown that waits for a single rank must explain. It is smaller because a slow rank sends its
-// messages one after the other: part of the time several ranks' messages are missing, or the slow rank itself waits.
-constexpr double kMinWaitShare = 1.0 / 3;
-
-// The rank whose value has grown most.
-struct Growth {
-  size_t rank = 0;
-  double most = 0, second = 0;  // growth of that rank, and the largest growth of any other
-
-  bool dominates() const { return most > kDominance * second; }
-};
-
-template <class Value>
-Growth growth(std::span<const RankTimes> now, std::span<const RankTimes> before, const Value& value) {
-  Growth found;
-  for (size_t rank = 0; rank < now.size(); ++rank) {
-    const double grown = value(now[rank]) - value(before[rank]);
-    if (grown > found.most) {
-      found = {rank, grown, found.most};
-    } else {
-      found.second = std::max(found.second, grown);
-    }
-  }
-  return found;
-}
+// The rate, relative to the best window, below which a window is slow. Windows of a steady run that shares its cores
+// with other programs stay above it.
+constexpr double kSlowRate = 0.7;
+// A rank is named if its share of a slowdown exceeds that of any other rank by this much. A rank with a slow link sends
+// its N - 1 messages one after the other, so the others wait for it during N / 2 of them on average, which is more than
+// half of the time. A sixth is left for waits that cannot be attributed, because messages of several ranks are missing.
+constexpr double kMinLead = 1.0 / 3;
 
 double own_work(const RankTimes& times) { return times.total() - times.part(StepPart::reduce); }
+
+// Returns for each rank how long the others waited for it alone, as a mean over them, minus what it waited for one
+// other: a rank with a slow link also waits for replies, but only from one rank at a time. With two ranks either waits
+// for the other whichever is slow, so the difference says nothing.
+std::vector<double> waits_for(std::span<const RankTimes> ranks) {
+  std::vector<double> waits(ranks.size());
+  if (ranks.size() < 3) return waits;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].straggler < 0) continue;
+    const double mean = ranks[rank].straggler_wait / static_cast<double>(ranks.size() - 1);
+    waits[ranks[rank].straggler] += mean;
+    waits[rank] -= mean;
+  }
+  return waits;
+}
+
+// Returns the rank whose positive value is larger than that of any other by `lead`, or -1.
+int leader(std::span<const double> values, double lead) {
+  const auto most = std::ranges::max_element(values);
+  double second = 0;
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (value != most) second = std::max(second, *value);
+  }
+  return *most - second >= lead ? static_cast<int>(most - values.begin()) : -1;
+}
 
 }  // namespace
 
 double RankTimes::total() const { return std::accumulate(parts.begin(), parts.end(), 0.0); }
 
-void RankTimes::add(const RankTimes& other, double weight) {
-  for (size_t part = 0; part < parts.size(); ++part) parts[part] += other.parts[part] * weight;
-  waited_for += other.waited_for * weight;
+int64_t window_steps(double step_seconds) {
+  constexpr double kMaxSteps = 1000;  // because a step may take no measurable time
+  const double steps = std::ceil(kWindowSeconds / std::max(step_seconds, kWindowSeconds / kMaxSteps));
+  return std::max(kWindowSteps, static_cast<int64_t>(steps));
 }
 
-void attribute_waits(std::span<RankTimes> ranks, std::span<const StragglerWait> waits) {
-  if (ranks.size() < 3) return;
-  const auto others = static_cast<double>(ranks.size() - 1);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (waits[rank].rank < 0) continue;
-    ranks[waits[rank].rank].waited_for += waits[rank].seconds / others;
-    ranks[rank].waited_for -= waits[rank].seconds / others;
+RankTimes SlowdownWatch::measure(const StepTotals& totals, std::span<const double> straggler_wait_seconds) {
+  const auto steps = static_cast<double>(totals.steps - totals_.steps);
+  RankTimes mine;
+  for (size_t part = 0; part < kStepParts; ++part) {
+    mine.parts[part] = (totals.seconds[part] - totals_.seconds[part]) / steps;
   }
+  straggler_wait_seconds_.resize(straggler_wait_seconds.size());
+  for (size_t rank = 0; rank < straggler_wait_seconds.size(); ++rank) {
+    const double waited = (straggler_wait_seconds[rank] - straggler_wait_seconds_[rank]) / steps;
+    if (waited > mine.straggler_wait) {
+      mine.straggler = static_cast<int64_t>(rank);
+      mine.straggler_wait = waited;
+    }
+  }
+  totals_ = totals;
+  std::ranges::copy(straggler_wait_seconds, straggler_wait_seconds_.begin());
+  return mine;
 }
 
-int64_t steps_between_checks(double step_seconds) {
-  constexpr double kMinSeconds = 0.05, kMaxSteps = 1000;
-  const double steps = std::ceil(kMinSeconds / std::max(step_seconds, 1e-9));
-  return static_cast<int64_t>(std::clamp(steps, static_cast<double>(kWindowSteps), kMaxSteps));
-}
-
-std::optional<Slowdown> SlowdownWatch::add(std::span<const RankTimes> ranks, int64_t steps) {
-  sums_.resize(ranks.size());
-  for (size_t rank = 0; rank < ranks.size(); ++rank) sums_[rank].add(ranks[rank], static_cast<double>(steps));
-  steps_ += steps;
+std::optional<Slowdown> SlowdownWatch::add(std::span<const RankTimes> ranks) {
   // All ranks run in lockstep, so rank 0's total is the elapsed time of all.
-  if (steps_ < kWindowSteps || sums_.front().total() < kWindowSeconds) return std::nullopt;
-  std::vector<RankTimes> window(ranks.size());
-  for (size_t rank = 0; rank < ranks.size(); ++rank) window[rank].add(sums_[rank], 1.0 / static_cast<double>(steps_));
-  sums_.clear();
-  steps_ = 0;
-  return evaluate(window);
-}
-
-std::optional<Slowdown> SlowdownWatch::evaluate(std::span<const RankTimes> window) {
-  const double now = window.front().total();
-  if (best_.empty() || now < best_.front().total()) best_.assign(window.begin(), window.end());
-  const double rate = best_.front().total() / now;  // relative to the best window
-  slow_in_a_row_ = rate < kSlowRate ? slow_in_a_row_ + 1 : 0;
-  if (rate > kRecoveredRate) reported_ = false;
-  if (slow_in_a_row_ < kSlowWindowsToReport || reported_) return std::nullopt;
-  reported_ = true;
-  return explain(window);
+  const double now = ranks.front().total();
+  due_at_ = totals_.steps + window_steps(now);
+  if (best_.empty() || now < best_.front().total()) best_.assign(ranks.begin(), ranks.end());
+  slow_in_a_row_ = best_.front().total() < kSlowRate * now ? slow_in_a_row_ + 1 : 0;
+  if (slow_in_a_row_ < kSlowWindowsToReport) return std::nullopt;
+  slow_in_a_row_ = 0;
+  const Slowdown found = explain(ranks);
+  best_.assign(ranks.begin(), ranks.end());
+  return found;
 }
 
 Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
   Slowdown result{.best_seconds = best_.front().total(), .seconds = now.front().total()};
   const double slowdown = result.seconds - result.best_seconds;
-  const Growth own = growth(now, best_, own_work);
-  if (own.most >= slowdown * kMinOwnShare) {
+  std::vector<double> grown(now.size());
+  for (size_t rank = 0; rank < now.size(); ++rank) grown[rank] = own_work(now[rank]) - own_work(best_[rank]);
+  const auto most = static_cast<size_t>(std::ranges::max_element(grown) - grown.begin());
+  // The rank whose own work has grown most waits least, so what it waits longer is due to the network.
+  if (grown[most] >= slowdown - grown[most]) {
     for (const StepPart part : {StepPart::data, StepPart::compute, StepPart::save}) {
-      const double grown = now[own.rank].part(part) - best_[own.rank].part(part);
-      if (grown <= result.added_seconds) continue;
+      const double added = now[most].part(part) - best_[most].part(part);
+      if (added <= result.added_seconds) continue;
       result.part = part;
-      result.added_seconds = grown;
+      result.added_seconds = added;
     }
-    if (own.dominates()) result.rank = static_cast<int>(own.rank);
-    return result;
+  } else {
+    result.added_seconds = now.front().part(StepPart::reduce) - best_.front().part(StepPart::reduce);
+    // A rank that starts later than the others because of its own work makes them wait for that long, too.
+    const double least = std::ranges::min(grown);
+    const std::vector<double> waits = waits_for(now), waits_before = waits_for(best_);
+    for (size_t rank = 0; rank < now.size(); ++rank)
+      grown[rank] = waits[rank] - waits_before[rank] - (grown[rank] - least);
   }
-  // A rank whose own work has grown less than another's waits longer in the all-reduce. That wait has an explanation
-  // already, so it is subtracted.
-  const auto reduce = [](const RankTimes& r) { return r.part(StepPart::reduce); };
-  const double explained = growth(now, best_, reduce).most;
-  Growth waited_for = growth(now, best_, [&](const RankTimes& r) { return r.waited_for + reduce(r); });
-  waited_for.most -= explained;
-  waited_for.second = std::max(0.0, waited_for.second - explained);
-  if (waited_for.most >= slowdown * kMinWaitShare && waited_for.dominates())
-    result.rank = static_cast<int>(waited_for.rank);
-  result.added_seconds = reduce(now.front()) - reduce(best_.front());
+  result.rank = leader(grown, slowdown * kMinLead);
   return result;
 }
 

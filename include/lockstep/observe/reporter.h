@@ -55,7 +55,7 @@ class Reporter {
   // prints.
   void interval(ProgressRow row, const StepTimer& timer);
   // Returns whether watch_speed() is due after `steps` steps of this process.
-  bool watch_due(int64_t steps) const { return steps >= watch_at_; }
+  bool watch_due(int64_t steps) const { return slowdown_.due(steps); }
   // Collective. Logs a warning when the run has become permanently slower, with the part of the step and the rank that
   // cause it (SlowdownWatch). `straggler_wait_seconds` is that of CommStatistics.
   void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds);
@@ -94,17 +94,11 @@ class Reporter {
   void write_row(std::string row);
   void write_event(std::string event);
   void write_evaluation(EvaluationRecords records);
-  // Collective. Returns the times of every rank, with the waits attributed.
-  std::vector<RankTimes> gather(const RankTimes& mine, const StragglerWait& wait = {});
-  // Returns the longest wait for one rank since the last call, per step.
-  StragglerWait longest_wait(std::span<const double> straggler_wait_seconds, double steps);
+  std::vector<RankTimes> gather(const RankTimes& mine);  // collective; returns the times of every rank
 
   ProcessGroup& group_;
   ReporterOptions options_;
   SlowdownWatch slowdown_;
-  StepTotals watched_;                          // totals at the last watch_speed()
-  std::vector<double> watched_waits_;           // straggler_wait_seconds at that time
-  int64_t watch_at_ = steps_between_checks(1);  // number of steps at which watch_speed() is due next
   RunSummary summary_;
   int64_t last_step_ = 0;
   FileWorker files_;

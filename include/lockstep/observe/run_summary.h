@@ -1,6 +1,7 @@
 // Summarizes the time split and the speed of a whole run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,7 +25,8 @@ class RunSummary {
   std::vector<float> step_seconds_;  // without warm-up steps
   int64_t skipped_ = 0;              // number of warm-up steps
   int64_t steps_ = 0, samples_ = 0;  // with warm-up steps
-  std::vector<RankTimes> sums_;      // over all steps, by rank
+  size_t ranks_ = 0;
+  std::array<double, kStepParts> seconds_{};  // over all steps and ranks, by StepPart
 };
 
 }  // namespace lockstep
