@@ -1,8 +1,10 @@
 """A run that was stopped and resumed equals one that never stopped."""
 
 import os
+import shutil
 import signal
 
+import h5py
 import numpy
 
 import kit
@@ -11,6 +13,9 @@ import kit
 SMALL = kit.merged(kit.SMALL, {"train.batch_size": 7, "train.steps": 40, "model.dropout": 0.3, "ema.decay": 0.9,
                                "data.augment": "inception", "schedule.name": "exponential",
                                "schedule.decay_epochs": 1.0, "schedule.warmup_epochs": 2.0})
+
+# A run of an earlier program: six steps, saved after each third.
+OLD = os.path.join(os.path.dirname(__file__), "../golden/checkpoint")
 
 
 class Case(kit.TestCase):
@@ -100,6 +105,35 @@ class Resume(Case):
         for name in [name for name in one if name.startswith(("model/", "optimizer/"))]:
             distance = numpy.linalg.norm(other[name] - one[name]) / numpy.linalg.norm(one[name])
             self.assertLess(distance, 1e-5, name)
+
+
+class EarlierProgram(Case):
+    def saved(self, path):
+        """Everything in a checkpoint that does not depend on when and where it was written."""
+        with h5py.File(path, "r") as file:
+            attributes = {key: value for key, value in file.attrs.items() if key != "created"}
+        contents = {name: (values.dtype, values.shape, values.tobytes()) for name, values in kit.datasets(path).items()
+                    if name != "config"}
+        return attributes, contents
+
+    def test_its_checkpoint_is_read_and_written_again_to_the_same_bits(self):
+        old = os.path.join(OLD, "step-00000003.h5")
+        self.train(0, os.path.join(OLD, "run.toml"), {"checkpoint.directory": self.path("new"), "checkpoint.resume": old,
+                                                      "train.steps": 3})
+        self.assertEqual(self.saved(self.path("new/step-00000003.h5")), self.saved(old))
+
+    # Vector units differ in rounding, so the weights after more steps are compared as numbers.
+    def test_its_run_continues_as_it_did_then(self):
+        os.mkdir(self.path("run"))
+        shutil.copy(os.path.join(OLD, "step-00000003.h5"), self.path("run"))
+        self.train(0, os.path.join(OLD, "run.toml"), {"checkpoint.directory": self.path("run")})
+        then, now = (kit.datasets(os.path.join(run, "step-00000006.h5")) for run in (OLD, self.path("run")))
+        self.assertEqual(then.keys(), now.keys())
+        for name in then.keys() - {"config"}:
+            if then[name].dtype == numpy.float32:
+                numpy.testing.assert_allclose(now[name], then[name], rtol=1e-5, atol=1e-7, err_msg=name)
+            else:
+                self.assertEqual(now[name], then[name], name)
 
 
 class Slow(Case):
