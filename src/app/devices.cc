@@ -112,11 +112,9 @@ std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
   return std::make_unique<StagedCommunicator>(parts.backend, std::move(mpi));
 }
 
-bool share_gradients(CompiledModel& model, Communicator& communicator) {
+void share_gradients(CompiledModel& model, Communicator& communicator) {
   Buffer memory = communicator.shared_buffer(model.state().gradients.bytes());
-  const bool shared = memory.data() != nullptr;
-  if (shared) model.place_gradients(std::move(memory));
-  return shared;
+  if (memory.data()) model.place_gradients(std::move(memory));
 }
 
 }  // namespace lockstep

@@ -34,8 +34,7 @@ bool may_share_memory(const Config& config, bool host_addressable);
 
 // What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
 std::unique_ptr<Communicator> make_communicator(const TransportParts& parts);
-// Lets the gradients lie where the communicator sums them without copies, if there is such memory; whether there is.
-// Collective.
-bool share_gradients(CompiledModel& model, Communicator& communicator);
+// Lets the gradients lie where the communicator sums them without copies, if there is such memory. Collective.
+void share_gradients(CompiledModel& model, Communicator& communicator);
 
 }  // namespace lockstep

@@ -169,7 +169,7 @@ void RunStart::compile() {
 void RunStart::connect() {
   communicator = make_communicator(
       {config_, parts_.group, *setup->backend, setup->shared_devices, wait_seconds(config_, RunPhase::train)});
-  shared_gradients = share_gradients(*setup->model, *communicator);
+  share_gradients(*setup->model, *communicator);
 }
 
 StartParts RunStart::start_parts() const {

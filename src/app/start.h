@@ -61,7 +61,6 @@ class RunStart {
   std::vector<std::string> classes;              // names of the outputs, as the data have them
   std::optional<ModelSetup> setup;
   std::unique_ptr<Communicator> communicator;
-  bool shared_gradients = false;
   std::optional<StartState> state;
 
  private:

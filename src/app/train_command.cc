@@ -67,13 +67,12 @@ struct RunSize {
   const CompiledModel& model;
   BatchSizes batches;
   int64_t samples;
-  int ranks;
-  bool shared_gradients;
+  std::string plan;  // of the communicator
 };
 
 void announce(const Config& config, const Trainer& trainer, const RunSize& size) {
-  const auto& [model, batches, samples, ranks, shared_gradients] = size;
-  if (shared_gradients) log_info("gradients are summed in memory that the {} ranks of this host share", ranks);
+  const auto& [model, batches, samples, plan] = size;
+  if (!plan.empty()) log_info("{}", plan);
   std::string rate = fmt::format("{}", trainer.base_learning_rate());
   if (config.optimizer.scale_lr) {
     rate += fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global);
@@ -163,7 +162,7 @@ int train_command(const CommandParts& parts) {
                    evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
                   start.threads.budget.workers, from);
   if (group.is_root() && trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
-  announce(config, trainer, {*model, batches, data.size(), group.size(), start.shared_gradients});
+  announce(config, trainer, {*model, batches, data.size(), start.communicator->plan()});
 
   const auto train = [&] {
     try {

@@ -304,7 +304,7 @@ std::vector<ConfigKey> make_keys() {
 
       {LOCKSTEP_KEY(comm, transport),
        .meaning = "Transport of gradients between ranks. auto: NCCL if every rank has its own GPU; on CPUs shared "
-                  "memory if all ranks are on one host; otherwise MPI. mpi: MPI messages, even within a host.",
+                  "memory within a host and MPI between hosts. mpi: MPI messages, even within a host.",
        .also = {"backend"}},
       {LOCKSTEP_KEY(comm, algorithm), .meaning = "All-reduce algorithm of NCCL. Over MPI, ring and auto both select "
                                                  "reduce-scatter and all-gather; tree is not available."},

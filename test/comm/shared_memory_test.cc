@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <vector>
 
 #include "test/catch.h"
 #include "test/comm/no_files.h"
@@ -11,9 +13,20 @@ using namespace lockstep;
 using lockstep::testing::NoFiles;
 using lockstep::testing::world;
 
+namespace {
+
+// Memory of all ranks.
+SharedMemory::Result make_shared(size_t bytes) {
+  std::vector<int> ranks(static_cast<size_t>(world().size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return SharedMemory::make(world(), ranks, bytes);
+}
+
+}  // namespace
+
 TEST_CASE("what a rank writes into any rank's memory all ranks read") {
   constexpr size_t kBytes = 100'003;
-  const auto [memory, reason] = SharedMemory::make(world(), kBytes);
+  const auto [memory, reason] = make_shared(kBytes);
   REQUIRE(memory != nullptr);
   CHECK(reason.empty());
   CHECK(memory->bytes() == kBytes);
@@ -40,7 +53,7 @@ TEST_CASE("shared memory may be larger than a container's /dev/shm, and leaves n
     return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
   };
   const auto descriptors = entries("/proc/self/fd");
-  const auto [memory, reason] = SharedMemory::make(world(), size_t{80} << 20);
+  const auto [memory, reason] = make_shared(size_t{80} << 20);
   REQUIRE(memory != nullptr);
   memory->block(world().rank())[(size_t{80} << 20) - 1] = std::byte{1};
   world().barrier({"the memory is there"});
@@ -53,10 +66,10 @@ TEST_CASE("where one rank cannot have memory none has, and all know which and wh
     SharedMemory::Result attempt;
     {
       const NoFiles no_files(world().rank() == without);
-      attempt = SharedMemory::make(world(), 1 << 20);
+      attempt = make_shared(1 << 20);
     }
     CHECK(attempt.memory == nullptr);
     CHECK_THAT(attempt.reason, ContainsSubstring(world().describe(without) + ": ftruncate: File too large"));
-    CHECK(SharedMemory::make(world(), 1 << 20).memory != nullptr);
+    CHECK(make_shared(1 << 20).memory != nullptr);
   }
 }

@@ -43,7 +43,8 @@ std::span<T> allocate(ShmAllReduce& sums, size_t count) {
 }
 
 std::unique_ptr<ShmAllReduce> make_sums() {
-  auto [sums, reason] = ShmAllReduce::make(world());
+  auto [sums, reason] = ShmAllReduce::make(
+      world(), HostLayout(std::vector<int64_t>(static_cast<size_t>(world().size())), world().rank()));
   REQUIRE(sums != nullptr);
   return std::move(sums);
 }

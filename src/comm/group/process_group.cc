@@ -75,6 +75,9 @@ ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
   const CommHandle local_owner(local);
   check_mpi(MPI_Comm_rank(local, &group.local_rank), "local rank");
   check_mpi(MPI_Comm_size(local, &group.local_size), "number of local ranks");
+  int64_t first = group.rank;
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT64_T, 0, local), "first rank of this host");
+  group.first_on_host = all_gather(std::span<const int64_t>(&first, 1), {.what = "the ranks of every host"});
   group.hosts = all_gather(processor_name(), {.what = "host names"});
   if (group.board) group.board->set_hosts(group.hosts);
 }
@@ -96,6 +99,7 @@ int ProcessGroup::rank() const { return state_->rank; }
 int ProcessGroup::size() const { return state_->size; }
 int ProcessGroup::local_rank() const { return state_->local_rank; }
 int ProcessGroup::local_size() const { return state_->local_size; }
+const std::vector<int64_t>& ProcessGroup::first_on_host() const { return state_->first_on_host; }
 const std::string& ProcessGroup::host(int rank) const { return state_->hosts.at(static_cast<size_t>(rank)); }
 std::string ProcessGroup::describe(int rank) const { return describe_rank(*state_, rank); }
 

@@ -16,6 +16,7 @@ struct ProcessGroupState {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
+  std::vector<int64_t> first_on_host{0};  // by rank
   double wait_seconds = 0;
   bool broken = false;
   ProgressBoard* board = nullptr;

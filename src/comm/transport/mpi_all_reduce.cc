@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 
 #include "lockstep/tensor/half.h"
 
@@ -21,8 +20,8 @@ MpiAllReduce::MpiAllReduce(const Values& values, const Group& group, const std::
       group_(group),
       scatter_messages_({group.comm, kScatterTag, mpi_type(values.type)}, what),
       gather_messages_({group.comm, kGatherTag, mpi_type(values.type)}, what) {
-  const int share = (values.count + group.size - 1) / group.size;
-  for (int r = 0, begin = 0; r < group.size; ++r) {
+  const int share = (values.count + size() - 1) / size();
+  for (int r = 0, begin = 0; r < size(); ++r) {
     offsets_.push_back(begin);
     lengths_.push_back(std::min(share, values.count - begin));
     begin += lengths_.back();
@@ -45,22 +44,22 @@ void MpiAllReduce::advance(bool may_gather) {
 // Each rank starts with its nearest neighbours, so that the ranks do not all send to the same rank at the same time.
 void MpiAllReduce::start_scatter() {
   const int mine = length(group_.rank);
-  const auto others = static_cast<size_t>(group_.size - 1);
+  const auto others = static_cast<size_t>(size() - 1);
   received_ =
       std::make_unique_for_overwrite<std::byte[]>(others * static_cast<size_t>(mine) * dtype_bytes(values_.type));
-  for (int d = 1; d < group_.size; ++d) {
-    const int from = rank_at(group_.size - d);
-    scatter_messages_.receive(from, term(from), mine);
+  for (int d = 1; d < size(); ++d) {
+    const int from = rank_at(size() - d);
+    scatter_messages_.receive(peer(from), term(from), mine);
   }
-  for (int d = 1; d < group_.size; ++d) scatter_messages_.send(rank_at(d), share(rank_at(d)), length(rank_at(d)));
+  for (int d = 1; d < size(); ++d) scatter_messages_.send(peer(rank_at(d)), share(rank_at(d)), length(rank_at(d)));
 }
 
 void MpiAllReduce::start_gather() {
-  for (int d = 1; d < group_.size; ++d) {
-    const int from = rank_at(group_.size - d);
-    gather_messages_.receive(from, share(from), length(from));
+  for (int d = 1; d < size(); ++d) {
+    const int from = rank_at(size() - d);
+    gather_messages_.receive(peer(from), share(from), length(from));
   }
-  for (int d = 1; d < group_.size; ++d) gather_messages_.send(rank_at(d), share(group_.rank), length(group_.rank));
+  for (int d = 1; d < size(); ++d) gather_messages_.send(peer(rank_at(d)), share(group_.rank), length(group_.rank));
 }
 
 // Returns the values of `rank` for this rank's share.
@@ -87,7 +86,7 @@ void MpiAllReduce::add_floats(size_t begin, size_t count) const {
   std::array<float, kBlock> total;
   const auto block = [&](int rank) { return reinterpret_cast<float*>(term(rank)) + begin; };
   std::copy_n(block(0), count, total.data());
-  for (int r = 1; r < group_.size; ++r) {
+  for (int r = 1; r < size(); ++r) {
     const float* theirs = block(r);
     for (size_t i = 0; i < count; ++i) total[i] += theirs[i];
   }
@@ -98,7 +97,7 @@ void MpiAllReduce::add_halves(size_t begin, size_t count) const {
   std::array<float, kBlock> total{};
   const std::span sums = std::span(total).first(count);
   const auto block = [&](int rank) { return std::span(reinterpret_cast<uint16_t*>(term(rank)) + begin, count); };
-  for (int r = 0; r < group_.size; ++r) add_half(values_.type, block(r), sums);
+  for (int r = 0; r < size(); ++r) add_half(values_.type, block(r), sums);
   to_half(values_.type, sums, block(group_.rank));
 }
 

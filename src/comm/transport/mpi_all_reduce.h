@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,12 @@ class MpiAllReduce {
     int count = 0;            // elements
     DType type = DType::f32;  // or bf16, f16
   };
+  // The ranks that sum, by their rank in `comm`, in the order in which their terms are added. They must outlive the
+  // all-reduce.
   struct Group {
     MPI_Comm comm;
-    int rank, size;
+    std::span<const int> ranks;
+    int rank;  // this rank's index in `ranks`
   };
   // Starts the reduce-scatter. Every rank must start its all-reduces in the same order. `what` names it in messages.
   MpiAllReduce(const Values& values, const Group& group, const std::string& what);
@@ -38,7 +42,7 @@ class MpiAllReduce {
   void advance(bool may_gather);
   bool gather_started() const { return state_ == State::gathering || state_ == State::done; }
   bool done() const { return state_ == State::done; }
-  // Returns the only rank whose messages are missing, or -1 if none or several are.
+  // Returns the only rank (of `comm`) whose messages are missing, or -1 if none or several are.
   int straggler() { return (gather_started() ? gather_messages_ : scatter_messages_).only_missing_rank(); }
 
  private:
@@ -53,7 +57,9 @@ class MpiAllReduce {
   std::byte* share(int rank) const;
   std::byte* term(int rank) const;
   int length(int rank) const { return lengths_[rank]; }
-  int rank_at(int distance) const { return (group_.rank + distance) % group_.size; }
+  int size() const { return static_cast<int>(group_.ranks.size()); }
+  int rank_at(int distance) const { return (group_.rank + distance) % size(); }
+  int peer(int rank) const { return group_.ranks[static_cast<size_t>(rank)]; }
 
   Values values_;
   Group group_;

@@ -14,8 +14,8 @@
 #include "comm/group/process_group_state.h"
 #include "comm/group/roll_call.h"
 #include "comm/transport/doorbell.h"
+#include "comm/transport/hierarchical_all_reduce.h"
 #include "comm/transport/pending_operations.h"
-#include "comm/transport/shm_all_reduce.h"
 #include "comm/transport/straggler_waits.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -45,10 +45,10 @@ Operation sum_of(std::span<T> values, MPI_Datatype type, DType dtype, std::strin
 // The communication thread, and the state that it shares with the thread of the step.
 class MpiCommunicator::Driver {
  public:
-  Driver(PendingOperations::Comms comms, const ProcessGroup& ranks, ShmAllReduce* shared,
+  Driver(PendingOperations::Comms comms, const ProcessGroup& ranks, HierarchicalAllReduce* shared,
          MpiCommunicatorOptions options)
       : shared_(shared),
-        bell_(shared ? shared->bell() : Doorbell(own_bell_)),
+        bell_(shared ? shared->local().bell() : Doorbell(own_bell_)),
         group_(ranks.state()),
         options_(std::move(options)),
         pending_(std::move(comms), {ranks.rank(), ranks.size()}, shared, options_.elements_per_call),
@@ -70,7 +70,8 @@ class MpiCommunicator::Driver {
   void enqueue(Operation operation) {
     if (shared_ && operation.kind != Operation::Kind::broadcast) {
       const auto bytes = static_cast<size_t>(operation.count * operation.element_bytes);
-      operation.shared = shared_->find({operation.data, bytes}, operation.dtype);
+      if (const auto range = shared_->find({operation.data, bytes}, operation.dtype))
+        operation.shared = {.range = *range};
     }
     const int64_t number = group_.board ? group_.board->begin(CollectiveKind::reduction, operation.record.label) : 0;
     {
@@ -179,10 +180,10 @@ class MpiCommunicator::Driver {
       const uint32_t rings = bell_.rings();
       PollPause::Reason reason;
       // This comes before take_finished(), which removes operations as soon as they are complete.
-      const int straggler = pending_.straggler();
+      const HierarchicalAllReduce::Stage stage = pending_.stage();
       {
         std::lock_guard lock(mutex_);
-        straggler_waits_.update(straggler, monotonic_seconds());
+        straggler_waits_.update(stage.straggler, monotonic_seconds());
         if (stop_) return;
         queued.swap(queue_);
         reason.waiting = waiting_;
@@ -226,9 +227,9 @@ class MpiCommunicator::Driver {
 
   static constexpr std::chrono::seconds kCheckInterval{1};
 
-  ShmAllReduce* const shared_;  // null if all operations use MPI
-  uint32_t own_bell_ = 0;       // used if there is no bell in shared memory
-  const Doorbell bell_;         // wakes the communication thread
+  HierarchicalAllReduce* const shared_;  // null if all operations use MPI
+  uint32_t own_bell_ = 0;                // used if there is no bell in shared memory
+  const Doorbell bell_;                  // wakes the communication thread
   const ProcessGroupState& group_;
   const MpiCommunicatorOptions options_;
 
@@ -260,25 +261,43 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
     return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator");
   };
   PendingOperations::Comms comms{.in_order = make_comm(), .immediate = make_comm()};
-  if (options.shared_memory && group.local_size() == group.size()) {
-    auto [all_reduce, reason] = ShmAllReduce::make(group);
+  HostLayout hosts(options.first_on_host.empty() ? group.first_on_host() : options.first_on_host, group.rank());
+  plan_ = fmt::format("gradients are summed over MPI by {} ranks", group.size());
+  if (hosts.hosts() == group.size()) {
+    plan_ += ", each on a host of its own";
+  } else if (options.shared_memory) {
+    auto [all_reduce, reason] = HierarchicalAllReduce::make(group, std::move(hosts), make_comm());
     shared_ = std::move(all_reduce);
-    warn_not_shared(reason);
+    not_shared(reason);
   }
   driver_ = std::make_unique<Driver>(std::move(comms), group, shared_.get(), std::move(options));
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
 
-void MpiCommunicator::warn_not_shared(const std::string& reason) const {
-  if (reason.empty() || !group_.is_root()) return;
+std::string MpiCommunicator::plan() const {
+  if (!has_buffer_) return plan_;
+  const HostLayout& hosts = shared_->hosts();
+  if (hosts.hosts() == 1) {
+    return fmt::format("gradients are summed in memory that the {} ranks of this host share", size());
+  }
+  return fmt::format(
+      "gradients are summed in two stages: in memory that the ranks of a host share, then over MPI between {}",
+      hosts.describe());
+}
+
+void MpiCommunicator::not_shared(const std::string& reason) {
+  if (reason.empty()) return;
+  plan_ += ", which cannot share memory";
+  if (!group_.is_root()) return;
   log_warning("the ranks of this host cannot share memory, so gradients go through MPI, which is slower: {}", reason);
 }
 
 Buffer MpiCommunicator::shared_buffer(size_t bytes) {
   if (!shared_ || bytes == 0) return {};
-  const auto [memory, reason] = shared_->allocate(group_, bytes);
-  warn_not_shared(reason);
+  const auto [memory, reason] = shared_->local().allocate(group_, bytes);
+  not_shared(reason);
+  has_buffer_ = has_buffer_ || !memory.empty();
   return memory.empty() ? Buffer() : Buffer(memory.data(), memory.size(), [](void*, size_t) noexcept {});
 }
 

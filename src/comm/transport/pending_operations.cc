@@ -1,17 +1,30 @@
 #include "comm/transport/pending_operations.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/base/clock.h"
 
 namespace lockstep {
 
+PendingOperations::PendingOperations(Comms comms, RankInfo info, HierarchicalAllReduce* shared,
+                                     int64_t elements_per_call)
+    : comms_(std::move(comms)),
+      rank_(info.rank),
+      all_ranks_(static_cast<size_t>(info.size)),
+      shared_(shared),
+      elements_per_call_(elements_per_call) {
+  std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
+}
+
 void PendingOperations::start(Operation operation) {
   Operation& started = operations_.emplace_back(std::move(operation));
   started.record.started = monotonic_seconds();
   if (started.shared) {
-    started.shared_number = shared_->start();
+    started.shared->elements_per_call = elements_per_call_;
+    started.shared->what = started.record.label;
+    shared_->start(*started.shared);
   } else {
     start_pieces(started);
   }
@@ -23,7 +36,7 @@ void PendingOperations::start_pieces(Operation& operation) {
     std::byte* data = operation.data + first * operation.element_bytes;
     if (operation.kind == Operation::Kind::reduce_scatter) {
       operation.all_reduces.emplace_back(MpiAllReduce::Values{data, count, operation.dtype},
-                                         MpiAllReduce::Group{comms_.in_order.get(), info_.rank, info_.size},
+                                         MpiAllReduce::Group{comms_.in_order.get(), all_ranks_, rank_},
                                          operation.record.label);
       continue;
     }
@@ -38,9 +51,9 @@ void PendingOperations::start_pieces(Operation& operation) {
 
 std::vector<Operation> PendingOperations::take_finished() {
   std::vector<Operation> finished;
-  bool may_gather = true;
+  bool may_gather = true, may_gather_between_hosts = true;
   for (auto operation = operations_.begin(); operation != operations_.end();) {
-    const bool done = operation->shared ? shared_->advance(operation->shared_number, *operation->shared)
+    const bool done = operation->shared ? shared_->advance(*operation->shared, may_gather_between_hosts)
                                         : advance(*operation, may_gather);
     if (!done) {
       ++operation;
@@ -66,17 +79,20 @@ bool PendingOperations::advance(Operation& operation, bool& may_gather) {
 }
 
 bool PendingOperations::needs_polling() const {
-  return std::ranges::any_of(operations_, [](const Operation& operation) { return !operation.shared; });
+  return std::ranges::any_of(operations_, [](const Operation& operation) {
+    return !operation.shared || HierarchicalAllReduce::exchanging(*operation.shared);
+  });
 }
 
 // Only the oldest operation counts, because the same delay also makes later ones late.
-int PendingOperations::straggler() {
+HierarchicalAllReduce::Stage PendingOperations::stage() {
   for (Operation& operation : operations_) {
+    if (operation.shared && shared_->hosts().hosts() > 1) return shared_->stage(*operation.shared);
     for (MpiAllReduce& all_reduce : operation.all_reduces) {
-      if (!all_reduce.done()) return all_reduce.straggler();
+      if (!all_reduce.done()) return {.between_hosts = false, .straggler = all_reduce.straggler()};
     }
   }
-  return -1;
+  return {};
 }
 
 // MPI may still write to receive buffers, so the operations and the communicators are leaked.
@@ -84,6 +100,7 @@ void PendingOperations::abandon() {
   (void)new std::deque<Operation>(std::move(operations_));
   (void)comms_.in_order.release();
   (void)comms_.immediate.release();
+  if (shared_) shared_->abandon();
 }
 
 }  // namespace lockstep

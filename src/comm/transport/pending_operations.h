@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/group/mpi_support.h"
+#include "comm/transport/hierarchical_all_reduce.h"
 #include "comm/transport/mpi_all_reduce.h"
-#include "comm/transport/shm_all_reduce.h"
 #include "lockstep/comm/transport/communicator.h"
 
 namespace lockstep {
@@ -31,10 +31,9 @@ struct Operation {
   bool immediate = false;    // it was called as all_reduce_now()
   size_t index = 0;          // among the operations since the last wait()
   CommRecord record;
-  std::vector<MPI_Request> requests;      // one per piece
-  std::vector<MpiAllReduce> all_reduces;  // one per piece, for Kind::reduce_scatter
-  std::optional<ShmRange> shared;         // set if the memory is shared by the ranks
-  int64_t shared_number = 0;              // the operation's number in ShmAllReduce
+  std::vector<MPI_Request> requests;                 // one per piece
+  std::vector<MpiAllReduce> all_reduces;             // one per piece, for Kind::reduce_scatter
+  std::optional<HierarchicalAllReduce::Sum> shared;  // set if the memory is shared by the ranks of a host
 };
 
 // Starts operations in the same order on every rank, advances them, and returns those that are done.
@@ -50,8 +49,7 @@ class PendingOperations {
   struct RankInfo {
     int rank, size;
   };
-  PendingOperations(Comms comms, RankInfo info, ShmAllReduce* shared, int64_t elements_per_call)
-      : comms_(std::move(comms)), info_(info), shared_(shared), elements_per_call_(elements_per_call) {}
+  PendingOperations(Comms comms, RankInfo info, HierarchicalAllReduce* shared, int64_t elements_per_call);
 
   void start(Operation operation);
   // Advances all operations without blocking; removes and returns those that are complete.
@@ -61,9 +59,8 @@ class PendingOperations {
   bool empty() const { return operations_.empty(); }
   // Returns whether an operation uses MPI, which progresses only while it is polled.
   bool needs_polling() const;
-  // Returns the only rank whose messages the oldest reduce-scatter operation is missing; -1 if none or several are
-  // missing.
-  int straggler();
+  // What the oldest operation between hosts waits for; `straggler` is -1 if that is none or several ranks.
+  HierarchicalAllReduce::Stage stage();
 
   // Gives up all operations because the job is being aborted. Their state is leaked, since MPI may still access it.
   void abandon();
@@ -73,8 +70,9 @@ class PendingOperations {
   bool advance(Operation& operation, bool& may_gather);
 
   Comms comms_;
-  const RankInfo info_;
-  ShmAllReduce* const shared_;  // null if all operations use MPI
+  const int rank_;
+  std::vector<int> all_ranks_;
+  HierarchicalAllReduce* const shared_;  // null if all operations use MPI
   const int64_t elements_per_call_;
   std::deque<Operation> operations_;
 };

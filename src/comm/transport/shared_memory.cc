@@ -83,9 +83,8 @@ std::byte* map(const FileDescriptor& memory, size_t bytes) {
 
 }  // namespace
 
-SharedMemory::Result SharedMemory::make(ProcessGroup& group, size_t bytes) {
-  require(bytes > 0 && group.local_size() == group.size(), "{} bytes shared by {} ranks, {} of them on this host",
-          bytes, group.size(), group.local_size());
+SharedMemory::Result SharedMemory::make(ProcessGroup& group, std::span<const int> local, size_t bytes) {
+  require(bytes > 0, "no bytes to share");
   Result result;
   std::string reason;  // of this rank
   const auto try_to = [&](const auto& work) {
@@ -107,10 +106,10 @@ SharedMemory::Result SharedMemory::make(ProcessGroup& group, size_t bytes) {
   const std::vector<int64_t> all = group.all_gather(numbers, wait);
   std::unique_ptr<SharedMemory> memory(new SharedMemory(bytes));
   try_to([&] {
-    for (size_t r = 0; r < all.size() / kAddressNumbers; ++r) {
-      const auto* n = &all[r * kAddressNumbers];
+    for (const int r : local) {
+      const auto* n = &all[static_cast<size_t>(r) * kAddressNumbers];
       if (n[0] == 0) return;  // that rank failed and reports the reason
-      const bool mine = r == static_cast<size_t>(group.rank());
+      const bool mine = r == group.rank();
       const FileDescriptor theirs = mine ? FileDescriptor() : open_of({n[0], n[1], n[2], n[3], n[4]}, bytes);
       memory->blocks_.push_back(map(mine ? own : theirs, bytes));
     }

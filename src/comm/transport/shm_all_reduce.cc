@@ -19,13 +19,16 @@ struct Range {
   size_t begin = 0, end = 0;  // elements
 };
 
-// Returns a rank's share, which consists of whole cache lines, so that no two ranks write to the same line.
-Range share_of(int rank, int ranks, size_t count, size_t element_bytes) {
-  const size_t line = kCacheLine / element_bytes;
+// Returns the elements of some lanes. A lane consists of whole cache lines, so that no two ranks write to the same
+// line.
+Range share_of(const HostLayout::Lanes& lanes, const ShmRange& range) {
+  const auto count = static_cast<size_t>(range.count);
+  const size_t line = kCacheLine / dtype_bytes(range.type);
   const size_t lines = (count + line - 1) / line;
-  const size_t share = (lines + static_cast<size_t>(ranks) - 1) / static_cast<size_t>(ranks) * line;
-  const size_t begin = std::min(count, share * static_cast<size_t>(rank));
-  return {begin, std::min(count, begin + share)};
+  const auto of_all = static_cast<size_t>(lanes.count);
+  const size_t each = (lines + of_all - 1) / of_all * line;
+  return {std::min(count, each * static_cast<size_t>(lanes.begin)),
+          std::min(count, each * static_cast<size_t>(lanes.end))};
 }
 
 template <class T>
@@ -53,28 +56,32 @@ void add_half_block(const ShmRange& range, Range block, std::array<uint16_t, kBl
   to_half(range.type, sums, std::span(rounded).first(count));
 }
 
+// The ranks that get the sums, by index among the host's ranks.
+struct Receivers {
+  int begin = 0, end = 0;
+};
+
 template <class T, class AddBlock>
-void add_share(const ShmRange& range, int rank, const AddBlock& add) {
-  const Range share = share_of(rank, range.memory->ranks(), static_cast<size_t>(range.count), sizeof(T));
+void add_share(const ShmRange& range, Range share, Receivers receivers, const AddBlock& add) {
   std::array<T, kBlock> total;
   for (size_t begin = share.begin; begin < share.end; begin += kBlock) {
     const Range block{begin, std::min(share.end, begin + kBlock)};
     add(range, block, total);
-    for (int r = 0; r < range.memory->ranks(); ++r) {
+    for (int r = receivers.begin; r < receivers.end; ++r) {
       std::copy_n(total.data(), block.end - block.begin, values_of<T>(range, r) + begin);
     }
   }
 }
 
-void add_share(const ShmRange& range, int rank) {
+void add_share(const ShmRange& range, Range share, Receivers receivers) {
   switch (range.type) {
     case DType::f32:
-      return add_share<float>(range, rank, add_block<float>);
+      return add_share<float>(range, share, receivers, add_block<float>);
     case DType::f64:
-      return add_share<double>(range, rank, add_block<double>);
+      return add_share<double>(range, share, receivers, add_block<double>);
     case DType::bf16:
     case DType::f16:
-      return add_share<uint16_t>(range, rank, add_half_block);
+      return add_share<uint16_t>(range, share, receivers, add_half_block);
     default:
       require(false, "no shared-memory all-reduce of {}", dtype_name(range.type));
   }
@@ -90,23 +97,23 @@ struct ShmAllReduce::Counters {
   alignas(kCacheLine) uint32_t bell;
 };
 
-ShmAllReduce::Result ShmAllReduce::make(ProcessGroup& group) {
-  auto [memory, reason] = SharedMemory::make(group, sizeof(Counters));
+ShmAllReduce::Result ShmAllReduce::make(ProcessGroup& group, const HostLayout& hosts) {
+  auto [memory, reason] = SharedMemory::make(group, hosts.local_ranks(), sizeof(Counters));
   if (!memory) return {.all_reduce = nullptr, .reason = std::move(reason)};
-  return {.all_reduce = std::unique_ptr<ShmAllReduce>(new ShmAllReduce(std::move(memory), group.rank())), .reason = {}};
+  return {.all_reduce = std::unique_ptr<ShmAllReduce>(new ShmAllReduce(std::move(memory), hosts)), .reason = {}};
 }
 
 ShmAllReduce::Allocation ShmAllReduce::allocate(ProcessGroup& group, size_t bytes) {
-  auto [memory, reason] = SharedMemory::make(group, bytes);
+  auto [memory, reason] = SharedMemory::make(group, hosts_.local_ranks(), bytes);
   if (!memory) return {.bytes = {}, .reason = std::move(reason)};
   memory_.push_back(std::move(memory));
-  return {.bytes = {memory_.back()->block(rank_), bytes}, .reason = {}};
+  return {.bytes = {memory_.back()->block(hosts_.local_index()), bytes}, .reason = {}};
 }
 
 std::optional<ShmRange> ShmAllReduce::find(std::span<const std::byte> values, DType type) const {
   if (values.empty()) return std::nullopt;
   for (const auto& memory : memory_) {
-    const std::byte* const begin = memory->block(rank_);
+    const std::byte* const begin = memory->block(hosts_.local_index());
     const std::byte* const end = begin + memory->bytes();
     const std::less_equal<const std::byte*> not_after;
     if (!not_after(begin, values.data()) || !not_after(values.data() + values.size(), end)) continue;
@@ -119,11 +126,11 @@ std::optional<ShmRange> ShmAllReduce::find(std::span<const std::byte> values, DT
 }
 
 // The memory is zeroed, so all counters start at zero.
-ShmAllReduce::Counters& ShmAllReduce::counters(int rank) const {
-  return *reinterpret_cast<Counters*>(control_->block(rank));
+ShmAllReduce::Counters& ShmAllReduce::counters(int local) const {
+  return *reinterpret_cast<Counters*>(control_->block(local));
 }
 
-Doorbell ShmAllReduce::bell_of(int rank) const { return Doorbell(counters(rank).bell); }
+Doorbell ShmAllReduce::bell_of(int local) const { return Doorbell(counters(local).bell); }
 
 bool ShmAllReduce::all_at_least(int64_t Counters::*counter, int64_t number) const {
   for (int r = 0; r < control_->ranks(); ++r) {
@@ -133,9 +140,9 @@ bool ShmAllReduce::all_at_least(int64_t Counters::*counter, int64_t number) cons
 }
 
 void ShmAllReduce::publish(int64_t Counters::*counter, int64_t number) {
-  std::atomic_ref(counters(rank_).*counter).store(number, std::memory_order_release);
+  std::atomic_ref(counters(hosts_.local_index()).*counter).store(number, std::memory_order_release);
   for (int r = 0; r < control_->ranks(); ++r) {
-    if (r != rank_) bell_of(r).ring();
+    if (r != hosts_.local_index()) bell_of(r).ring();
   }
 }
 
@@ -146,12 +153,59 @@ int64_t ShmAllReduce::start() {
 
 bool ShmAllReduce::advance(int64_t number, const ShmRange& range) {
   if (reduced_ < number) {
-    // An earlier operation may have been waiting for a rank that has started since; it must be reduced first.
-    if (reduced_ + 1 < number || !all_at_least(&Counters::started, number)) return false;
-    add_share(range, rank_);
+    if (!may_add_up(number)) return false;
+    add_share(range, share_of(hosts_.lanes(), range), {0, control_->ranks()});
+    added_up_ = number;
     publish(&Counters::reduced, ++reduced_);
   }
-  return all_at_least(&Counters::reduced, number);
+  return done(number);
+}
+
+// An earlier operation may have been waiting for a rank that has started since; it must be added up first.
+bool ShmAllReduce::may_add_up(int64_t number) const {
+  return added_up_ + 1 == number && all_at_least(&Counters::started, number);
+}
+
+bool ShmAllReduce::add_up(int64_t number, const ShmRange& range) {
+  if (added_up_ >= number) return true;
+  if (!may_add_up(number)) return false;
+  const int mine = hosts_.local_index();
+  if (control_->ranks() > 1) add_share(range, share_of(hosts_.lanes(), range), {mine, mine + 1});
+  added_up_ = number;
+  return true;
+}
+
+std::span<std::byte> ShmAllReduce::lane(const ShmRange& range, int lane) const {
+  const Range share = share_of({lane, lane + 1, hosts_.lanes().count}, range);
+  const size_t element = dtype_bytes(range.type);
+  std::byte* const values = values_of<std::byte>(range, hosts_.local_index());
+  return {values + share.begin * element, (share.end - share.begin) * element};
+}
+
+bool ShmAllReduce::distribute(int64_t number, const ShmRange& range) {
+  if (reduced_ >= number) return true;
+  if (reduced_ + 1 < number) return false;
+  const Range share = share_of(hosts_.lanes(), range);
+  const size_t begin = share.begin * dtype_bytes(range.type), end = share.end * dtype_bytes(range.type);
+  const std::byte* const sums = values_of<std::byte>(range, hosts_.local_index());
+  for (int r = 0; r < control_->ranks(); ++r) {
+    if (r != hosts_.local_index()) std::copy(sums + begin, sums + end, values_of<std::byte>(range, r) + begin);
+  }
+  publish(&Counters::reduced, ++reduced_);
+  return true;
+}
+
+bool ShmAllReduce::done(int64_t number) const { return all_at_least(&Counters::reduced, number); }
+
+int ShmAllReduce::straggler(int64_t number) const {
+  const auto counter = all_at_least(&Counters::started, number) ? &Counters::reduced : &Counters::started;
+  int missing = -1;
+  for (int r = 0; r < control_->ranks(); ++r) {
+    if (std::atomic_ref(counters(r).*counter).load(std::memory_order_acquire) >= number) continue;
+    if (missing >= 0) return -1;
+    missing = hosts_.local_ranks()[static_cast<size_t>(r)];
+  }
+  return missing;
 }
 
 }  // namespace lockstep

@@ -52,6 +52,8 @@ class ProcessGroup {
   bool is_root() const { return rank() == 0; }
   int local_rank() const;  // index among the ranks that share memory with this one (MPI_COMM_TYPE_SHARED)
   int local_size() const;  // number of those ranks
+  // By rank: the lowest rank that shares memory with it, which identifies its host.
+  const std::vector<int64_t>& first_on_host() const;
   const std::string& host() const { return host(rank()); }
   const std::string& host(int rank) const;
   std::string describe(int rank) const;  // "rank 3@node7"

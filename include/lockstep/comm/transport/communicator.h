@@ -74,6 +74,8 @@ class Communicator {
   // copy, for values that are reduced every step; empty if the transport has no such memory. The buffer must not be
   // used after the communicator has been destroyed.
   virtual Buffer shared_buffer(size_t /*bytes*/) { return {}; }
+  // Returns how gradients are summed and why, for the log; empty if there is nothing to say.
+  virtual std::string plan() const { return {}; }
 
   // Waits for all operations so far: work that is enqueued on the stream afterwards sees their results. Returns the
   // seconds for which computation had to wait. Throws Error(stalled), which names the oldest unfinished operation,

@@ -3,19 +3,22 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/transport/communicator.h"
 
 namespace lockstep {
 
 class ProcessGroup;
-class ShmAllReduce;  // src/comm only
+class HierarchicalAllReduce;  // src/comm only
 
 struct MpiCommunicatorOptions {
   double abort_seconds = 600;                    // time limit of wait()
   int64_t elements_per_call = int64_t{1} << 30;  // longer operations are split, because MPI counts are int
-  bool shared_memory = false;                    // reduce in shared memory if all ranks are on one host
-  CommObserver observer;                         // called on the communication thread
+  bool shared_memory = false;                    // reduce in shared memory within each host
+  // By rank, as ProcessGroup::first_on_host(), whose hosts are used if it is empty. Tests have hosts of their own.
+  std::vector<int64_t> first_on_host;
+  CommObserver observer;  // called on the communication thread
 };
 
 // A communication thread runs all operations on MPI communicators of its own. It never blocks in MPI: it starts
@@ -23,8 +26,9 @@ struct MpiCommunicatorOptions {
 // because Open MPI makes no progress unless it is called, and it backs off between polls because the cores are needed
 // for computation. A single rank needs neither the thread nor MPI; its operations have no effect.
 //
-// Sums in a shared_buffer() are not sent: the ranks' communication threads add them in place. If nothing else is in
-// flight, the thread sleeps until this rank or another one rings its doorbell.
+// Sums in a shared_buffer() are not sent within a host: the ranks' communication threads add them in place, and
+// exchange only the sums of whole hosts (HierarchicalAllReduce). If no message is in flight, the thread sleeps until
+// this rank or another one rings its doorbell.
 class MpiCommunicator final : public Communicator {
  public:
   // Collective over the group, which must outlive it. If wait() times out, its error names the missing ranks from the
@@ -45,18 +49,21 @@ class MpiCommunicator final : public Communicator {
   double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double wait(Stream& stream) override;
-  // Rank 0 logs a warning if all ranks are on one host but cannot share memory.
+  // Rank 0 logs a warning if ranks of one host cannot share memory.
   Buffer shared_buffer(size_t bytes) override;
+  std::string plan() const override;
   CommStatistics statistics() const override;
   bool stream_ordered() const override { return size() == 1; }
 
  private:
   class Driver;
-  void warn_not_shared(const std::string& reason) const;
+  void not_shared(const std::string& reason);
 
   ProcessGroup& group_;
-  std::unique_ptr<ShmAllReduce> shared_;  // null if the ranks share no memory
-  std::unique_ptr<Driver> driver_;        // null if there is only one rank
+  std::unique_ptr<HierarchicalAllReduce> shared_;  // null if the ranks share no memory
+  std::string plan_;                               // of the sums that are not in a shared_buffer()
+  bool has_buffer_ = false;
+  std::unique_ptr<Driver> driver_;  // null if there is only one rank
 };
 
 }  // namespace lockstep

@@ -30,6 +30,7 @@ class StagedCommunicator final : public Communicator {
   double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
   double wait(Stream& stream) override;
+  std::string plan() const override { return host_->plan(); }
   CommStatistics statistics() const override { return host_->statistics(); }
   bool stream_ordered() const override { return size() == 1; }
 

@@ -1,0 +1,104 @@
+"""Several hosts: network namespaces of this machine, each with its own host name, between which MPI uses TCP."""
+
+import os
+import shutil
+import signal
+import sys
+
+import numpy
+
+import kit
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../scripts/bench"))
+import virtual_hosts
+
+TWO_STAGES = "gradients are summed in two stages: in memory that the ranks of a host share, then over MPI between "
+
+
+class OnHosts(kit.TestCase):
+    hosts_count = 3
+
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = virtual_hosts.Hosts(cls.hosts_count)
+        cls.enterClassContext(cls.hosts)
+
+    def setUp(self):
+        super().setUp()
+        self.records(60)
+
+    def start_on(self, ranks, config, overrides=None):
+        options = [part for k, v in (overrides or {}).items() for part in ("--" + k, str(v))]
+        command, env = self.hosts.mpirun(ranks, [kit.TRAINER, "--config", config, *options])
+        return self.start_command(command, env=env)
+
+    def train_on(self, ranks, config, overrides=None):
+        result = self.start_on(ranks, config, overrides).wait()
+        self.assertEqual(result.code, kit.OK, str(result))
+        return result
+
+    def model(self, directory):
+        return {name: value for name, value in kit.datasets(self.path(directory, "latest")).items()
+                if name.startswith("model/")}
+
+
+class Sums(OnHosts):
+    def test_ranks_on_several_hosts_give_the_weights_of_one_host(self):
+        plans = {(1, 1): "gradients are summed over MPI by 2 ranks, each on a host of its own",
+                 (2, 2): TWO_STAGES + "2 hosts with 2 ranks each",
+                 (1, 1, 1): "gradients are summed over MPI by 3 ranks, each on a host of its own",
+                 (2, 1): TWO_STAGES + "2 hosts with 1 to 2 ranks"}
+        for ranks, plan in plans.items():
+            config = self.config({"train.batch_size": 12 // sum(ranks)})
+            self.train(sum(ranks), config, {"checkpoint.directory": "one"})
+            result = self.train_on(ranks, config, {"checkpoint.directory": "several"})
+            self.assert_once(result, plan)
+            one, several = self.model("one"), self.model("several")
+            for name in one:
+                error = numpy.linalg.norm(several[name] - one[name])
+                self.assertLessEqual(error, 1e-5 * numpy.linalg.norm(one[name]), f"{ranks}: {name}")
+            shutil.rmtree(self.path("one"))
+            shutil.rmtree(self.path("several"))
+
+    def test_a_run_on_two_hosts_that_stops_and_resumes_is_the_same_to_the_bit(self):
+        config = self.config({"train.batch_size": 4, "train.steps": 10, "comm.bucket_mb": 0.01})
+        self.train_on((2, 1), config, {"checkpoint.directory": "whole"})
+        self.train_on((2, 1), config, {"checkpoint.directory": "parts", "train.steps": 6})
+        self.train_on((2, 1), config, {"checkpoint.directory": "parts"})
+        whole, parts = self.model("whole"), self.model("parts")
+        for name in whole:
+            numpy.testing.assert_array_equal(parts[name], whole[name], name)
+
+
+class Ends(OnHosts):
+    hosts_count = 2
+
+    def endless(self):
+        config = self.config({"train.batch_size": 3, "train.steps": 1_000_000, "comm.bucket_mb": 0.01, "log.jsonl": "",
+                              "watchdog.warn_seconds": 2, "watchdog.abort_seconds": 6})
+        job = self.start_on((2, 2), config)
+        job.wait_for_output(": step 5,")
+        return job
+
+    def test_a_rank_that_is_killed_on_either_host_ends_the_job(self):
+        for rank in (1, 3):
+            job = self.endless()
+            os.kill(job.ranks()[rank], signal.SIGKILL)
+            result = job.wait(30)
+            self.assertEqual(result.code, 137, str(result))
+            self.assertRegex(result.output, rf"rank {rank} with PID .* exited on signal 9")
+
+    def test_a_rank_that_is_suspended_on_either_host_is_named(self):
+        for rank in (1, 2, 3):
+            job = self.endless()
+            os.kill(job.ranks()[rank], signal.SIGSTOP)
+            result = job.wait(60)
+            self.assertEqual(result.code, kit.STALLED, str(result))
+            self.assertRegex(result.output, rf"error: .*rank {rank}@host{rank // 2} (has not arrived|is silent)")
+
+
+if __name__ == "__main__":
+    if os.geteuid() or not shutil.which("tc"):
+        print("network namespaces need root and iproute2")
+        sys.exit(77)
+    kit.main()
