@@ -49,7 +49,7 @@ std::unique_lock<std::mutex> lock_if_free(LogState& log) {
   std::unique_lock lock(log.mutex, std::try_to_lock);
   while (!lock && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kPause);
-    lock.try_lock();
+    if (lock.try_lock()) break;
   }
   return lock;
 }

@@ -70,7 +70,6 @@ void StepTrace::begin_step(int64_t step) {
 void StepTrace::enter(StepPart part) {
   if (!part_span_ || part == part_) return;
   part_ = part;
-  part_span_.reset();
   part_span_.emplace(part_name(part_));
 }
 
