@@ -1,8 +1,5 @@
 #include "test/backend/cuda_on_host/emulate.h"
 
-#include <ucontext.h>
-
-#include <csetjmp>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +11,11 @@
 #include <utility>
 #include <vector>
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#define LOCKSTEP_QUICK_SWITCH
+#else
+#include <ucontext.h>
+#endif
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -24,13 +26,17 @@ dim3 blockDim, gridDim;
 namespace {
 
 constexpr size_t kStackBytes = 128 << 10;
+#ifdef LOCKSTEP_QUICK_SWITCH
+using Place = void**;  // the top of a stack that was left
+#else
+using Place = ucontext_t;
+#endif
 
 // A thread of the block that runs. It is started once and runs the same place of block after block, so that switching
 // between threads is all that a block costs.
 struct Thread {
-  ucontext_t first;
-  std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
-  std::jmp_buf place;
+  std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+  Place place{};
   bool started = false, done = false;
   std::source_location barrier;  // where it stopped, while it has not ended
   uint3 index{};
@@ -59,29 +65,62 @@ void run_to_end(Thread& thread) {
   thread.done = true;
 }
 
-#ifdef __SANITIZE_ADDRESS__
-// The sanitizer must be told of each change of stacks, and longjmp between them confuses it.
-ucontext_t scheduler;
-const void* scheduler_stack;
-size_t scheduler_stack_bytes;
+Place scheduler;
 
-void yield() {
-  void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, scheduler_stack, scheduler_stack_bytes);
-  swapcontext(&running->first, &scheduler);
-  __sanitizer_finish_switch_fiber(fake, &scheduler_stack, &scheduler_stack_bytes);
-}
-void run_blocks() {
-  __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+#ifdef LOCKSTEP_QUICK_SWITCH
+// Leaves the stack whose top goes to `from`, with the registers on it that a call preserves. (swapcontext asks the
+// system for the signal mask each time.)
+extern "C" void lockstep_switch_stack(Place* from, Place to);
+asm(R"(
+  .text
+  .hidden lockstep_switch_stack
+  .globl lockstep_switch_stack
+lockstep_switch_stack:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+)");
+
+void yield() { lockstep_switch_stack(&running->place, scheduler); }
+void enter(Thread& thread) { lockstep_switch_stack(&scheduler, thread.place); }
+void arrived() {}
 #else
-std::jmp_buf scheduler;
+// The sanitizer must be told of each change of stacks. It tells which stack was left: at a yield the scheduler's.
+[[maybe_unused]] const void* left_stack;
+[[maybe_unused]] size_t left_stack_bytes;
 
-// setjmp and longjmp rather than swapcontext, which asks the system for the signal mask each time.
-void yield() {
-  if (_setjmp(running->place) == 0) _longjmp(scheduler, 1);
-}
-void run_blocks() {
+void arrived([[maybe_unused]] void* fake = nullptr) {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(fake, &left_stack, &left_stack_bytes);
 #endif
+}
+void change_stacks(Place& from, Place& to, [[maybe_unused]] const void* stack, [[maybe_unused]] size_t bytes) {
+  void* fake = nullptr;
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(&fake, stack, bytes);
+#endif
+  swapcontext(&from, &to);
+  arrived(fake);
+}
+
+void yield() { change_stacks(running->place, scheduler, left_stack, left_stack_bytes); }
+void enter(Thread& thread) { change_stacks(scheduler, thread.place, thread.stack.get(), kStackBytes); }
+#endif
+
+void run_blocks() {
+  arrived();
   for (;;) {
     Thread* const own = running;
     run_to_end(*own);
@@ -96,28 +135,27 @@ void run_blocks() {
 
 void start(Thread& thread) {
   thread.started = true;
-  getcontext(&thread.first);
-  thread.first.uc_stack.ss_sp = thread.stack.get();
-  thread.first.uc_stack.ss_size = kStackBytes;
-  makecontext(&thread.first, run_blocks, 0);
+#ifdef LOCKSTEP_QUICK_SWITCH
+  static size_t next_top = 0;
+  // Tops that all have the same place within a page would share a few lines of the cache.
+  const size_t used = kStackBytes - next_top++ % 64 * 256;
+  constexpr size_t kSaved = 6;  // registers, and above them the address of run_blocks and an unused word, which aligns
+  thread.place = reinterpret_cast<Place>(thread.stack.get() + used) - kSaved - 2;
+  thread.place[kSaved] = reinterpret_cast<void*>(run_blocks);
+#else
+  getcontext(&thread.place);
+  thread.place.uc_stack.ss_sp = thread.stack.get();
+  thread.place.uc_stack.ss_size = kStackBytes;
+  makecontext(&thread.place, run_blocks, 0);
+#endif
 }
 
 // Lets the thread run to its next barrier or its end; the first one of a block, when it ends, with all others.
 void resume(Thread& thread) {
   running = &thread;
   threadIdx = thread.index;
-#ifdef __SANITIZE_ADDRESS__
   if (!thread.started) start(thread);
-  void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, thread.stack.get(), kStackBytes);
-  swapcontext(&scheduler, &thread.first);
-  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#else
-  if (_setjmp(scheduler) != 0) return;
-  if (thread.started) _longjmp(thread.place, 1);
-  start(thread);
-  setcontext(&thread.first);
-#endif
+  enter(thread);
 }
 
 // 0 to count - 1, as the threads, or blocks, are to run.
@@ -137,8 +175,9 @@ bool run_to_barrier(const char* kernel, unsigned count) {
   const Thread& first = *threads.front();
   for (unsigned i = 1; i < count; ++i) {
     const Thread& other = *threads[i];
-    const bool same_place = other.barrier.line() == first.barrier.line() &&
-                            std::strcmp(other.barrier.file_name(), first.barrier.file_name()) == 0;
+    const char *const file = other.barrier.file_name(), *const first_file = first.barrier.file_name();
+    const bool same_place =
+        other.barrier.line() == first.barrier.line() && (file == first_file || std::strcmp(file, first_file) == 0);
     if (other.done == first.done && (first.done || same_place)) continue;
     threads.clear();  // they stand somewhere in their kernels
     throw std::logic_error(std::string(kernel) + ": thread " + std::to_string(i) +
@@ -147,13 +186,15 @@ bool run_to_barrier(const char* kernel, unsigned count) {
   return !first.done;
 }
 
-void run_block(const char* kernel) {
-  const unsigned count = blockDim.x * blockDim.y * blockDim.z;
+void number_threads(unsigned count) {
   while (threads.size() < count) threads.push_back(std::make_unique<Thread>());
   for (unsigned i = 0; i < count; ++i) {
     threads[i]->index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-    threads[i]->done = false;
   }
+}
+
+void run_block(const char* kernel, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) threads[i]->done = false;
   for (const Memory& memory : shared_variables) memory.poison();
   met_barrier = false;
   while (run_to_barrier(kernel, count)) {
@@ -199,10 +240,12 @@ void emulate(const LaunchShape& shape, const std::function<void()>& kernel) {
   shared_variables.clear();
   dynamic_shared = std::make_unique<char[]>(shape.shared_bytes);
   if (shape.shared_bytes > 0) shared_variables.push_back({dynamic_shared.get(), shape.shared_bytes});
+  const unsigned count = blockDim.x * blockDim.y * blockDim.z;
+  number_threads(count);
   std::vector<unsigned> order;
   arrange(order, gridDim.x * gridDim.y * gridDim.z);
   for (unsigned i : order) {
     blockIdx = {i % gridDim.x, i / gridDim.x % gridDim.y, i / gridDim.x / gridDim.y};
-    run_block(shape.kernel);
+    run_block(shape.kernel, count);
   }
 }
