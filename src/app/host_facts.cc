@@ -9,24 +9,14 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string_view>
 
+#include "lockstep/base/proc.h"
+
 namespace lockstep {
 namespace {
-
-// The text after "key:" of the first such line in a file of /proc; empty when there is none.
-std::string proc_field(const char* path, std::string_view key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(key)) continue;
-    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
-    return begin == std::string::npos ? std::string() : line.substr(begin);
-  }
-  return {};
-}
 
 std::string address_text(const sockaddr& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -51,8 +41,9 @@ bool is_network_variable(std::string_view name) {
 }  // namespace
 
 std::string processor_name() {
-  const std::string name = proc_field("/proc/cpuinfo", "model name");
-  return name.empty() ? "unknown" : name;
+  const std::string text = read_system_file("/proc/cpuinfo").value_or("");
+  const std::string_view name = system_field(text, "model name");
+  return name.empty() ? "unknown" : std::string(name);
 }
 
 std::vector<NetworkInterface> network_interfaces() {

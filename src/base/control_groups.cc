@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <sstream>
+
+#include "lockstep/base/proc.h"
 
 namespace lockstep {
 
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 std::vector<fs::path> control_group_directories(const fs::path& membership, const fs::path& root,
                                                 std::string_view controller) {
   std::vector<fs::path> found;
-  std::ifstream lines(membership);
+  std::istringstream lines(read_system_file(membership).value_or(""));
   // cgroups(7): "hierarchy:controllers:path"; version 2 has hierarchy 0 and names no controllers.
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find(':');
@@ -26,14 +27,6 @@ std::vector<fs::path> control_group_directories(const fs::path& membership, cons
     for (const fs::path& part : fs::path(line.substr(second + 1)).relative_path()) found.push_back(directory /= part);
   }
   return found;
-}
-
-std::optional<std::string> read_control(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace lockstep

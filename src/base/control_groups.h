@@ -2,8 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +13,5 @@ namespace lockstep {
 std::vector<std::filesystem::path> control_group_directories(const std::filesystem::path& membership,
                                                              const std::filesystem::path& root,
                                                              std::string_view controller);
-
-// The text of such a directory's file; nothing when it cannot be read.
-std::optional<std::string> read_control(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "base/control_groups.h"
 #include "lockstep/base/parse_number.h"
+#include "lockstep/base/proc.h"
 
 namespace lockstep {
 namespace {
@@ -22,9 +23,9 @@ std::optional<int64_t> parse_spaced_number(std::string_view text) {
 }
 
 std::optional<double> quota_in(const fs::path& directory) {
-  if (const auto cpu_max = read_control(directory / "cpu.max")) return parse_cpu_max(*cpu_max);
-  const auto quota = read_control(directory / "cpu.cfs_quota_us");
-  const auto period = read_control(directory / "cpu.cfs_period_us");
+  if (const auto cpu_max = read_system_file(directory / "cpu.max")) return parse_cpu_max(*cpu_max);
+  const auto quota = read_system_file(directory / "cpu.cfs_quota_us");
+  const auto period = read_system_file(directory / "cpu.cfs_period_us");
   if (quota && period) return parse_cfs_quota(*quota, *period);
   return std::nullopt;
 }

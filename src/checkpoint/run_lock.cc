@@ -22,6 +22,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/proc.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -30,33 +31,18 @@ namespace {
 constexpr ExitCode kBlame = ExitCode::checkpoint;
 constexpr size_t kLongestHost = 64;  // HOST_NAME_MAX
 
-std::string first_line_of(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 4096> buffer{};
-  const ssize_t got = file ? ::read(file.get(), buffer.data(), buffer.size()) : -1;
-  const std::string text(buffer.data(), got > 0 ? static_cast<size_t>(got) : 0);
-  return text.substr(0, text.find('\n'));
-}
-
-// The kernel's start time of a process, which tells it from a later one of the same number; empty: no such process, or
-// one that has ended and waits for its parent to notice (a zombie: as long as it likes after a kill of the launcher).
+// The kernel's start time of a process; empty: no such process, or one that has ended and waits for its parent to
+// notice (a zombie: as long as it likes after a kill of the launcher).
 std::string start_of_process(const std::string& pid) {
-  const std::string stat = first_line_of("/proc/" + pid + "/stat");
-  const size_t name_end = stat.rfind(')');  // the name before it may hold anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string field;
-  fields >> field;  // field 3, the state; field 22 is the start time: proc(5)
-  if (field == "Z" || field == "X") return {};
-  for (int i = 4; i <= 22; ++i) fields >> field;
-  return field;
+  const auto status = process_status("/proc/" + pid);
+  return !status || status->state == 'Z' || status->state == 'X' ? std::string() : status->start_time;
 }
 
 // Says in which numbering of processes a pid holds: a boot of a machine, and a container on it.
 std::string process_space() {
   std::error_code none;
-  return first_line_of("/proc/sys/kernel/random/boot_id") + "/" +
-         std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+  const std::string boot = read_system_file("/proc/sys/kernel/random/boot_id").value_or("");
+  return boot.substr(0, boot.find('\n')) + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
 std::string host_name() {

@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// In bytes; -1 if unknown. `total` counts swap, and stops at the limit of the control group: beyond it the
-// kernel ends processes. `available`: what may be had without swapping.
+// In bytes; -1 if unknown. `total` is memory and swap, within the limits of the control groups, beyond which the kernel
+// ends processes, and within the limit of overcommit mode 2, beyond which allocations fail. `available` is what can be
+// allocated without swapping.
 struct HostMemory {
   int64_t total = -1;
   int64_t available = -1;
@@ -15,6 +16,7 @@ struct HostMemory {
 
 struct HostMemoryFiles {
   std::filesystem::path meminfo = "/proc/meminfo";
+  std::filesystem::path overcommit = "/proc/sys/vm/overcommit_memory";
   std::filesystem::path membership = "/proc/self/cgroup";
   std::filesystem::path control_groups = "/sys/fs/cgroup";
 };

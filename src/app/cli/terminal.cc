@@ -3,44 +3,25 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "lockstep/base/proc.h"
 
 namespace lockstep {
 namespace {
 
-// Open MPI sets this variable for each rank, and so for every process between mpirun and the rank.
-constexpr const char* kRankVariable = "OMPI_COMM_WORLD_RANK=";
-
-bool was_launched(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
-  for (std::string variable; std::getline(file, variable, '\0');) {
-    if (variable.starts_with(kRankVariable)) return true;
+// Returns where the process writes whose output counts: mpirun, above a script or profiler around the rank, or else
+// this process. Open MPI sets its variable for every process between mpirun and the rank.
+std::string destination(int descriptor) {
+  int process = ::getpid();
+  while (process > 1 && process_variable(fmt::format("/proc/{}", process), "OMPI_COMM_WORLD_RANK")) {
+    process = process_status(fmt::format("/proc/{}", process)).value_or(ProcessStatus{}).parent;
   }
-  return false;
+  return fmt::format("/proc/{}/fd/{}", process, descriptor);
 }
-
-pid_t parent_of(pid_t process) {
-  pid_t parent = 0;
-  std::string word;
-  for (std::ifstream file(fmt::format("/proc/{}/status", process)); file >> word;) {
-    if (word == "PPid:") file >> parent;
-  }
-  return parent;
-}
-
-// Returns the process whose output counts: mpirun, above a script or profiler around the rank, or else this process.
-pid_t shown_by() {
-  pid_t process = ::getpid();
-  while (process > 1 && was_launched(process)) process = parent_of(process);
-  return process;
-}
-
-std::string destination(int descriptor) { return fmt::format("/proc/{}/fd/{}", shown_by(), descriptor); }
 
 }  // namespace
 

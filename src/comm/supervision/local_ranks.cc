@@ -2,50 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <optional>
 
 #include "lockstep/base/parse_number.h"
+#include "lockstep/base/proc.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Returns the value of a variable in the contents of an environ file: "A=1\0B=2\0".
-std::optional<std::string> variable(const std::string& text, std::string_view name) {
-  const std::string wanted = fmt::format("{}=", name);
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\0', begin), text.size());
-    if (text.compare(begin, wanted.size(), wanted) == 0) {
-      return text.substr(begin + wanted.size(), end - begin - wanted.size());
-    }
-    begin = end + 1;
-  }
-  return std::nullopt;
-}
-
 struct LocalRank {
   int process = 0;
-  char state = '?';  // as in /proc/PID/stat
+  char state = '?';  // as in ProcessStatus
 };
-
-// The state follows the program's name in parentheses. The name may contain any character, so the last parenthesis
-// counts.
-char state_of(const fs::path& process) {
-  const std::string stat = contents(process / "stat");
-  const size_t end = stat.rfind(") ");
-  return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
-}
 
 // Returns the processes that run this program in this job, by rank.
 std::map<int, LocalRank> local_ranks(const std::string& job, const std::string& proc) {
@@ -55,9 +26,9 @@ std::map<int, LocalRank> local_ranks(const std::string& job, const std::string& 
   for (const fs::directory_entry& entry : fs::directory_iterator(proc, error)) {
     const auto process = parse_number<int>(entry.path().filename().string());
     if (!process || fs::read_symlink(entry.path() / "exe", error) != program) continue;
-    const std::string environ = contents(entry.path() / "environ");
-    const auto rank = parse_number<int>(variable(environ, "PMIX_RANK").value_or(""));
-    if (rank && variable(environ, "PMIX_NAMESPACE") == job) found[*rank] = {*process, state_of(entry.path())};
+    const auto rank = parse_number<int>(process_variable(entry.path(), "PMIX_RANK").value_or(""));
+    if (!rank || process_variable(entry.path(), "PMIX_NAMESPACE") != job) continue;
+    found[*rank] = {*process, process_status(entry.path()).value_or(ProcessStatus{}).state};
   }
   return found;
 }
