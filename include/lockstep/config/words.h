@@ -58,9 +58,19 @@ inline constexpr std::array<std::string_view, 3> kWords<ProgressStyle>{"auto", "
 template <class E>
 concept WordEnum = std::is_enum_v<E> && !kWords<E>.empty();
 
+// Whether V is the value of an enumerator; the compiler prints any other value as a cast: "(lockstep::WireType)3".
+template <auto V>
+constexpr bool is_enumerator() {
+  constexpr std::string_view kName = __PRETTY_FUNCTION__;
+  return kName.find("V = (") == kName.npos;
+}
+
 // Returns the word that the configuration file uses for this value.
 template <WordEnum E>
 constexpr std::string_view word(E value) {
+  constexpr size_t kCount = kWords<E>.size();
+  static_assert(is_enumerator<static_cast<E>(kCount - 1)>() && !is_enumerator<static_cast<E>(kCount)>(),
+                "each value of the enum has one word");
   return kWords<E>[static_cast<size_t>(value)];
 }
 
