@@ -57,12 +57,13 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
   } else {
     release_stop_signals();
   }
-  Watchdog watchdog(watchdog_options(limits_before_configuration(line.overrides, process_environment())));
+  const Config early = configuration_before_start(line.overrides, process_environment());
+  Watchdog watchdog(watchdog_options(watchdog_limits(early)));
   FatalReport fatal_report(watchdog.board());
   set_fatal_report(&fatal_report);
   int code = 0;
   try {
-    MpiSession session(arguments.argc, arguments.argv);
+    MpiSession session(arguments.argc, arguments.argv, early.comm.watch_launcher);
     Heartbeats heartbeats(session, watchdog.board());
     ProcessGroup group(session, {.board = &watchdog.board()});
     set_log_identity(group.rank(), group.size(), group.host());

@@ -2,8 +2,9 @@
 
 #include <utility>
 
-#include "lockstep/base/parse_number.h"
+#include "lockstep/base/error.h"
 #include "lockstep/config/keys.h"
+#include "lockstep/config/value.h"
 
 namespace lockstep {
 namespace {
@@ -52,31 +53,23 @@ WatchdogLimits watchdog_limits(const Config& config) {
   return limits;
 }
 
-WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides,
-                                           const EnvironmentLookup& environment) {
+Config configuration_before_start(std::span<const Assignment> overrides, const EnvironmentLookup& environment) {
   Config config;
-  Config::Watchdog& w = config.watchdog;
-  const std::pair<const char*, double*> keys[] = {{"watchdog.warn_seconds", &w.warn_seconds},
-                                                  {"watchdog.abort_seconds", &w.abort_seconds},
-                                                  {"watchdog.start_warn_seconds", &w.start_warn_seconds},
-                                                  {"watchdog.start_abort_seconds", &w.start_abort_seconds}};
-  // Errors are reported later, when the whole configuration is loaded.
-  const auto take = [](const std::string& text, double& to) {
-    if (const auto value = parse_number<double>(text); value && *value >= 0) to = *value;
-  };
-  for (const auto& [name, value] : keys) {
-    const ConfigKey* key = find_config_key(name);
-    if (const auto text = environment(key->environment_variable().c_str())) take(*text, *value);
+  for (const ConfigKey& key : config_keys()) {
+    if (key.section != "watchdog" && key.section != "comm") continue;
+    std::optional<std::string> text = environment(key.environment_variable().c_str());
     for (const Assignment& given : overrides) {
-      if (given.name == name) take(given.value, *value);
+      if (given.name == key.full_name()) text = given.value;
+    }
+    if (!text) continue;
+    try {
+      ConfigValue value = parse_config_value(key, *text, "");
+      check_config_value(key, value, "");
+      key.member.set(config, std::move(value));
+    } catch (const Error&) {  // It is reported later, when the whole configuration is loaded.
     }
   }
-  const char* const switch_name = "watchdog.enabled";
-  w.enabled = environment(find_config_key(switch_name)->environment_variable().c_str()) != "false";
-  for (const Assignment& given : overrides) {
-    if (given.name == switch_name) w.enabled = given.value != "false";
-  }
-  return watchdog_limits(config);
+  return config;
 }
 
 double wait_seconds(const Config& config, RunPhase phase) {

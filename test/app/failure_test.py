@@ -63,7 +63,8 @@ class Stalls(Case):
                          "1 of 2 ranks of this host do not run this program (those that do: 0)")
 
 class Deaths(Case):
-    def test_a_launcher_that_does_not_end_though_its_ranks_have_is_asked_to_then_killed(self):
+    def start_under_hanging_launcher(self, *arguments):
+        """A job of one rank that ends while MPI starts, under a launcher that then hangs."""
         kit.write(self.path("mpirun"), b"""#!/bin/sh
 trap "echo asked to end" TERM
 "$@"
@@ -71,12 +72,36 @@ echo the rank ended
 while :; do sleep 0.2; done
 """)
         os.chmod(self.path("mpirun"), 0o755)
+        env = dict(self.faulty(0, "mpi", "hold"), TEST_MARK=self.directory)
         job = self.start_command([self.path("mpirun"), kit.TRAINER, "--config", self.config(ENDLESS),
-                                  "--watchdog.start_abort_seconds", "1"], env=self.faulty(0, "mpi", "hold"))
+                                  "--watchdog.start_abort_seconds", "1", *arguments], env=env)
         job.wait_for_output("the rank ended")
+        return job
+
+    def left_behind(self):
+        """The processes of this test that still run the program."""
+        mark = f"TEST_MARK={self.directory}".encode()
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if (os.path.samefile(process / "exe", kit.TRAINER)
+                        and mark in (process / "environ").read_bytes().split(b"\0")):
+                    found.append(process.name)
+            except OSError:  # It is another user's, or has ended.
+                pass
+        return found
+
+    def test_a_launcher_that_does_not_end_though_its_ranks_have_is_asked_to_then_killed(self):
+        job = self.start_under_hanging_launcher()
         self.assertNotIn("asked to end", job.output())
+        self.assertEqual(len(self.left_behind()), 1)
         job.wait_for_output("asked to end")
         self.assertEqual(job.wait(30).code, -signal.SIGKILL)
+
+    def test_a_launcher_that_is_not_watched_is_left_alone(self):
+        job = self.start_under_hanging_launcher("--comm.watch_launcher", "false")
+        self.assertEqual(self.left_behind(), [])
+        job.kill()
 
     def test_a_rank_that_dies_ends_the_job_and_nothing_claims_to_be_saved(self):
         config = self.config(ENDLESS)

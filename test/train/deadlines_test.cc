@@ -46,17 +46,25 @@ TEST_CASE("a phase's own limits count for it alone") {
 
 TEST_CASE("before the configuration is read, command line and environment of the process count") {
   const auto none = [](const char*) { return std::optional<std::string>(); };
-  const auto mpi = static_cast<size_t>(RunPhase::mpi);
-  CHECK(limits_before_configuration({}, none)[mpi].warn_seconds == Config{}.watchdog.warn_seconds);
-  const std::vector<Assignment> overrides = {{"watchdog.start_warn_seconds", "3"}, {"watchdog.abort_seconds", "x"}};
+  CHECK(configuration_before_start({}, none) == Config{});
+  const std::vector<Assignment> overrides = {{"watchdog.start_warn_seconds", "3"},
+                                             {"watchdog.abort_seconds", "x"},
+                                             {"comm.watch_launcher", "false"},
+                                             {"train.nonsense", "1"}};
   const auto environment = [](const char* name) {
-    return std::string_view(name) == "LOCKSTEP_WATCHDOG_WARN_SECONDS" ? std::optional<std::string>("4") : std::nullopt;
+    const std::string_view variable = name;
+    return variable == "LOCKSTEP_WATCHDOG_WARN_SECONDS"         ? std::optional<std::string>("4")
+           : variable == "LOCKSTEP_WATCHDOG_START_WARN_SECONDS" ? std::optional<std::string>("5")
+           : variable == "LOCKSTEP_WATCHDOG_SAVE_WARN_SECONDS"  ? std::optional<std::string>("-1")
+                                                                : std::nullopt;
   };
-  CHECK(limits_before_configuration({}, environment)[mpi].warn_seconds == 4);
-  CHECK(limits_before_configuration(overrides, environment)[mpi].warn_seconds == 3);
-  CHECK(limits_before_configuration(overrides, environment)[mpi].abort_seconds == 600);
-  const std::vector<Assignment> off = {{"watchdog.enabled", "false"}};
-  CHECK(limits_before_configuration(off, none)[mpi].abort_seconds == 0);
+  Config expected;
+  expected.watchdog.warn_seconds = 4;
+  expected.watchdog.start_warn_seconds = 5;
+  CHECK(configuration_before_start({}, environment) == expected);
+  expected.watchdog.start_warn_seconds = 3;
+  expected.comm.watch_launcher = false;
+  CHECK(configuration_before_start(overrides, environment) == expected);
 }
 
 TEST_CASE("the watchdog gives waits between ranks time to end first, but there are none while MPI starts") {

@@ -147,6 +147,7 @@ struct Config {
     ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
     double bucket_mb = 0;
     WireType gradient_dtype = WireType::float32;
+    bool watch_launcher = true;
     bool operator==(const Comm&) const = default;
   } comm;
 

@@ -17,9 +17,9 @@ PhaseLimits phase_limits(const Config& config, RunPhase phase);
 // those waits should fail first: their errors say more. There are no limits while MPI starts.
 WatchdogLimits watchdog_limits(const Config& config);
 
-// Returns the limits before the configuration has been loaded: those of the command line and the environment of this
-// process, otherwise the defaults.
-WatchdogLimits limits_before_configuration(std::span<const Assignment> overrides, const EnvironmentLookup& environment);
+// Returns what counts before the configuration has been loaded: the sections watchdog and comm with the values of the
+// command line and the environment of this process, otherwise the defaults.
+Config configuration_before_start(std::span<const Assignment> overrides, const EnvironmentLookup& environment);
 
 // When ranks wait for work that rank 0 does alone with the same limit, their limit is longer by this time, so that rank
 // 0 fails first and reports the reason.

@@ -14,9 +14,26 @@
 
 namespace lockstep {
 
-MpiSession::MpiSession(int& argc, char**& argv) {
+namespace {
+
+constexpr unsigned kAbortSeconds = 5;
+
+std::atomic<bool> watches_launcher{false};  // only while MPI starts
+
+bool mpi_is_running() {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized && !finalized;
+}
+
+}  // namespace
+
+MpiSession::MpiSession(int& argc, char**& argv, bool watch_launcher) {
   int provided = MPI_THREAD_SINGLE;
+  watches_launcher = watch_launcher;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  watches_launcher = false;
   if (provided < MPI_THREAD_MULTIPLE) {
     fail(ExitCode::config, "{}: MPI_THREAD_MULTIPLE is not available; use an MPI library built with thread support",
          library_version());
@@ -35,19 +52,6 @@ std::string MpiSession::library_version() {
   return std::string(all.substr(0, all.find('\n')));
 }
 
-namespace {
-
-constexpr unsigned kAbortSeconds = 5;
-
-bool mpi_is_running() {
-  int initialized = 0, finalized = 0;
-  MPI_Initialized(&initialized);
-  MPI_Finalized(&finalized);
-  return initialized && !finalized;
-}
-
-}  // namespace
-
 void abort_job(int exit_code) noexcept {
   const int code = exit_code == 0 ? static_cast<int>(ExitCode::internal) : exit_code;
   static std::atomic_flag aborting = ATOMIC_FLAG_INIT;
@@ -55,7 +59,7 @@ void abort_job(int exit_code) noexcept {
   // MPI_Abort may wait for a lock held by a thread that is stuck in MPI. SIGALRM ends the process even if no thread can
   // be started below.
   alarm(2 * kAbortSeconds);
-  if (first && !mpi_is_running()) watch_launcher_end();
+  if (first && watches_launcher) watch_launcher_end();
   if (first && mpi_is_running()) {
     try {
       std::thread([code] {

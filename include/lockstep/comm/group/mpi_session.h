@@ -12,8 +12,9 @@ namespace lockstep {
 // hangs the whole job; without finish() the process exits with MPI initialized, and the launcher notices the exit.
 class MpiSession {
  public:
-  // Throws Error(config) when the MPI library does not offer MPI_THREAD_MULTIPLE.
-  MpiSession(int& argc, char**& argv);
+  // Throws Error(config) when the MPI library does not offer MPI_THREAD_MULTIPLE. With `watch_launcher`, abort_job()
+  // sees to it that the launcher ends, too, if MPI has not started by then.
+  MpiSession(int& argc, char**& argv, bool watch_launcher = false);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
