@@ -14,41 +14,7 @@ import os
 import struct
 import sys
 
-
-def crc_table():
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-CRC_TABLE = crc_table()
-
-
-def masked_crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def varint(value):
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number, body):
-    return varint(number << 3 | 2) + varint(len(body)) + body
-
-
-def feature(key, kind, packed):
-    return field(1, field(1, key) + field(2, field(kind, field(1, packed))))
+import tfrecord
 
 
 def whole_number(text, what):
@@ -83,20 +49,14 @@ def parse(line):
             raise ValueError(f"{word!r} is no id:value")
         if not number.isdigit():
             raise ValueError(f"the id {number!r} is no number")
-        ids.append(int(number))
+        ids.append(whole_number(number, "id"))
         values.append(finite(value))
     return max(0, label), ids, values
 
 
 def example(label, ids, values):
-    return field(1, feature(b"label", 3, varint(label)) +
-                 feature(b"ids", 3, b"".join(varint(i) for i in ids)) +
-                 feature(b"values", 2, struct.pack(f"<{len(values)}f", *values)))
-
-
-def record(body):
-    head = struct.pack("<Q", len(body))
-    return head + struct.pack("<I", masked_crc32c(head)) + body + struct.pack("<I", masked_crc32c(body))
+    return tfrecord.example({"label": tfrecord.int64s(label), "ids": tfrecord.int64s(*ids),
+                             "values": tfrecord.floats(*values)})
 
 
 def convert(source, out):
@@ -107,7 +67,7 @@ def convert(source, out):
             try:
                 sample = parse(line)
                 if sample:
-                    out.write(record(example(*sample)))
+                    out.write(tfrecord.record(example(*sample)))
                     count += 1
             except (ValueError, OverflowError, struct.error) as error:
                 raise ValueError(f"{source}:{number}: {error}") from error

@@ -16,6 +16,8 @@ import struct
 import sys
 import zlib
 
+import tfrecord
+
 DIRECTORY = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits"
 SIDE = 8
 LARGEST = 16  # the CSV file's brightest value
@@ -40,71 +42,18 @@ def encode_png(rows):
     )
 
 
-def varint(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def field(number, content):
-    """A protocol-buffer field of wire type 2."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def bytes_feature(value):
-    return field(1, field(1, value))
-
-
-def int64_feature(value):
-    return field(3, field(1, varint(value)))
-
-
-def encode_example(features):
-    entries = (field(1, field(1, key.encode()) + field(2, value)) for key, value in sorted(features.items()))
-    return field(1, b"".join(entries))
-
-
-def crc32c_table():
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-        table.append(crc)
-    return table
-
-
-CRC32C = crc32c_table()
-
-
-def masked_crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ CRC32C[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def frame(record):
-    length = struct.pack("<Q", len(record))
-    return length + masked_crc32c(length) + record + masked_crc32c(record)
-
-
 def make_record(line):
     *values, label = (int(value) for value in line.split(","))
     levels = bytes(value * 255 // LARGEST for value in values)
     image = encode_png([levels[i : i + SIDE] for i in range(0, SIDE * SIDE, SIDE)])
-    features = {
-        "image/encoded": bytes_feature(image),
-        "image/format": bytes_feature(b"png"),
-        "image/height": int64_feature(SIDE),
-        "image/width": int64_feature(SIDE),
-        "image/class/label": int64_feature(label),
-    }
-    return frame(encode_example(features))
+    # A map's entries may have any order; the files have that of the names.
+    return tfrecord.record(tfrecord.example({
+        "image/class/label": tfrecord.int64s(label),
+        "image/encoded": tfrecord.blobs(image),
+        "image/format": tfrecord.blobs(b"png"),
+        "image/height": tfrecord.int64s(SIDE),
+        "image/width": tfrecord.int64s(SIDE),
+    }))
 
 
 def make_files():

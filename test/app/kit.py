@@ -19,6 +19,9 @@ import zlib
 import h5py
 import numpy
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "../../scripts"))
+import tfrecord as records
+
 TRAINER = os.environ["LOCKSTEP_TRAINER"]
 MPIRUN = os.environ["LOCKSTEP_MPIRUN"]
 DIGITS = os.path.join(os.path.dirname(__file__), "../../data/digits/train.tfrecord")
@@ -52,62 +55,22 @@ def images(count, side=16, seed=0):
     return samples
 
 
-def _crc_table():
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-_CRC_TABLE = _crc_table()
-
-
-def masked_crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _varint(value):
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def _field(number, body):
-    return _varint(number << 3 | 2) + _varint(len(body)) + body
-
-
 def example(encoded, label):
     """A serialized tf.train.Example with ImageNet's keys."""
-    image = _field(1, b"image/encoded") + _field(2, _field(1, _field(1, encoded)))
-    klass = _field(1, b"image/class/label") + _field(2, _field(3, _field(1, _varint(label))))
-    return _field(1, _field(1, image) + _field(1, klass))
+    return records.example({"image/encoded": records.blobs(encoded), "image/class/label": records.int64s(label)})
 
 
 def sparse_example(label, ids, values, keys=("label", "ids", "values")):
     """A serialized tf.train.Example of a label, ids and values under these names."""
-    lists = (_field(3, _field(1, _varint(label))), _field(3, _field(1, b"".join(map(_varint, ids)))),
-             _field(2, _field(1, struct.pack(f"<{len(values)}f", *values))))
-    return _field(1, b"".join(_field(1, _field(1, key.encode()) + _field(2, body)) for key, body in zip(keys, lists)))
+    return records.example(dict(zip(keys, (records.int64s(label), records.int64s(*ids), records.floats(*values)))))
 
 
 def tfrecord(samples):
     return frame(example(encoded, label) for encoded, label in samples)
 
 
-def frame(records):
-    out = b""
-    for body in records:
-        head = struct.pack("<Q", len(body))
-        out += head + struct.pack("<I", masked_crc32c(head)) + body + struct.pack("<I", masked_crc32c(body))
-    return out
+def frame(bodies):
+    return b"".join(map(records.record, bodies))
 
 
 def write(path, data):

@@ -16,6 +16,10 @@ import h5py
 import numpy
 from PIL import Image
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent.parent / "scripts"))
+import tfrecord
+from tfrecord import blobs, field, floats, int64s, record
+
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "corpus")
 
 
@@ -27,60 +31,20 @@ def put(target, name, data):
 
 # tf.train.Example and TFRecord -----------------------------------------------------------------------------------------
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def record(data):
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", crc32c(length)) + data + struct.pack("<I", crc32c(data))
-
-
-def varint(number):
-    number &= 2**64 - 1
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def int64s(*values):
-    return field(3, field(1, b"".join(varint(v) for v in values)))
-
-
-def floats(*values):
-    return field(2, field(1, struct.pack(f"<{len(values)}f", *values)))
-
-
-def blob(*values):
-    return field(1, b"".join(field(1, v) for v in values))
-
-
 def example(**features):
-    return field(1, b"".join(field(1, field(1, k.replace("__", "/").encode()) + field(2, v)) for k, v in features.items()))
+    return tfrecord.example({name.replace("__", "/"): values for name, values in features.items()})
 
 
 def examples(picture):
-    yield "image", example(image__encoded=blob(picture), image__class__label=int64s(3))
-    yield "image_float_label", example(image__encoded=blob(picture[:40]), image__class__label=floats(3.0))
-    yield "one_hot", example(image__encoded=blob(picture[:40]), image__class__label=int64s(0, 0, 1, 0))
+    yield "image", example(image__encoded=blobs(picture), image__class__label=int64s(3))
+    yield "image_float_label", example(image__encoded=blobs(picture[:40]), image__class__label=floats(3.0))
+    yield "one_hot", example(image__encoded=blobs(picture[:40]), image__class__label=int64s(0, 0, 1, 0))
     yield "sparse", example(label=int64s(1), ids=int64s(3, 17, 40), values=floats(1.0, 0.5, -2.0))
     yield "sparse_without_values", example(label=floats(1.0), ids=int64s(3, 17))
     yield "sparse_not_finite", example(label=int64s(1), ids=int64s(3), values=floats(float("nan")))
     yield "sparse_unpacked", example(label=field(3, b"\x08\x01"), ids=field(3, b"\x08\x05\x08\x07"))
     yield "negative", example(label=int64s(-1), ids=int64s(-5), values=floats(1.0))
-    yield "escape", example(**{"\x1b[2Kname": int64s(1), "two\nlines": blob(b"x")})
+    yield "escape", example(**{"\x1b[2Kname": int64s(1), "two\nlines": blobs(b"x")})
 
 
 # Pictures ----------------------------------------------------------------------------------------------------------------
@@ -286,7 +250,7 @@ def main():
     put("tfrecord", "sparse", b"".join(record(data) for name, data in all_examples.items() if "sparse" in name))
     put("tfrecord", "empty", record(b""))
     put("tfrecord", "cut", record(all_examples["sparse"])[:-3])
-    put("tfrecord", "long", struct.pack("<QI", 2**63, crc32c(struct.pack("<Q", 2**63))))
+    put("tfrecord", "long", struct.pack("<Q", 2**63) + tfrecord.masked_crc32c(struct.pack("<Q", 2**63)))
     put("tfrecord", "gzip", b"\x1f\x8b\x08\0" + bytes(20))
     bounds = [i * 65536 for i in range(17)]
     put("record_index", "right", b"." + struct.pack("<17q", *bounds))
