@@ -1,3 +1,4 @@
+#include <optional>
 #include <vector>
 
 #include "app/commands.h"
@@ -38,23 +39,24 @@ int evaluate_command(const CommandParts& parts) {
         {config, group, *communicator, *stream, *model, name_outputs(data->class_names(), config.data.label_offset)},
         parts.command.checkpoint);
   });
+  std::optional<Evaluator> evaluator;
   run_or_abort([&] {
     on_every_rank(group, wait, [&] {
       const bool fewer = are_part_of(name_outputs(data->class_names(), 0), loaded.classes);
       if (config.data.label_offset == 0 && fewer) data->follow_classes(loaded.classes);
       require_same_classes({"the checkpoint", loaded.classes},
                            {"the data", name_outputs(data->class_names(), config.data.label_offset)});
+      evaluator.emplace(EvaluatorParts{config, *model, *backend, *stream, group, watchdog, *data}, threads.workers);
     });
     return 0;
   });
 
-  Evaluator evaluator({config, *model, *backend, *stream, group, watchdog, *data}, threads.workers);
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
   Reporter reporter(group, {});
-  reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator.run(weights); }));
+  reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator->run(weights); }));
   if (config.data.bad_records == BadRecordRule::skip) {
-    reporter.bad_records(loaded.step, {"data.validation", evaluator.left_out()}, evaluator.bad_records());
+    reporter.bad_records(loaded.step, {"data.validation", evaluator->left_out()}, evaluator->bad_records());
   }
   run_or_abort([&] { group.barrier({"the end", wait.seconds}); });
   return static_cast<int>(ExitCode::ok);

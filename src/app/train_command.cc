@@ -130,11 +130,6 @@ int train_command(const CommandParts& parts) {
   const DataSource& data = *start.data;
   if (group.is_root()) warn_of_lost_restart(*start.state);
 
-  std::optional<Evaluator> evaluator;
-  if (start.validation) {
-    evaluator.emplace(EvaluatorParts{config, *model, *backend, *stream, group, parts.watchdog, *start.validation},
-                      start.threads.budget.workers);
-  }
   Reporter reporter(group, reporter_options(config, *start.state));
   CheckpointerOptions saving{
       .root = group.is_root(),
@@ -152,23 +147,31 @@ int train_command(const CommandParts& parts) {
       .lock = start.lock ? &*start.lock : nullptr,
       .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
+  std::optional<Evaluator> evaluator;
+  std::optional<Trainer> trainer;
+  const Progress& from = start.state->progress;
   on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start) + kRootFilesSeconds}, [&] {
     const ScopedFileUse use(group.is_root() ? &parts.watchdog.board() : nullptr, config.checkpoint.directory);
     checkpointer.emplace(config, *model, std::move(saving));
+    const int loader_threads = start.threads.budget.workers;
+    if (start.validation) {
+      evaluator.emplace(EvaluatorParts{config, *model, *backend, *stream, group, parts.watchdog, *start.validation},
+                        loader_threads);
+    }
+    trainer.emplace(
+        TrainerParts{config, group, *start.communicator, *backend, *stream, *model, data,
+                     evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
+        loader_threads, from);
   });
-  const Progress& from = start.state->progress;
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
-  Trainer trainer({config, group, *start.communicator, *backend, *stream, *model, data,
-                   evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
-                  start.threads.budget.workers, from);
-  if (group.is_root() && trainer.total_steps() <= from.step) say_nothing_is_left(config, *start.state);
-  announce(config, trainer, {*model, batches, data.size(), start.communicator->plan()});
+  if (group.is_root() && trainer->total_steps() <= from.step) say_nothing_is_left(config, *start.state);
+  announce(config, *trainer, {*model, batches, data.size(), start.communicator->plan()});
 
   const auto train = [&] {
     try {
-      return trainer.run();
+      return trainer->run();
     } catch (const AgreedError&) {  // all ranks leave, and rank 0 gives a save in flight its time
-      parts.watchdog.progress(RunPhase::save, trainer.progress().step);
+      parts.watchdog.progress(RunPhase::save, trainer->progress().step);
       throw;
     }
   };
@@ -176,7 +179,7 @@ int train_command(const CommandParts& parts) {
     // Nobody else need wait for this run's heartbeat to be missed.
     if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
   });
-  return run_or_abort([&] { return leave(parts, config, reporter, trainer, end); });
+  return run_or_abort([&] { return leave(parts, config, reporter, *trainer, end); });
 }
 
 }  // namespace lockstep

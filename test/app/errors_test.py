@@ -55,6 +55,13 @@ class Errors(kit.TestCase):
         self.refused(kit.CONFIG, ("large.toml", "the model does not fit in memory: a rank needs", "and there are",
                                   "lower train.batch_size (1000000), model.image_size (299)"))
 
+    def test_batches_that_do_not_fit_in_memory(self):
+        self.records(10)
+        config = self.config({"train.batch_size": 4096, "data.prefetch": 256})
+        for ranks in (1, 2):
+            result = self.run_job(ranks, "--config", config, wrapper=["sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh"])
+            self.assert_one_error(result, kit.CONFIG, "not enough memory for 257 batches of 4096 samples")
+
     def test_global_batches_that_do_not_divide(self):
         self.records(10)
         config = self.config({"train.batch_size": None, "train.global_batch": 25})
