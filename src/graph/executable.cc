@@ -31,7 +31,7 @@ void* resolve(const Placement& at, const Arenas& arenas) {
       return in(arenas.gradients);
     case Arena::activations:
       return in(arenas.activations);
-    // Kernels never write to external inputs: the schedule has them as inputs only.
+    // The const_cast is safe: the schedule has external values only as inputs, so no kernel writes to them.
     case Arena::external: {
       const void* input = arenas.external[static_cast<ExternalInput>(at.offset_bytes)];
       require(input != nullptr, "external input {} of a graph is not bound", at.offset_bytes);
@@ -48,7 +48,7 @@ std::vector<size_t> storage_of_values(const Graph& graph, const Backend& backend
   return bytes;
 }
 
-// Values that hold several parameters read them as one.
+// Requires that parameters that are read as one value are adjacent in their arena.
 void expect_adjacent(const Graph& graph, const ParameterLayout& layout) {
   for (const std::vector<ParameterId>& group : graph.adjacent_parameters) {
     int64_t next = layout.offset[group.front()];
@@ -120,7 +120,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   for (const Step& step : e.steps_) workspaces.push_back(step.kernel->workspace_bytes());
   const PlanInput input{e.graph_, e.schedule_, e.layout_, storage, workspaces};
   e.plan_ = plan_memory(input);
-  verify_plan(input, e.plan_);  // milliseconds, against silently wrong weights
+  verify_plan(input, e.plan_);  // It takes milliseconds, and a wrong plan would silently give wrong weights.
 
   auto place = [&](const std::vector<ValueId>& ids) {
     std::vector<Placement> result;

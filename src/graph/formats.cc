@@ -19,8 +19,9 @@ class FormatChooser {
   }
 
  private:
-  // The value as it is read by `phase`, in `format`: itself, or a reordered copy that later readers share. A packed
-  // copy of a parameter is not kept from forward to backward: making it again is cheaper than holding it.
+  // Returns the value in `format` for readers in `phase`: the value itself, or a reordered copy that later readers
+  // share. A packed copy of a parameter is not kept from forward to backward, because packing again costs less than the
+  // memory.
   ValueId in_format(ValueId id, Format format, Phase phase) {
     if (graph_.value(id).desc.format == format) return id;
     const bool transient = graph_.value(id).role == ValueRole::parameter;
@@ -49,7 +50,7 @@ class FormatChooser {
       const auto bytes = static_cast<int64_t>(backend_.saved_bytes(node.op, inputs));
       graph_.value(node.outputs[saved]).desc.shape = {bytes};
     }
-    std::vector<std::pair<ValueId, ValueId>> unpack;  // from the backend's format, to the plain value
+    std::vector<std::pair<ValueId, ValueId>> unpack;  // value in the backend's format, and plain value
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId id = node.outputs[i];
       if (!(choice.outputs[i] == Format::plain()) && must_end_plain(graph_.value(id))) {

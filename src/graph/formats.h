@@ -1,4 +1,4 @@
-// Puts every value into the memory format its backend wants, with visible Reorder nodes where two formats meet.
+// Gives every value the memory format that the backend prefers, with Reorder nodes between different formats.
 #pragma once
 
 #include "lockstep/backend/backend.h"
@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-// Asks the backend node by node, inserts Reorder nodes before inputs that lie otherwise, gives `saved` outputs their
-// size. Parameters stay plain in their arena: a packed copy is a Reorder of its own in each phase. Gradients of
-// parameters, moments and kept values end in plain format.
+// Asks the backend for the formats of each node, inserts Reorder nodes before inputs of another format, and sets the
+// sizes of `saved` outputs. Parameters stay plain in their arena, and each phase packs them with its own Reorder.
+// Gradients of parameters, moments and kept values end in plain format.
 void choose_formats(Graph& graph, const Backend& backend);
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@ namespace {
 template <class Operation>
 concept NotDifferentiable = !Operation::facts.differentiable;
 
-// The pass over the forward nodes, last to first. A value's gradient is complete when all its readers have been
-// visited; contributions of several readers are added.
+// Visits the forward nodes from last to first. The gradient of a value is complete once all its readers have been
+// visited; it is the sum of their contributions.
 class Differentiator {
  public:
   explicit Differentiator(Graph& graph)
@@ -52,7 +52,7 @@ class Differentiator {
     return outputs;
   }
 
-  // The gradient of the current node's first output.
+  // Returns the gradient of the current node's first output.
   ValueId dy() {
     join_slices();
     std::vector<ValueId> parts = parts_[out(0)];  // a copy: emit() grows parts_
@@ -62,7 +62,7 @@ class Differentiator {
     return sum;
   }
 
-  // The gradients of the current node's slices, which cover every channel once, make one of the whole.
+  // Concatenates the gradients of the slices of the current node's output, which cover every channel once.
   void join_slices() {
     std::vector<SliceGradient> slices = std::move(slices_[out(0)]);
     if (slices.empty()) return;
@@ -82,7 +82,7 @@ class Differentiator {
     if (wants_input(input)) parts_[in(input)].push_back(gradient);
   }
 
-  // One-input operations whose gradient is one node made from dy (and whatever `inputs` adds before it).
+  // For operations with one input whose gradient is one node that reads `inputs` and dy.
   void unary(Op op, std::vector<ValueId> inputs) { give(0, emit("grad", std::move(op), std::move(inputs)).front()); }
 
   void rule(const Conv2d& op) {
@@ -110,7 +110,8 @@ class Differentiator {
     give(1, d[1]);
     give(2, d[2]);
   }
-  // The parameters' gradients are of this rank's samples, like all others; only the input's takes those of all ranks.
+  // The gradients of the parameters are sums over this rank's samples, like all others. Only the gradient of the input
+  // depends on the samples of all ranks.
   void rule(const SyncBatchNorm& op) {
     std::vector<ValueId> inputs = {in(0), dy(), in(1), out(1), out(2), out(3)};
     const auto own = emit("grad_sums", SyncBatchNormGradSums{op.epsilon, op.relu}, inputs);
@@ -150,13 +151,13 @@ class Differentiator {
     if (const ValueId scale = loss_scale(); scale >= 0) inputs.push_back(scale);
     unary(SoftmaxCrossEntropyGrad{op.label_smoothing, head_weight()}, std::move(inputs));
   }
-  // Evaluation-only and backward operations, and what carries statistics, are never differentiated.
+  // Operations of evaluation, of the backward pass and of statistics have no gradient.
   template <NotDifferentiable Operation>
   void rule(const Operation&) {
     fail(ExitCode::internal, "{}: {} has no gradient", current_.name, op_name(current_.op));
   }
 
-  // The external value that scales all gradients; -1: none.
+  // Returns the external value that scales all gradients, or -1.
   ValueId loss_scale() const {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
@@ -202,9 +203,9 @@ class Differentiator {
   };
 
   Graph& graph_;
-  std::vector<std::vector<ValueId>> parts_;         // by value: the contributions to its gradient so far
-  std::vector<std::vector<SliceGradient>> slices_;  // by value: those to some of its channels
-  std::vector<bool> wanted_;                        // by value: depends on a trained parameter
+  std::vector<std::vector<ValueId>> parts_;         // by value: contributions to its gradient
+  std::vector<std::vector<SliceGradient>> slices_;  // by value: contributions to the gradient of some of its channels
+  std::vector<bool> wanted_;                        // by value: whether it depends on a trained parameter
   Node current_;
 };
 

@@ -12,14 +12,14 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// Of what takes more than a page, and of workspaces: what GPU libraries expect of memory.
+// The alignment of workspaces and of values larger than a page, which GPU libraries expect.
 constexpr int64_t kLargeAlignment = 256;
 constexpr int64_t kLarge = 4096;
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
 
 int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// A stretch of the activation arena that is taken from position `first` to `last`, both included.
+// A range of the activation arena that is in use from schedule position `first` to `last`, both included.
 struct Block {
   int32_t value = -1;      // representative of the class; -1: workspace
   int32_t workspace = -1;  // schedule position
@@ -78,7 +78,7 @@ class Classes {
       const ValueId out = node.outputs[0];
       if (!in_activations(out)) continue;
       if (std::holds_alternative<Reshape>(node.op)) {
-        merge(node.inputs[0], out);  // a view, whatever it is a view of
+        merge(node.inputs[0], out);  // also if the input is a view itself
         continue;
       }
       const int k = in_place_input(node.op);
@@ -88,7 +88,8 @@ class Classes {
     }
   }
 
-  // Nobody reads the input's memory after this node, the node reads it through one operand only, and it fits.
+  // Returns whether the output may overwrite the input: nothing reads the input's memory later, the node reads it
+  // through one operand only, and the output fits.
   bool may_overwrite(const Node& node, ValueId input, int32_t position) const {
     const ValueId root = find(input), out = node.outputs[0];
     if (!in_activations(root) || last_use(input) > position) return false;
@@ -96,13 +97,13 @@ class Classes {
     for (ValueId v : node.inputs) uses += find(v) == root;
     const Value& from = in_.graph.value(input);
     const Value& to = in_.graph.value(out);
-    const bool view = from.view_of >= 0 || to.view_of >= 0;  // there is more in that memory
+    const bool view = from.view_of >= 0 || to.view_of >= 0;  // other values share that memory
     return !view && uses == 1 && from.desc == to.desc && in_.storage_bytes[input] == in_.storage_bytes[out];
   }
 
   const PlanInput& in_;
   std::vector<int32_t> parent_;
-  std::vector<int32_t> last_;  // by value, then by representative: last position that touches the class
+  std::vector<int32_t> last_;  // by value, then by representative: the last position that uses the class
 };
 
 Placement fixed_placement(const PlanInput& in, const Value& v) {
@@ -130,7 +131,7 @@ std::vector<Block> collect_blocks(const PlanInput& in, const Classes& classes) {
     for (ValueId v : in.graph.node(in.schedule.order[p]).outputs) {
       const int32_t root = classes.find(v);
       if (seen[root] || fixed_placement(in, in.graph.value(root)).arena != Arena::none) continue;
-      seen[root] = true;  // the first output of a class to be written starts its life
+      seen[root] = true;  // the lifetime of a class starts when its first output is written
       blocks.push_back({.value = root,
                         .first = position,
                         .last = classes.last_use(root),
@@ -146,7 +147,7 @@ std::vector<Block> collect_blocks(const PlanInput& in, const Classes& classes) {
   return blocks;
 }
 
-// Lowest offset at which `block` overlaps none of `placed` (all of which live at the same time as it).
+// Returns the lowest offset at which `block` overlaps none of `placed`, all of which live at the same time.
 int64_t lowest_gap(std::vector<const Block*>& placed, const Block& block) {
   std::sort(placed.begin(), placed.end(), [](const Block* a, const Block* b) { return a->offset < b->offset; });
   int64_t offset = 0;
@@ -197,7 +198,8 @@ MemoryPlan plan_memory(const PlanInput& in) {
 
 namespace {
 
-// Lifetimes again, from the nodes alone: from the first write to the last touch of any member of a class; workspaces.
+// Computes lifetimes again, from the nodes only: for a class from the first write to the last use of any member, and
+// for workspaces.
 std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
   std::vector<Block> life(in.graph.values.size());
   std::vector<Block> blocks;
@@ -247,7 +249,7 @@ void verify_blocks(const PlanInput& in, const MemoryPlan& plan, const std::vecto
   }
 }
 
-// What the memory of each class holds while the schedule is replayed: values, and the channels they fill.
+// Tracks what the memory of each class contains while the schedule is replayed: values and the channels that they fill.
 class Contents {
  public:
   Contents(const PlanInput& in, const MemoryPlan& plan) : in_(in), plan_(plan), shows_(plan.values.size()) {
@@ -255,7 +257,7 @@ class Contents {
     held_.resize(shows_.size());
   }
 
-  // The value is there to be read: itself, or the whole that it is a view of.
+  // Requires that the value can be read: it is in memory itself, or the value of which it is a view.
   void expect(ValueId v, const std::string& reader) const {
     if (plan_.values[index(v)].arena != Arena::activations) return;
     const Channels channels = channels_of(v);
@@ -309,11 +311,12 @@ class Contents {
 
   const PlanInput& in_;
   const MemoryPlan& plan_;
-  std::vector<ValueId> shows_;           // by value: whose data it is (a reshape shows its input's)
+  std::vector<ValueId> shows_;           // by value: the value whose data it has, which for a reshape is its input
   std::vector<std::vector<Held>> held_;  // by class
 };
 
-// Replays the schedule: whatever is read, or kept to the end, is what its class holds at that time.
+// Replays the schedule and verifies that every value that is read, or kept to the end, is in the memory of its class at
+// that time.
 void verify_contents(const PlanInput& in, const MemoryPlan& plan) {
   Contents contents(in, plan);
   for (NodeId n : in.schedule.order) {

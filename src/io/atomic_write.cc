@@ -1,4 +1,4 @@
-// Files that appear under their name when they are whole, or not at all: io/file.h.
+// Writes files that appear under their name only when they are complete (io/file.h).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -18,21 +18,22 @@ namespace {
 
 constexpr std::string_view kTemporaryMark = ".tmp";
 
-// What transfers past the page cache must be multiples of, in memory and in the file. Enough for common file systems;
-// one that wants more says EINVAL.
+// Direct I/O requires addresses, offsets and lengths that are multiples of this. A file system that requires more fails
+// with EINVAL.
 constexpr size_t kDirectBytes = 4096;
 
 struct alignas(kDirectBytes) DirectBlock {
   std::byte bytes[kDirectBytes];
 };
 
-// Past the page cache: the kernel copies nothing, and what others read stays in memory. False where it is not offered.
+// Turns on direct I/O, so that the kernel copies nothing and keeps in the page cache what other programs read. Returns
+// false if the file system does not support it.
 bool set_direct(int descriptor, bool direct) {
   const int flags = ::fcntl(descriptor, F_GETFL);
   return flags >= 0 && ::fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-// Writes a file from its start, past the page cache as far as the address and the file system allow.
+// Writes a file from its start, with direct I/O as far as the address and the file system allow.
 int try_write_file(int descriptor, std::span<const std::byte> bytes) {
   const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % kDirectBytes == 0;
   const auto whole_blocks = bytes.first(aligned ? bytes.size() / kDirectBytes * kDirectBytes : 0);
@@ -46,7 +47,7 @@ int try_write_file(int descriptor, std::span<const std::byte> bytes) {
   return try_write(descriptor, bytes);
 }
 
-// A temporary file beside `path`, removed unless published.
+// Owns a temporary file beside `path`; removes it unless it has been published.
 class Temporary {
  public:
   Temporary(const std::string& path, ExitCode blame) {
@@ -99,7 +100,7 @@ bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes) {
     done += length;
     return true;
   };
-  // The kernel would otherwise answer from the very pages it was given.
+  // Otherwise the kernel would compare the pages that it was given with themselves.
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   if (set_direct(file.get(), true)) {
     const size_t whole_blocks = bytes.size() / kDirectBytes * kDirectBytes;
@@ -128,7 +129,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
     temporary.discard();
     fail(options.blame, "{}: what was written reads back differently; the disk or its driver is faulty", path);
   }
-  check(temporary.try_close(), "close");  // NFS reports a full disk here
+  check(temporary.try_close(), "close");  // NFS reports a full disk only now
   check(temporary.try_publish(path), "rename the finished file into place");
   if (options.flush) fsync_directory(parent_directory(path), options.blame);
 }

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr uint32_t kPolynomial = 0x82f63b78U;  // 0x1edc6f41, bits reversed
 
-// Tables of "slicing by 8": entry [k][b] advances byte b past k further zero bytes.
+// The tables of "slicing by 8": entry [k][b] is the checksum of byte b followed by k zero bytes.
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {

@@ -16,7 +16,7 @@ constexpr size_t kSlices = 16;
 
 using Table = std::array<std::array<uint64_t, 256>, kSlices>;
 
-// table[k][b]: what byte b contributes after k further zero bytes.
+// table[k][b] is the contribution of byte b followed by k zero bytes.
 constexpr Table make_table() {
   Table table{};
   for (size_t b = 0; b < 256; ++b) {
@@ -39,7 +39,7 @@ uint64_t load_little_endian(const std::byte* from) {
   return word;
 }
 
-// The register after `bytes`, by 16 bytes at a time.
+// Returns the register after `bytes`, which it processes 16 at a time.
 uint64_t advance_by_tables(std::span<const std::byte> bytes, uint64_t crc) {
   const std::byte* at = bytes.data();
   size_t left = bytes.size();
@@ -57,15 +57,15 @@ uint64_t advance_by_tables(std::span<const std::byte> bytes, uint64_t crc) {
 }
 
 #if defined(__x86_64__)
-// x^n modulo the polynomial; bit i stands for x^(63-i), as in the register.
+// Returns x^n modulo the polynomial. Bit i stands for x^(63-i), as in the register.
 constexpr uint64_t power(int n) {
   uint64_t value = uint64_t{1} << 63;
   for (; n > 0; --n) value = (value >> 1) ^ ((value & 1) != 0 ? kPolynomial : 0);
   return value;
 }
 
-// What moves 128 bits of the message forward by kBits: the first 64 of them are worth x^64 more. A carry-less product
-// of two such words is x times too large, hence the 1.
+// The factors that move 128 bits of the message forward by kBits; the first 64 bits need another factor of x^64. The
+// carry-less product of two bit-reversed words is too large by a factor of x, hence the 1.
 template <int kBits>
 __m128i factors() {
   constexpr uint64_t kFirst = power(kBits + 63), kSecond = power(kBits - 1);

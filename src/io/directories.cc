@@ -1,4 +1,4 @@
-// Directories, and what is in them: io/file.h.
+// Creates and lists directories (io/file.h).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>

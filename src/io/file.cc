@@ -1,4 +1,4 @@
-// Opening, reading and writing of single files: io/file.h.
+// Opens, reads and writes single files (io/file.h).
 #include "lockstep/io/file.h"
 
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// What ::open() with O_NONBLOCK returned, which changes nothing for a regular file; `error`: its errno.
+// The result of ::open() and its errno. O_NONBLOCK prevents waiting for a named pipe and has no effect on regular
+// files.
 FileDescriptor require_regular(FileDescriptor file, const std::string& path, ExitCode blame, int error) {
   struct stat status {};
   const bool known = (file ? ::fstat(file.get(), &status) : ::stat(path.c_str(), &status)) == 0;

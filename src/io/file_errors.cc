@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// The nearest directory above `path` that exists.
+// Returns the nearest directory above `path` that exists.
 std::string existing_parent(std::string path) {
   do {
     path = parent_directory(path);
@@ -20,7 +20,7 @@ std::string existing_parent(std::string path) {
   return path;
 }
 
-// What a write of `needed` bytes lacks; empty where the error has another cause.
+// Says how much space a write of `needed` bytes lacks; empty if the error has another cause.
 std::string describe_shortage(const std::string& path, size_t needed, int error) {
   if (error == EDQUOT) {
     return fmt::format(

@@ -1,4 +1,4 @@
-// How the functions of io/file.h say what went wrong.
+// The error messages of the functions of io/file.h.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-// "PATH: cannot ACTION: the system's reason". `needed`: the bytes to be written. Called after a temporary is gone, so
-// that what is free is what a retry has.
+// Throws "PATH: cannot ACTION: the system's reason". `needed` is the number of bytes to be written; the temporary file
+// must have been removed before, so that the message states the space that a retry would have.
 [[noreturn]] void fail_errno(const std::string& path, std::string_view action, ExitCode blame, int error,
                              size_t needed = 0);
 
-// Why a directory cannot be made where a symbolic link on the way to it leads nowhere; else the system's reason.
+// Says why a directory cannot be created: a symbolic link on its path has no target, or else the system's reason.
 std::string describe_no_directory(const std::string& path, int error);
 
-// "a directory", "a pipe" and so on, of what is no regular file.
+// Names the kind of a file that is not a regular one: "a directory", "a pipe", ...
 std::string_view kind_of_file(mode_t mode);
 
 }  // namespace lockstep

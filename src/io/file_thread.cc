@@ -19,7 +19,7 @@ FileThread::FileThread(const char* name, std::function<void()> run) {
   thread_ = std::thread([name, run = std::move(run), end = std::move(end)]() mutable {
     name_thread(name);
     run();
-    run = nullptr;  // what it owns goes before others learn that it has ended
+    run = nullptr;  // destroys what it owns before others see that it has ended
     end.set_value();
   });
 }

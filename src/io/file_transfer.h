@@ -1,4 +1,4 @@
-// Transfers that survive short ones and signals.
+// Reads and writes all bytes in spite of short transfers and signals.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-// Bounds the time one system call holds an inode lock and keeps progress visible to tools that watch the process.
+// The bytes of one system call: few enough that it does not hold the lock of an inode for long.
 inline constexpr size_t kPieceBytes = size_t{8} << 20;
 
-// Of every file that is made here: the umask takes from it.
+// The mode of new files, before the umask applies.
 inline constexpr mode_t kNewFileMode = 0666;
 
 // Writes all of `bytes`. Returns 0, or the errno of the call that failed.

@@ -24,7 +24,7 @@ void run_or_log(const FileJob& job) {
 
 }  // namespace
 
-// Owned by the worker and by its thread, whichever ends last.
+// Shared by the worker and its thread, because either may end last.
 class FileWorker::Queue {
  public:
   explicit Queue(FileWorkerOptions options) : options_(std::move(options)) {}
@@ -76,7 +76,7 @@ bool FileWorker::Queue::post(FileJob job) {
   return taken;
 }
 
-// Once a job.
+// Reports a slow job once.
 std::string FileWorker::Queue::describe_delay() {
   const double seconds = running_since_ > 0 ? monotonic_seconds() - running_since_ : 0;
   if (seconds < options_.slow_seconds || std::exchange(slow_reported_, true)) return {};
@@ -84,7 +84,7 @@ std::string FileWorker::Queue::describe_delay() {
                      options_.directory, seconds);
 }
 
-// After a job that was reported as slow, or during which others were dropped.
+// Reports the end of a job that was reported as slow, or during which others were dropped.
 std::string FileWorker::Queue::describe_recovery() {
   if (!slow_reported_ && !drops_reported_) return {};
   std::string text = fmt::format("{}: the disk answers again after {:.0f} s", options_.directory,

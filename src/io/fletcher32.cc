@@ -8,10 +8,10 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kModulus = 65535;
-// Words are summed in lanes, word i in lane i % kLanes. kRows words a lane keep its sums of prefix sums below 2^32.
+// Word i is summed in lane i % kLanes. After kRows words, the sum of prefix sums in a lane is still below 2^32.
 constexpr size_t kLanes = 8, kRows = 256;
 
-// The sums are folded rather than divided, so a positive multiple of the modulus is 65535, not 0.
+// The sums are folded, not divided, so a positive multiple of the modulus becomes 65535 and not 0.
 uint32_t folded(uint64_t sum) {
   const uint64_t rest = sum % kModulus;
   return static_cast<uint32_t>(rest == 0 && sum > 0 ? kModulus : rest);
@@ -33,7 +33,7 @@ Sums sum_words(const std::byte* from, size_t count) {
   return sums;
 }
 
-// Words two by two in 128-bit vectors, which every processor has.
+// Adds two words at a time in 128-bit vectors, which every x86-64 processor has.
 Sums sum_lanes(const std::byte* from, size_t rows) {
   using Pairs [[gnu::vector_size(kLanes * sizeof(uint16_t))]] = uint32_t;
   Pairs first_even{}, first_odd{}, second_even{}, second_odd{};
@@ -45,7 +45,7 @@ Sums sum_lanes(const std::byte* from, size_t rows) {
     second_even += first_even;
     second_odd += first_odd;
   }
-  // Lane l counts a word kLanes times for each row from its own on; that is l times too often.
+  // Lane l has counted each word kLanes times per row from its own row on, which is l times too often.
   Sums sums;
   const auto add = [&](size_t lane, uint64_t first, uint64_t second) {
     sums.first += first;

@@ -19,7 +19,8 @@ namespace lockstep {
 namespace hdf5 {
 
 Lock::Lock() {
-  static std::recursive_mutex* mutex = new std::recursive_mutex;  // outlives handles that close late
+  static std::recursive_mutex* mutex =
+      new std::recursive_mutex;  // never destroyed, because handles may close during exit
   held_ = std::unique_lock(*mutex);
   static const bool once = H5dont_atexit() >= 0;
   static_cast<void>(once);
@@ -85,13 +86,13 @@ void Hdf5IdTraits::destroy(type id) noexcept {
 
 void Hdf5Image::Free::operator()(std::byte* data) const noexcept { std::free(data); }
 
-// The memory behind an image, as the core driver's image callbacks see it: a borrowed image is handed to the library
-// as is, a new one is the library's until it closes the file, when free() receives it back.
+// The memory of a file image, for the callbacks of HDF5's core driver. A borrowed image is passed to the library as it
+// is. A new one belongs to the library until it closes the file and returns the memory to free().
 struct Hdf5File::Memory {
   void* data = nullptr;
   size_t bytes = 0;
   bool borrowed = false;
-  size_t capacity = 0;  // of a new image; the library asks for more a little at a time
+  size_t capacity = 0;  // of a new image; the library requests memory in small steps
 
   ~Memory() {
     if (!borrowed) std::free(data);
@@ -114,8 +115,8 @@ struct Hdf5File::Memory {
     if (data) memory.bytes = bytes;
     return data;
   }
-  // To `capacity` bytes that start on a page, as direct writes want it, and lie on huge pages where they can be had:
-  // the kernel's work on small ones was a tenth of a save. Pages that are never used take no memory.
+  // The memory starts on a page boundary, as direct I/O requires, and uses huge pages if there are any: handling small
+  // pages took the kernel a tenth of the time of a save. Pages that are never touched take no memory.
   static void* moved(void* data, const Memory& memory) {
     constexpr size_t kHugePage = size_t{2} << 20;
     const size_t capacity = (memory.capacity + kHugePage - 1) / kHugePage * kHugePage;
@@ -147,8 +148,9 @@ struct Hdf5File::Memory {
 
 namespace {
 
-// A file to be read. Without the library's cache of chunks: those with filters are decoded in hdf5_chunks.cc, and those
-// without are then read at their place, of the size that they must have and not the one that the file tells.
+// The properties with which files are opened for reading. The library's chunk cache is off: hdf5_chunks.cc decodes
+// chunks with filters, and the library then reads the others with the size that follows from their shape, not with the
+// size that the file claims.
 Hdf5Id reading_list(const Context& context) {
   Hdf5Id access = check_id(H5Pcreate(H5P_FILE_ACCESS), context, "make an access list");
   constexpr size_t kSlots = 1;
@@ -156,16 +158,16 @@ Hdf5Id reading_list(const Context& context) {
   return access;
 }
 
-// The core driver takes two files of one name for the same file, so each gets a name of its own.
+// The core driver treats two files of one name as the same file, so each gets its own name.
 std::string unique_name(const std::string& name) {
   static std::atomic<uint64_t> count{0};
   return fmt::format("{}#{}", name, ++count);
 }
 
-constexpr size_t kGrowthBytes = size_t{1} << 20;  // the library zeroes it, and so has it in the cache for what follows
+constexpr size_t kGrowthBytes = size_t{1} << 20;  // small enough to stay in the cache after the library has zeroed it
 
-// Where the format's superblock, which follows the user block, says that the file ends. The buffer itself is longer,
-// since it grows by kGrowthBytes.
+// Returns the end of the file according to the superblock, which follows the user block. The buffer is longer, because
+// it grows by kGrowthBytes.
 size_t stored_end(std::span<const std::byte> image, size_t user_block_bytes) {
   constexpr std::array<unsigned char, 8> kSignature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
   constexpr size_t kVersionAt = 8;
@@ -187,7 +189,7 @@ Hdf5File::Hdf5File(Hdf5Id id, std::string name, ExitCode blame)
     : id_(std::move(id)), name_(std::move(name)), blame_(blame) {}
 Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
 Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
-  id_ = std::move(other.id_);  // closed before its memory goes
+  id_ = std::move(other.id_);  // closes the file before its memory is freed
   memory_ = std::move(other.memory_);
   name_ = std::move(other.name_);
   blame_ = other.blame_;
@@ -308,7 +310,7 @@ std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
     const Hdf5Id child(H5Oopen(object.get(), entry.name.c_str(), access.list()));
     if (!child) {
       if (access.refused()) access.check(child.get(), context, "open " + entry.name);
-      H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
+      H5Eclear2(H5E_DEFAULT);  // a link without a target
       continue;
     }
     const H5I_type_t type = H5Iget_type(child.get());

@@ -6,7 +6,7 @@
 namespace lockstep::hdf5 {
 
 ChunkCache& ChunkCache::instance() {
-  static ChunkCache* cache = new ChunkCache;  // outlives data sets that are closed late
+  static ChunkCache* cache = new ChunkCache;  // never destroyed, because data sets may close during exit
   return *cache;
 }
 

@@ -1,4 +1,4 @@
-// Decoded rows of chunks, of all data sets together: those that samples were read from last.
+// Caches the most recently used decoded rows of chunks, for all data sets of the process.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace lockstep::hdf5 {
 
-// Holds at most kMostBytes in kMostEntries, or one entry that is larger: a chunk has to be decoded whole for the least
-// part of it. Any thread.
+// Holds at most kMostBytes and kMostEntries, or a single larger entry, because a chunk can only be decoded as a whole.
+// Thread-safe.
 class ChunkCache {
  public:
   static constexpr size_t kMostBytes = size_t{256} << 20;
@@ -27,7 +27,7 @@ class ChunkCache {
 
   static ChunkCache& instance();
 
-  Bytes find(const Key& key);  // null: it is not there
+  Bytes find(const Key& key);  // null if it is not cached
   void add(const Key& key, Bytes bytes);
   void forget(const void* reader);
   size_t bytes() const;
@@ -38,7 +38,7 @@ class ChunkCache {
     Bytes bytes;
   };
   mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // the one used last stands first
+  std::list<Entry> entries_;  // the most recently used one first
   std::map<Key, std::list<Entry>::iterator> index_;
   size_t total_ = 0;
 };

@@ -23,7 +23,7 @@ std::vector<int64_t> chunk_shape(hid_t creation, size_t rank, const Context& con
   return {chunk.begin(), chunk.end()};
 }
 
-// Chunks that are stored take more than eight bytes each, with their entry in the index.
+// A stored chunk takes more than eight bytes together with its entry in the index.
 void require_credible_chunks(std::span<const int64_t> dims, std::span<const int64_t> chunk, int64_t file_bytes,
                              const Context& context) {
   constexpr int64_t kFew = 1 << 16, kLeastBytes = 8;
@@ -38,7 +38,7 @@ void require_credible_chunks(std::span<const int64_t> dims, std::span<const int6
        dims_text(dims), dims_text(chunk), file_bytes);
 }
 
-// Whether a reason of the failure that the library has just reported contains `text`. Clears the reasons.
+// Returns whether a message of the last failure in the library contains `text`, and clears the messages.
 bool failed_because(std::string_view text) {
   struct Search {
     std::string_view text;
@@ -54,8 +54,8 @@ bool failed_because(std::string_view text) {
   return search.found;
 }
 
-// Bytes of the chunk at `at` in the file; 0: it was never written. The library reports that as a failure,
-// which only its message tells from others; the call with a clear answer searches all chunks.
+// Returns the stored bytes of the chunk at `at`; 0 if it was never written. The library reports that case as a failure
+// that only its message distinguishes from others. The call with a clear result would search all chunks.
 hsize_t stored_bytes(hid_t dataset, const std::vector<hsize_t>& at, const Context& context) {
   hsize_t bytes = 0;
   if (H5Dget_chunk_storage_size(dataset, at.data(), &bytes) >= 0) return bytes;
@@ -135,7 +135,7 @@ void ChunkReader::read(hid_t dataset, const RowsInMemory& rows, const Context& c
       if (!decoded) {
         auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(stop - start) * row_bytes);
         read_chunk_row(dataset, {start, rows.type, rows.type_bytes, *bytes}, chunk_row, context);
-        bytes_ = other_ = {};  // a data set may have a thousand files
+        bytes_ = other_ = {};  // frees the memory, because a data set may have a thousand files
         decoded = std::move(bytes);
         ChunkCache::instance().add(key, decoded);
       }
@@ -145,7 +145,7 @@ void ChunkReader::read(hid_t dataset, const RowsInMemory& rows, const Context& c
   }
 }
 
-// Whether the chunk at `at` reaches beyond the array.
+// Returns whether the chunk at `at` extends beyond the array.
 bool ChunkReader::is_partial(const Place& at) const {
   for (size_t d = 0; d < dims_.size(); ++d) {
     if (static_cast<int64_t>(at[d]) > dims_[d] - chunk_[d]) return true;
@@ -153,7 +153,7 @@ bool ChunkReader::is_partial(const Place& at) const {
   return false;
 }
 
-// All chunks that begin in one row of chunks: an odometer over the other dimensions.
+// Steps through all chunks that begin in one row of chunks: an odometer over the other dimensions.
 void ChunkReader::read_chunk_row(hid_t dataset, const RowsInMemory& rows, int64_t chunk_row, const Context& context) {
   Place at(dims_.size(), 0);
   at[0] = static_cast<hsize_t>(chunk_row * chunk_[0]);
@@ -179,7 +179,7 @@ void ChunkReader::read_chunk(hid_t dataset, const RowsInMemory& rows, const Plac
   place(rows, at);
 }
 
-// The chunk as it is stored; false: it was never written.
+// Reads the chunk as it is stored. Returns false if it was never written.
 bool ChunkReader::fetch(hid_t dataset, const Place& at, const Context& context) {
   const Lock lock;
   const hsize_t stored = stored_bytes(dataset, at, context);
@@ -190,7 +190,7 @@ bool ChunkReader::fetch(hid_t dataset, const Place& at, const Context& context) 
   bytes_.resize(stored);
   check(H5Dread_chunk(dataset, H5P_DEFAULT, at.data(), &skipped_, bytes_.data()), context, "read a chunk");
   constexpr uint32_t kAll = ~uint32_t{0};
-  if (partial_unfiltered_ && is_partial(at)) skipped_ = kAll;  // which the file does not note for the chunk
+  if (partial_unfiltered_ && is_partial(at)) skipped_ = kAll;  // the file does not record this for each chunk
   return true;
 }
 
@@ -198,7 +198,7 @@ void ChunkReader::decode(const Context& context) {
   const size_t chunk_bytes = chunk_elements_ * element_bytes_;
   for (size_t i = filters_.size(); i-- > 0;) {
     if ((skipped_ >> i & 1) != 0) continue;
-    // What filters before this one may have added.
+    // The filters that were applied before this one may have made the data longer.
     undo(filters_[i], chunk_bytes + i * kChecksumBytes, context);
   }
   if (bytes_.size() == chunk_bytes) return;
@@ -229,7 +229,7 @@ void ChunkReader::undo(const Filter& filter, size_t most_bytes, const Context& c
   }
   const size_t width = filter.element_bytes, count = width > 1 ? bytes_.size() / width : 0;
   if (count < 2) return;
-  other_ = bytes_;  // bytes that fill no element stay where they are
+  other_ = bytes_;  // trailing bytes that do not fill an element are not shuffled
   for (size_t b = 0; b < width; ++b) {
     for (size_t i = 0; i < count; ++i) other_[i * width + b] = bytes_[b * count + i];
   }
@@ -249,7 +249,7 @@ void ChunkReader::convert(const RowsInMemory& rows, const Context& context) {
         "convert the elements");
 }
 
-// Copies the part of the chunk at `at` that lies in the array, and in the rows.
+// Copies the part of the chunk at `at` that is inside the array and inside the requested rows.
 void ChunkReader::place(const RowsInMemory& rows, const Place& at) const {
   const size_t rank = dims_.size();
   const int64_t start = static_cast<int64_t>(at[0]);
@@ -259,7 +259,7 @@ void ChunkReader::place(const RowsInMemory& rows, const Place& at) const {
   const int64_t last = rows.first + static_cast<int64_t>(rows.to.size() / rows.type_bytes) / row_elements;
   index[0] = std::max<int64_t>(rows.first - start, 0);
   extent[0] = std::min(extent[0], last - start);
-  // What is contiguous in both is copied at once: all dimensions from `outer` on.
+  // The dimensions from `outer` on are contiguous on both sides and are copied at once.
   size_t outer = rank;
   int64_t run = 1;
   while (outer > 1 && (outer == rank || chunk_[outer] == dims_[outer])) run *= extent[--outer];

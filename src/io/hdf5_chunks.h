@@ -1,5 +1,5 @@
-// Data sets in compressed or checksummed chunks, decoded here. The library takes a chunk that decompresses to fewer
-// bytes than it should for a whole one and reads beyond it; it also looks up every chunk again for every row.
+// Decodes data sets of compressed or checksummed chunks. The library itself would accept a chunk that decompresses to
+// too few bytes and read beyond it, and it looks up every chunk again for every row.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lockstep::hdf5 {
 
-// Elements from row `first` of the first dimension on, as `type` of `type_bytes` each, into `to`, which is whole rows.
+// Where to put whole rows, from row `first` of the first dimension on, as elements of `type` with `type_bytes` bytes.
 struct RowsInMemory {
   int64_t first = 0;
   hid_t type = -1;
@@ -20,28 +20,28 @@ struct RowsInMemory {
   std::span<std::byte> to;
 };
 
-// One data set. One thread at a time. Takes the lock for each chunk, and no longer than the library works on it.
+// Reads one data set; not thread-safe. It holds the lock only while the library works on a chunk.
 class ChunkReader {
  public:
-  // Nothing for a data set that is not chunked, that has no filter, or one besides shuffle, deflate and Fletcher32:
-  // those the library reads. Throws for more chunks than a file of this size can have, and chunks larger than its
-  // values may take in memory. Call with the lock held.
+  // Returns nothing if the library must read the data set: without chunks, without filters, or with other filters than
+  // shuffle, deflate and Fletcher32. Throws if there are more chunks than a file of this size can have, or if a chunk
+  // is larger than its values may be in memory. Called with the lock held.
   static std::unique_ptr<ChunkReader> make(hid_t dataset, hid_t creation, const Hdf5DatasetInfo& info,
                                            const Context& context);
 
   ChunkReader() = default;
-  ChunkReader(const ChunkReader&) = delete;  // the cache knows it by its address
+  ChunkReader(const ChunkReader&) = delete;  // its address is the key in the cache
   ChunkReader& operator=(const ChunkReader&) = delete;
   ~ChunkReader();
 
-  // A row of chunks that is read in part is decoded whole, and kept as long as ChunkCache has room.
+  // Decodes whole rows of chunks and keeps them in the ChunkCache.
   void read(hid_t dataset, const RowsInMemory& rows, const Context& context);
-  int64_t rows_together() const;  // that are decoded with any one of them
+  int64_t rows_together() const;  // number of rows that are decoded together
 
  private:
   struct Filter {
     H5Z_filter_t id;
-    size_t element_bytes;  // that shuffle was given
+    size_t element_bytes;  // parameter of shuffle
   };
   using Place = std::vector<hsize_t>;
 
@@ -60,11 +60,11 @@ class ChunkReader {
   Hdf5Id type_;                  // as stored
   size_t element_bytes_ = 0;
   size_t chunk_elements_ = 0;
-  bool partial_unfiltered_ = false;  // chunks that reach beyond the array are stored without filters
+  bool partial_unfiltered_ = false;  // chunks that extend beyond the array are stored without filters
   int64_t most_stored_ = 0;          // bytes of one chunk in the file
   std::vector<std::byte> fill_;      // one element as stored
 
-  uint32_t skipped_ = 0;  // filters that the present chunk does without, a bit each
+  uint32_t skipped_ = 0;  // bit mask of the filters that the current chunk skips
   std::vector<std::byte> bytes_, other_;
 };
 

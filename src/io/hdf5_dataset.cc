@@ -19,9 +19,9 @@ using hdf5::Lock;
 
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{1} << 19;  // stays in a core's cache while it is checked and copied
+constexpr int64_t kChunkBytes = int64_t{1} << 19;  // fits in a core's cache while it is checked and copied
 
-constexpr size_t kMostElementBytes = 16;  // of the widest number that this machine has
+constexpr size_t kMostElementBytes = 16;  // of the widest number of this machine
 
 Hdf5Type classify(hid_t type) {
   if (H5Tget_class(type) == H5T_STRING) return Hdf5Type::string;
@@ -51,15 +51,15 @@ std::vector<int64_t> extents(hid_t space, const Context& context) {
   return {dims.begin(), dims.end()};  // an extent from 2^63 on becomes negative
 }
 
-// Whether the bytes of any part of an array can be counted, an extent of 0 left out of account.
+// Returns whether the sizes in bytes of all parts of an array are representable; extents of 0 are ignored.
 bool is_countable(std::vector<int64_t> dims, size_t element_bytes) {
   std::erase(dims, 0);
   dims.push_back(static_cast<int64_t>(std::max(element_bytes, kMostElementBytes)));
   return checked_product(dims).has_value();
 }
 
-// Whether the file holds as many bytes as the shape declares, where they lie in one piece: a layout of another length
-// makes the library read beyond it.
+// Returns whether the file stores as many bytes as the shape declares, for layouts in one piece. With a shorter layout,
+// the library would read beyond its end.
 bool is_stored_whole(hid_t dataset, hid_t creation, const Hdf5DatasetInfo& info) {
   const H5D_layout_t layout = H5Pget_layout(creation);
   if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS) return true;
@@ -86,7 +86,7 @@ bool has_checksum(hid_t creation, const Context& context) {
   return found;
 }
 
-// The name and number of a filter that chunks may need and the library does not have; empty: it has all.
+// Returns name and number of a filter that chunks may need and that the library lacks; empty if it has all.
 std::string missing_filter(hid_t creation, const Context& context) {
   const int filters = check(H5Pget_nfilters(creation), context, "count the filters");
   for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
@@ -101,7 +101,8 @@ std::string missing_filter(hid_t creation, const Context& context) {
   return {};
 }
 
-// What the values of a data set may take. Those of a virtual one lie in other files, so that its own tells nothing.
+// Returns an upper bound for the bytes of a data set. The size of the file says nothing about virtual data sets, whose
+// values are in other files.
 int64_t most_bytes_for(hid_t creation, int64_t file_bytes) {
   if (H5Pget_layout(creation) == H5D_VIRTUAL) return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
   return hdf5::most_bytes_of(file_bytes);
@@ -113,7 +114,7 @@ hid_t memory_type_of() {
   return hdf5::memory_type<T>();
 }
 
-// Where a transfer of some rows takes place in the file.
+// The part of the file that a transfer of some rows accesses.
 struct Rows {
   int64_t first = 0;
   int64_t count = 0;
@@ -129,8 +130,9 @@ Hdf5Id select_rows(hid_t dataset, const Rows& rows, std::span<const hsize_t> cou
   return space;
 }
 
-// Calls transfer(memory space, file space, element offset) for `rows`, a few MiB and one lock at a time. Both spaces
-// have the same rank: the library takes nine times as long to match a selection of several dimensions with one.
+// Calls transfer(memory space, file space, element offset) for parts of `rows` of a few MiB, and takes the lock for
+// each part. Both spaces have the same rank, because the library takes nine times as long to match selections of
+// different ranks.
 template <class Transfer>
 void for_each_piece(hid_t dataset, const Rows& rows, const Hdf5DatasetInfo& info, const Context& context,
                     const Transfer& transfer) {
@@ -149,7 +151,8 @@ void for_each_piece(hid_t dataset, const Rows& rows, const Hdf5DatasetInfo& info
   }
 }
 
-// Chunks of whole rows, about kChunkBytes each, of one size as nearly as can be: the last one is padded to it.
+// Chooses chunks of whole rows of about kChunkBytes. They have nearly the same number of rows, because the last one is
+// padded.
 std::vector<hsize_t> chunk_extents(std::span<const int64_t> dims, size_t element_bytes) {
   std::vector<hsize_t> chunk(dims.begin(), dims.end());
   const int64_t row_bytes = hdf5::count_elements(dims.subspan(1)) * static_cast<int64_t>(element_bytes);
@@ -165,7 +168,7 @@ Hdf5Id without_times(hid_t list_class, const Context& context) {
   return creation;
 }
 
-// The groups above `path`. HDF5's own way of making them would date them.
+// Creates the groups above `path`. If HDF5 created them itself, they would have time stamps.
 void make_groups_above(hid_t file, const std::string& path, const Context& context) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string group = path.substr(0, slash);
@@ -175,8 +178,8 @@ void make_groups_above(hid_t file, const std::string& path, const Context& conte
   }
 }
 
-// Writes a new data set chunk by chunk as it lies in the file, checksum included. H5Dwrite would select and iterate
-// element by element, which took most of the time of building a checkpoint.
+// Writes a new data set chunk by chunk in the format of the file, including checksums. H5Dwrite iterates over single
+// elements, which took most of the time of building a checkpoint.
 void write_chunks(hid_t dataset, std::span<const int64_t> dims, std::span<const std::byte> values,
                   const Context& context) {
   const size_t row_bytes = values.size() / static_cast<size_t>(dims[0]);
@@ -188,7 +191,7 @@ void write_chunks(hid_t dataset, std::span<const int64_t> dims, std::span<const 
     const auto rest = values.subspan(static_cast<size_t>(row) * row_bytes);
     const auto part = rest.first(std::min(rest.size(), chunk_bytes));
     const auto padding = std::copy(part.begin(), part.end(), chunk.begin());
-    std::fill(padding, chunk.end(), std::byte{});  // a chunk is always whole in the file
+    std::fill(padding, chunk.end(), std::byte{});  // the file stores only full chunks
     const uint32_t checksum = hdf5_fletcher32(std::span(chunk).first(chunk_bytes));
     std::memcpy(chunk.data() + chunk_bytes, &checksum, sizeof checksum);
     std::vector<hsize_t> offset(dims.size(), 0);
@@ -227,7 +230,7 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place, hdf5::SourceWalk& walk)
   }
   info_.file_bytes = file_bytes_of(id_.get(), context);
   info_.most_bytes = most_bytes_for(creation.get(), info_.file_bytes);
-  // An offset counts from the start of the file that the values lie in, which must be the one that was opened.
+  // The offset counts from the start of the file with the values, so that must be the file that was opened.
   if (H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && !place_.linked) {
     const haddr_t offset = H5Dget_offset(id_.get());
     if (offset != HADDR_UNDEF) info_.file_offset = static_cast<int64_t>(offset);
@@ -258,7 +261,7 @@ Hdf5Dataset Hdf5File::dataset(const std::string& path, hdf5::SourceWalk& walk) c
           walk};
 }
 
-// Of H5Dread. Chunks may have left out a filter that is missing, so that the library is asked first.
+// Throws if H5Dread failed. A missing filter is an error only now, because every chunk may have skipped it.
 void Hdf5Dataset::require_read(int status) const {
   if (status < 0 && !missing_filter_.empty()) {
     H5Eclear2(H5E_DEFAULT);

@@ -1,4 +1,4 @@
-// What the HDF5 sources share: the lock, the error check, element types.
+// Shared by the HDF5 sources: the lock, error checks, element types.
 #pragma once
 
 #include <hdf5.h>
@@ -30,7 +30,7 @@ class Lock {
   std::unique_lock<std::recursive_mutex> held_;
 };
 
-// Whom to name and blame when a call fails.
+// What to name in errors, and their exit code.
 struct Context {
   const std::string& where;
   ExitCode blame;
@@ -39,7 +39,7 @@ struct Context {
 // Throws "where: cannot WHAT: the library's reasons" and clears the error stack.
 [[noreturn]] void fail_call(const Context& context, std::string_view what);
 
-// Passes a status, id or size through; negative means failure. Call with the lock held.
+// Returns a status, id or size as it is, and throws if it is negative. Called with the lock held.
 template <class T>
 T check(T status, const Context& context, std::string_view what) {
   if (status < 0) fail_call(context, what);
@@ -59,17 +59,18 @@ hid_t memory_type() {
   if constexpr (std::is_same_v<T, uint8_t>) return H5T_NATIVE_UINT8;
 }
 
-// Elements of a shape, an empty one having 1. Shapes from files have been checked when their data set was opened.
+// Returns the number of elements; 1 for an empty shape. It cannot overflow, because shapes are checked when data sets
+// are opened.
 int64_t count_elements(std::span<const int64_t> dims);
 
-// Whether elements are integers or floating-point numbers that the library can convert: of at most 16 bytes.
+// Returns whether elements are integers or floating-point numbers of at most 16 bytes, which the library can convert.
 bool is_number(hid_t type);
 
-// What values from a file of so many bytes may take in memory.
+// Returns how many bytes the values of a file may take in memory.
 int64_t most_bytes_of(int64_t file_bytes);
 
-// The way to an object in a file, which notices external links and refuses those that may not be followed. Must stay
-// where it is: its property list refers to it. Use with the lock held.
+// Controls access to an object in a file: it detects external links, and refuses them where they may not be followed.
+// It must not be moved, because its property list refers to it. Used with the lock held.
 class LinkAccess {
  public:
   LinkAccess(bool stands_alone, const Context& context);
@@ -79,7 +80,8 @@ class LinkAccess {
   hid_t list() const { return list_.get(); }
   bool left_file() const { return left_file_; }
   bool refused() const { return !refusal_.empty(); }
-  // Passes `status` through; a refused link and every other failure are errors that say what could not be done.
+  // Returns `status` as it is. Throws if a link was refused or the call failed; the message says what could not be
+  // done.
   template <class T>
   T check(T status, const Context& context, const std::string& what) const {
     if (status < 0 && !refusal_.empty()) fail_refused(context, what);
@@ -97,18 +99,20 @@ class LinkAccess {
   Hdf5Id list_;
 };
 
-// Throws when an external link on the way to `path` is damaged: the library would read behind the end of its text.
+// Throws if an external link on the way to `path` is damaged, because the library would read beyond the end of its
+// text.
 void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context);
 
-// Where the library looks for the file `named`, which the file `parent` refers to: beside the parent, which may be a
-// symbolic link, and at the name itself. Of an absolute name, only the last part is looked for beside the parent.
+// Returns the paths at which the library looks for the file `named` that the file `parent` refers to: beside the
+// parent, which may be a symbolic link, and at the name itself. Of an absolute name, only the last part is used beside
+// the parent.
 std::vector<std::string> paths_of(const std::string& parent, const std::string& named);
 
-// Whether one of them is a pipe, a device or a directory: the library would wait for it or read without end.
+// Returns whether one of the paths is a pipe, a device or a directory, which the library would read without end.
 bool is_special(const std::string& parent, const std::string& named);
 
-// Memory for `count` values of a file, all zero. An error that names it when it is more than `most_bytes`, or cannot be
-// had.
+// Returns `count` zeros for values of a file. Throws an error that names it if they exceed `most_bytes` or cannot be
+// allocated.
 template <class T>
 std::vector<T> allocate(int64_t count, int64_t most_bytes, const Context& context) {
   const auto bytes = checked_product(std::array{count, static_cast<int64_t>(sizeof(T))});
@@ -123,12 +127,10 @@ std::vector<T> allocate(int64_t count, int64_t most_bytes, const Context& contex
   }
 }
 
-// Rows of the first dimension in one transfer: at least one, else as many as fit a few MiB, so that the lock is
-// never held long.
+// Returns the number of rows in one transfer: at least one, otherwise a few MiB, so that the lock is not held for long.
 int64_t rows_per_piece(std::span<const int64_t> dims, size_t element_bytes);
 
-// The strings of a data set or attribute, by `transfer(memory type, transfer list, buffer)`, which reads its `count`
-// strings.
+// Reads the `count` strings of a data set or attribute by calling transfer(memory type, transfer list, buffer).
 struct StringsOf {
   hid_t type = -1;  // as stored
   hid_t space = -1;

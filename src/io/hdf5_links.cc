@@ -1,4 +1,4 @@
-// Links out of an HDF5 file, and where the library looks for the files that it names.
+// Finds links that lead out of an HDF5 file, and the files that they name.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ bool exists_and_is_special(const std::string& path) {
 
 constexpr int kMostSoftLinks = 16;  // as many as the library follows
 
-// The text or the parts that a link of the user's kinds holds.
+// Returns the value of a soft or external link.
 std::vector<char> value_of(hid_t location, const std::string& path, size_t bytes, const LinkAccess& access,
                            const Context& context) {
   std::vector<char> value(bytes + 1, '\0');
@@ -31,7 +31,7 @@ std::vector<char> value_of(hid_t location, const std::string& path, size_t bytes
 
 void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context,
                          int soft_links) {
-  // Part by part, so that what lies on the way has been found sound.
+  // The path is followed part by part, so that each group on the way is checked before it is used.
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);
     H5L_info_t info = {};

@@ -6,8 +6,8 @@
 namespace lockstep::hdf5 {
 namespace {
 
-// Memory for strings of variable length. Many elements may refer to one long string of the file, so what they take is
-// bounded here, while it is handed out.
+// Allocates memory for strings of variable length, up to a limit. Many elements may refer to one long string of the
+// file, so the size of the file is no limit.
 class StringMemory {
  public:
   explicit StringMemory(int64_t most_bytes) : left_(most_bytes) {}
@@ -35,7 +35,7 @@ class StringMemory {
   bool exhausted_ = false;
 };
 
-// The pointers that the library fills in; frees what they point at, whatever happens.
+// Owns the strings to which the library sets these pointers.
 class StringPointers {
  public:
   explicit StringPointers(std::vector<char*> pointers) : pointers_(std::move(pointers)) {}

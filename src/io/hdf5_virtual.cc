@@ -1,4 +1,4 @@
-// Where a data set's values lie: in the file, in other data sets that it names as sources, or in raw external files.
+// Finds where the values of a data set are: in its file, in other data sets (its sources), or in raw external files.
 #include "io/hdf5_virtual.h"
 
 #include <unistd.h>
@@ -14,7 +14,8 @@
 namespace lockstep::hdf5 {
 namespace {
 
-// What get(buffer, size), a function of the library that returns the whole length, puts into its buffer.
+// Returns the text that get(buffer, size) writes into its buffer; like many functions of the library, it returns the
+// length of the whole text.
 template <class Get>
 std::string text_of(const Get& get, const Context& context, std::string_view what) {
   const ssize_t length = check(get(nullptr, 0), context, what);
@@ -24,7 +25,7 @@ std::string text_of(const Get& get, const Context& context, std::string_view wha
   return text;
 }
 
-// A source as a virtual data set names it.
+// The name of a source in a virtual data set.
 struct Named {
   std::string file;  // ".": that of the virtual data set
   std::string dataset;
@@ -43,8 +44,8 @@ std::set<Named> sources_of(hid_t creation, const Context& context) {
   return sources;
 }
 
-// A name as the library expands it: "%b" is the number of a block, "%%" a percent sign. Returns whether it has a
-// number.
+// Expands a name as the library does: "%b" is the number of a block, "%%" a percent sign. Returns whether the name
+// contains a number.
 bool expand(std::string& name, int64_t block) {
   bool numbered = false;
   for (size_t at = 0; (at = name.find('%', at)) != std::string::npos && at + 1 < name.size();) {
@@ -80,7 +81,7 @@ void SourceWalk::require_values(hid_t dataset, hid_t creation, const Context& co
     for (int64_t block = 0;; ++block) {
       Named source = named;
       const bool numbered = expand(source.file, block) | expand(source.dataset, block);
-      // The first number that is not there is the end.
+      // The first block that does not exist ends the list.
       if (!require_source(parent, {source.file, source.dataset}, numbered, context) || !numbered) break;
     }
   }
@@ -91,7 +92,8 @@ bool SourceWalk::require_source(const std::string& parent, const Source& named, 
   if (file != "." && is_special(parent, file)) {
     fail(context.blame, "{}: takes values from {}, which is not a regular file", context.where, printable(file));
   }
-  if (std::getenv("HDF5_VDS_PREFIX") != nullptr) return false;  // the library may find others than are found here
+  if (std::getenv("HDF5_VDS_PREFIX") != nullptr)
+    return false;  // with it, the library may open other files than those found here
   const auto paths = file == "." ? std::vector{parent} : paths_of(parent, file);
   const auto found =
       std::ranges::find_if(paths, [](const std::string& path) { return ::access(path.c_str(), R_OK) == 0; });
@@ -112,7 +114,7 @@ bool SourceWalk::require_source(const std::string& parent, const Source& named, 
        printable(*found));
 }
 
-// A source that was found whole from at least as deep need not be looked at again.
+// A source that was checked at the same or a greater depth is not checked again.
 void SourceWalk::enter(const Source& source, const Hdf5File& file, const Context& context) {
   constexpr size_t kMostDepth = 16;
   if (way_.contains(source)) {

@@ -1,4 +1,4 @@
-// Follows virtual data sets to the values that they are made of.
+// Checks virtual data sets and their sources before the library reads them.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace lockstep::hdf5 {
 
-// One walk from the data set that is opened down to those whose values lie in a file. Use with the lock held.
+// One walk from the opened data set to the data sets that contain the values. Used with the lock held.
 class SourceWalk {
  public:
-  // Where the file stands alone, values may come from no other data set.
+  // With `stands_alone`, values may not come from other data sets.
   explicit SourceWalk(bool stands_alone) : stands_alone_(stands_alone) {}
 
-  // Throws when a data set must not be read: its values are raw bytes of another file, or come from data sets that are
-  // not there, cannot be read or come from itself, at any depth. The library takes fill values in place of a source
-  // that it does not find or cannot open, and does not end where a data set is its own source.
+  // Throws if the data set must not be read: its values are raw bytes of another file, or its sources are missing,
+  // unreadable or the data set itself, at any depth. The library would use fill values instead of a source that it
+  // cannot open, and would not return if a data set is its own source.
   void require_values(hid_t dataset, hid_t creation, const Context& context);
 
  private:
@@ -29,8 +29,8 @@ class SourceWalk {
   void enter(const Source& source, const Hdf5File& file, const Context& context);
 
   bool stands_alone_;
-  std::set<Source> way_;               // to the present data set, without the first
-  std::map<Source, size_t> whole_at_;  // the deepest that it was found whole at
+  std::set<Source> way_;               // from the first data set (excluded) to the current one
+  std::map<Source, size_t> whole_at_;  // the greatest depth at which it was checked
 };
 
 }  // namespace lockstep::hdf5

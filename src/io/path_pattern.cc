@@ -15,7 +15,7 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
-// What the pattern says once its backslashes have done their work.
+// Returns the pattern without the backslashes that escape characters.
 std::string without_escapes(std::string_view pattern) {
   std::string path;
   for (size_t i = 0; i < pattern.size(); ++i) {
@@ -27,7 +27,7 @@ std::string without_escapes(std::string_view pattern) {
 
 bool hides_matches(int error) { return error != ENOENT && error != ENOTDIR; }
 
-thread_local std::string unreadable;  // glob() hands nothing through to its callback
+thread_local std::string unreadable;  // a global, because glob() passes no user data to its callback
 
 int note_unreadable(const char* path, int error) {
   if (unreadable.empty() && hides_matches(error)) unreadable = fmt::format("{}: {}", path, errno_text(error));

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5;
 
-// Fixed-width numbers are little-endian, as is every machine that this runs on.
+// Fixed-width numbers are little-endian in the format and on x86-64, so they are copied as they are.
 static_assert(std::endian::native == std::endian::little);
 template <class T>
 std::string_view bytes_of(const T& value) {

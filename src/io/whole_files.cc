@@ -1,4 +1,4 @@
-// Files read as a whole: io/file.h.
+// Reads whole files (io/file.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -19,18 +19,18 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kFirstBytes = size_t{64} << 10, kPieceBytes = size_t{8} << 20;  // of a stream's reads
+constexpr size_t kFirstBytes = size_t{64} << 10, kPieceBytes = size_t{8} << 20;  // sizes of reads from a stream
 
 [[noreturn]] void fail_too_large(const std::string& path, ExitCode blame, int64_t limit) {
   fail(blame, "{}: has more than {} bytes, the most that are read here", path, limit);
 }
 
-// A named pipe that nobody writes to, or whose writer stalls, would be waited for without end.
+// Waits for bytes with a deadline, because a named pipe may have no writer, or one that stalls.
 void wait_for_bytes(const FileDescriptor& file, const std::string& path, const WholeRead& how) {
   pollfd waited{.fd = file.get(), .events = POLLIN, .revents = 0};
   const double end = monotonic_seconds() + how.quiet_seconds;
   int answer = 0;
-  do {  // again after a signal: a read of a pipe that has no writer yet would find its end
+  do {  // repeated after a signal, because reading a pipe without a writer would return its end
     const double left = std::max(end - monotonic_seconds(), 0.0);
     answer = ::poll(&waited, 1, static_cast<int>(std::ceil(left * 1000)));
   } while (answer < 0 && errno == EINTR);
@@ -42,7 +42,7 @@ void wait_for_bytes(const FileDescriptor& file, const std::string& path, const W
        printable(path, PATH_MAX), kind_of_file(mode), how.quiet_seconds);
 }
 
-// Appends what comes from the descriptor's position until nothing more does.
+// Appends everything from the descriptor's position to the end.
 template <class Content>
 void read_stream(const FileDescriptor& file, Content& content, const std::string& path, const WholeRead& how) {
   for (size_t done = 0;;) {
@@ -61,7 +61,8 @@ void read_stream(const FileDescriptor& file, Content& content, const std::string
 
 template <class Content>
 Content read_whole(const std::string& path, WholeRead how) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // else a pipe's open would wait
+  const FileDescriptor file(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // so that opening a pipe does not wait
   if (!file) fail_errno(path, "open", how.blame, errno);
   const int64_t bytes = file_size(file, path, how.blame);
   Content content;

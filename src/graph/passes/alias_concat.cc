@@ -33,7 +33,7 @@ class Aliaser {
     }
   }
 
-  // Whether every user but `owner`, the Concat or Slice that it belongs to, can read the value as a slice.
+  // Returns whether all users of the value except `owner`, its Concat or Slice, can read it as a slice.
   bool may_be_slice(ValueId v, const Node& owner) const {
     const Value& value = graph_.value(v);
     if (value.role != ValueRole::computed || value.kept || value.gradient_of >= 0 || value.moment_of >= 0) return false;
@@ -64,7 +64,7 @@ class Aliaser {
   Graph& graph_;
   const Backend& backend_;
   std::vector<std::vector<NodeId>> readers_;
-  std::vector<bool> whole_;  // by value: has views
+  std::vector<bool> whole_;  // by value: whether it has views
   int views_ = 0;
 };
 

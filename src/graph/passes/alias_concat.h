@@ -1,4 +1,4 @@
-// Slices without copies: which values lie inside others.
+// Turns slices into views, so that concatenations and slices need no copies.
 #pragma once
 
 #include "lockstep/backend/backend.h"
@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-// Runs after formats are chosen. A member of a Concat that only an operation which can write slices makes becomes a
-// view of the whole, and so does the output of a Slice that only operations which can read slices read; Concat and
-// Slice then copy nothing for them. Views of views are not made. Returns how many values became views.
+// Runs after formats are chosen. An input of a Concat becomes a view of the whole if its operation can write slices,
+// and the output of a Slice if all its readers can read slices; Concat and Slice then copy nothing. There are no views
+// of views. Returns the number of new views.
 int alias_concat(Graph& graph, const Backend& backend);
 
 }  // namespace lockstep

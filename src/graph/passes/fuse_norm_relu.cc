@@ -3,7 +3,7 @@
 namespace lockstep {
 namespace {
 
-// The `relu` flag of a batch norm in either mode; null for every other operation.
+// Returns the `relu` flag of a batch norm of training or evaluation, or null for other operations.
 bool* relu_flag(Op& op) {
   return std::visit(Overload{[](BatchNorm& o) { return &o.relu; }, [](BatchNormInference& o) { return &o.relu; },
                              [](auto&) -> bool* { return nullptr; }},
@@ -25,7 +25,7 @@ int fuse_norm_relu(Graph& graph) {
     Node& relu = graph.node(read_by[0]);
     if (!std::holds_alternative<Relu>(relu.op)) continue;
     *flag = true;
-    const ValueId result = relu.outputs[0];  // keeps its name and readers; now made by the batch norm
+    const ValueId result = relu.outputs[0];  // keeps its name and readers, and is now written by the batch norm
     graph.value(result).producer = graph.value(y).producer;
     norm.outputs[0] = result;
     graph.value(y).producer = -1;

@@ -8,7 +8,8 @@ bool is_pointwise(const Graph& graph, const Node& node) {
   return conv && conv->window == Window{} && !conv->bias && graph.value(node.inputs[1]).role == ValueRole::parameter;
 }
 
-// The pool keeps the image's size, and the convolution makes fewer channels than it reads.
+// Returns whether the exchange pays: the pool keeps the size of the image, and the convolution has fewer output
+// channels than input channels.
 bool pays(const Graph& graph, const Node& pool, const Node& conv) {
   const Shape &x = graph.value(pool.inputs[0]).desc.shape, &y = graph.value(conv.outputs[0]).desc.shape;
   return x.h() == y.h() && x.w() == y.w() && y.c() < x.c();
@@ -24,7 +25,7 @@ int hoist_once(Graph& graph) {
     if (read_by.size() != 1 || pooled.kept) continue;
     Node& conv = graph.node(read_by[0]);
     if (!is_pointwise(graph, conv) || !pays(graph, pool, conv)) continue;
-    // The two nodes are exchanged; the value between them becomes the convolution's, the pool makes the result.
+    // After the exchange, the convolution writes the value between the nodes, and the pool writes the result.
     Value& between = graph.value(pool.outputs[0]);
     between.desc.shape = graph.value(pool.inputs[0]).desc.shape;
     between.desc.shape[1] = graph.value(conv.outputs[0]).desc.shape.c();
@@ -33,7 +34,8 @@ int hoist_once(Graph& graph) {
     std::swap(pool.op, conv.op);
     std::swap(pool.name, conv.name);
     std::swap(pool.inputs, conv.inputs);
-    std::swap(pool.inputs[0], conv.inputs[0]);  // what was pooled, and the weights; the value between
+    std::swap(pool.inputs[0],
+              conv.inputs[0]);  // now the convolution reads the input and the pool reads the value between
     ++matches;
   }
   return matches;
@@ -41,7 +43,7 @@ int hoist_once(Graph& graph) {
 
 }  // namespace
 
-// Until nothing changes: a convolution may pass several pools.
+// Repeats until nothing changes, because a convolution may move in front of several pools.
 int hoist_pointwise(Graph& graph) {
   int matches = 0;
   for (int more = hoist_once(graph); more > 0; more = hoist_once(graph)) matches += more;

@@ -5,9 +5,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kBlock = 16;  // slices that start elsewhere cannot lie inside a blocked tensor
+constexpr int64_t kBlock = 16;  // a view of a blocked tensor must start at a block
 
-// The parameter whose rows the convolution uses; -1 where its weights are something else.
+// Returns the parameter that holds the weights of the convolution, or -1 if they are not a parameter.
 ParameterId weights_of(const Graph& graph, const Node& node) {
   const Value& weights = graph.value(node.inputs[1]);
   return weights.role == ValueRole::parameter ? weights.parameter : -1;
@@ -36,7 +36,7 @@ std::vector<NodeId> siblings_of(const Graph& graph, NodeId first) {
   return siblings;
 }
 
-// One value that stands for all the weights, which will lie side by side.
+// Adds one value for all the weights, which become adjacent.
 ValueId stack_weights(Graph& graph, const std::vector<NodeId>& siblings) {
   Value stacked = graph.value(graph.node(siblings.front()).inputs[1]);
   std::vector<ParameterId> group;
@@ -50,7 +50,7 @@ ValueId stack_weights(Graph& graph, const std::vector<NodeId>& siblings) {
   return graph.add_value(std::move(stacked));
 }
 
-// Replaces the siblings' nodes: the first by the merged convolution and a Slice for each, the others by nothing.
+// Replaces the first sibling by the merged convolution and a Slice for each sibling, and removes the others.
 void merge(Graph& graph, const std::vector<NodeId>& siblings) {
   const Node first = graph.node(siblings.front());
   const ValueId weights = stack_weights(graph, siblings);

@@ -34,7 +34,7 @@ class Lowering {
     graph_.nodes.push_back(std::move(node));
   }
 
-  // The loss is computed, and its logits are read by the caller, in float32.
+  // The loss is computed in float32, and callers read the logits in float32.
   void raise_logits(Node& loss) {
     const ValueId low = loss.inputs[0];
     if (graph_.value(low).desc.dtype == DType::f32) return;

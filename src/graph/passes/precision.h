@@ -1,4 +1,4 @@
-// Lower precision as a graph transform: activations and convolutions in 16 bits, parameters and losses in float32.
+// Transforms a graph so that layers compute with 16-bit numbers; parameters and losses stay float32.
 #pragma once
 
 #include "lockstep/graph/graph.h"

@@ -27,7 +27,7 @@ class Recomputer {
   }
 
  private:
-  // The value to read instead of `v` in the backward pass; appends what makes it.
+  // Returns the value to read instead of `v` in the backward pass, and appends the nodes that compute it.
   ValueId again(ValueId v) {
     if (static_cast<size_t>(v) >= makers_.size()) return v;
     const Node* maker = makers_[v];
@@ -41,8 +41,8 @@ class Recomputer {
     return copy;
   }
 
-  // A convolution moved in front of its pool (hoist_pointwise, which leaves the size as it is) and merged with its
-  // siblings, whose batch norms keep what the pool reads.
+  // This pool follows a convolution that hoist_pointwise moved in front of it and merge_siblings merged with others,
+  // whose batch norms keep the input of the pool.
   bool pools_slice(const Node& node) const {
     if (!std::holds_alternative<AvgPool>(node.op)) return false;
     const ValueId x = node.inputs[0];
@@ -77,7 +77,7 @@ class Recomputer {
   }
 
   Graph& graph_;
-  std::vector<const Node*> makers_;  // by value of the graph as it came: the forward node that makes it
+  std::vector<const Node*> makers_;  // by value of the original graph: the forward node that computes it
   std::map<ValueId, ValueId> copies_;
   int norms_ = 0;
 };

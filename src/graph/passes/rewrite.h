@@ -1,5 +1,5 @@
-// The rewrites: laws of the mathematics that turn a graph into a cheaper one that computes the same. They run on the
-// forward graph, before gradients are added, in the order of the table. Parameters keep their names and shapes.
+// Rewrites a graph into a cheaper one that computes the same. The rewrites run on the forward graph, before gradients
+// are added, in the order of the table. Parameters keep their names and shapes.
 #pragma once
 
 #include <span>
@@ -12,31 +12,31 @@ namespace lockstep {
 struct Rewrite {
   std::string_view name;
   int (*apply)(Graph&);  // returns how many matches it changed
-  // Pays only where batch norms read slices without a copy (Backend::reads_slice).
+  // Whether it pays only if batch norms read slices without a copy (Backend::reads_slice).
   bool makes_slices = false;
 };
 
 std::span<const Rewrite> rewrites();
 
-// A concatenation of concatenations is one, where nobody else reads the inner one.
+// Merges a concatenation into the only concatenation that reads it.
 int flatten_concat(Graph& graph);
 
-// A 1x1 convolution without bias and an average pool commute: one works on channels, the other on spatial positions.
-// Where it alone reads the pool, the pool keeps the image's size and the convolution makes fewer channels than it
-// reads, it goes first: fewer channels are pooled, and it becomes a sibling of the other convolutions that read the
-// pool's input.
+// Moves a 1x1 convolution without bias in front of an average pool. The two commute, because one works on channels and
+// the other on spatial positions. It pays if only the convolution reads the pool, the pool keeps the size of the image
+// and the convolution has fewer output channels than input channels: fewer channels are pooled, and merge_siblings can
+// merge the convolution with others that read the input of the pool.
 int hoist_pointwise(Graph& graph);
 
-// Convolutions of equal windows without bias that read one value are one convolution with their channels stacked, whose
-// output they are slices of. Their weights will lie side by side (Graph::adjacent_parameters), so that merging copies
-// nothing. Numbers of channels must be multiples of 16.
+// Merges convolutions without bias that have equal windows and read the same value into one convolution, of whose
+// output theirs become slices. Their weights become adjacent (Graph::adjacent_parameters), so nothing is copied.
+// Numbers of channels must be multiples of 16.
 int merge_siblings(Graph& graph);
 
-// Batch norm followed by a ReLU that is its only reader becomes one operation.
+// Fuses a batch norm with a ReLU that is its only reader.
 int fuse_norm_relu(Graph& graph);
 
-// Not in the table, because it changes what is computed: batch norms normalize over the samples of `ranks` ranks, all
-// of which must run the graph at once. Runs after the rewrites; one rank needs no change.
+// Lets batch norms normalize over the samples of `ranks` ranks, all of which must run the graph at the same time. It is
+// not in the table, because it changes the result. Runs after the rewrites and changes nothing for one rank.
 int synchronize_batch_norms(Graph& graph, int ranks);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// The running mean that goes with a batch norm: its moments are measured from it.
+// Returns the running mean of a batch norm, relative to which its moments are computed.
 ValueId running_mean_of(const Node& norm, const std::vector<Node>& nodes,
                         const std::vector<std::vector<NodeId>>& readers) {
   for (const NodeId reader : readers[norm.outputs[1]]) {
