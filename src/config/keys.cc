@@ -316,9 +316,8 @@ std::vector<ConfigKey> make_keys() {
            "Number format of gradients on the wire. bf16 and fp16 halve the traffic; sums over ranks are then rounded "
            "to 8 and 11 bits, and the largest fp16 value is 65504. Statistics and counts remain float32."},
       {LOCKSTEP_KEY(comm, watch_launcher),
-       .meaning = "Whether a rank that ends a job while MPI starts leaves a process that ends an mpirun that hangs. It "
-                  "acts before a file is read, so false has an effect only on the command line and in the "
-                  "environment."},
+       .meaning = "Whether an mpirun that hangs while MPI starts is ended. No file "
+                  "has been read by then: set false on the command line or in the environment."},
 
       {LOCKSTEP_KEY(watchdog, enabled),
        .meaning = "Whether ranks without progress are detected. false: all keys of this section are ignored and waits "
