@@ -41,7 +41,7 @@ struct BenchmarkRun {
   const std::atomic<bool>& stop_requested;
 };
 
-// The line that comes before the first step; between it and the first timed step nothing else is printed.
+// Prints the line before the first step. Nothing else is printed between it and the first timed step.
 void announce_steps(const BenchmarkRun& run) {
   if (run.parts.command.benchmark.warm_up > 0) {
     log_info("Running warm up");
@@ -50,7 +50,7 @@ void announce_steps(const BenchmarkRun& run) {
   }
 }
 
-// The mean over steps of one rank: how long one takes, and when the buckets of its reduction are complete.
+// Means over the steps of one rank: the time of a step, and the times at which the buckets of gradients are complete.
 class StepMeans {
  public:
   void add(const Trainer& trainer, double seconds) {
@@ -62,7 +62,7 @@ class StepMeans {
     buckets_.assign(trainer.buckets().begin(), trainer.buckets().end());
   }
   double seconds() const { return seconds_ / steps_; }
-  // `gradients`: elements of the arena before its statistics.
+  // `gradients` is the number of elements of the arena before its statistics.
   std::vector<BucketTime> buckets(int64_t gradients) const {
     std::vector<BucketTime> times;
     for (size_t i = 0; i < ready_.size(); ++i) {
@@ -78,7 +78,7 @@ class StepMeans {
   std::vector<Bucket> buckets_;
 };
 
-// Ranks that train together: those of the job, or one alone.
+// The ranks that train together: all ranks of the job, or a single one.
 struct TrainingRanks {
   const Config& config;
   ProcessGroup& group;
@@ -86,8 +86,8 @@ struct TrainingRanks {
 };
 using OnStep = std::function<void(const Trainer& trainer, const ProgressRow& row)>;
 
-// Trains from `progress`, which becomes that of the end, to the configuration's end. `on_step`: rank 0, after each
-// step.
+// Trains from `progress` to the last step of the configuration and updates `progress`. Rank 0 calls `on_step` after
+// each step.
 RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& progress, const OnStep& on_step) {
   const auto& [backend, stream, model, batches, shared_devices] = run.setup;
   const Trainer* running = nullptr;
@@ -109,12 +109,12 @@ RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& 
                     fmt::format("stopped on request at step {}; nothing was measured to the end", step));
 }
 
-// Every rank goes on by itself, all at the same time. The rate is 0: weights that drift apart prove nothing.
+// Lets every rank train alone, all at the same time. The learning rate is 0, so that the weights stay equal.
 void train_alone(const BenchmarkRun& run, const Progress& from) {
   ProcessGroup& group = run.parts.group;
   const Timeout wait{"the steps of each rank alone", wait_seconds(run.config, RunPhase::train)};
   Config config = run.config;
-  config.train.steps = from.step + 1 + run.parts.command.benchmark.alone;  // one to warm up
+  config.train.steps = from.step + 1 + run.parts.command.benchmark.alone;  // the first step is a warm-up
   config.train.epochs = 0;
   config.optimizer.lr = 0;
   ProcessGroup self = ProcessGroup::self(group);
@@ -160,12 +160,12 @@ void train(const BenchmarkRun& run) {
   }
   if (group.size() == 1) {
     run.lines.set_alone({{means.seconds()}, means.buckets(model->state().trained_elements)});
-  } else if (options.alone > 0 && !run.config.train.sync_batch_norm) {  // which cannot do without the others
+  } else if (options.alone > 0 && !run.config.train.sync_batch_norm) {  // synchronized batch norm needs the other ranks
     train_alone(run, progress);
   }
 }
 
-// Every rank runs its own batches; nothing is exchanged.
+// Runs forward passes on every rank without communication.
 void run_forward(const BenchmarkRun& run, int64_t steps) {
   const auto& [backend, stream, model, batches, shared_devices] = run.setup;
   const HostState host(*model);
@@ -196,7 +196,7 @@ int benchmark_command(const CommandParts& parts) {
   ProcessGroup& group = parts.group;
   const BenchmarkOptions& options = parts.command.benchmark;
   Config config = configure(parts);
-  config.checkpoint.directory.clear();  // of a real run, which is none of a benchmark's business
+  config.checkpoint.directory.clear();  // a benchmark must not touch the directory of a run
   config.log.trace_steps = 0;
   const Timeout wait{"the benchmark", wait_seconds(config, RunPhase::train)};
   const Comparison programs = compare_programs(config, group);

@@ -1,4 +1,4 @@
-// trainer check: everything short of the first step, on every rank, with one table and one verdict.
+// trainer check: a dry run of the start on every rank, with a table of the results and one exit code.
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,7 +61,8 @@ std::string variables_text() {
 
 // ---- measurements between ranks
 
-// How far this host's clock is ahead of rank 0's. Of several tries, the one least disturbed by the scheduler.
+// Returns how far the clock of this host is ahead of rank 0's. The smallest of several measurements counts, because
+// delays by the scheduler usually increase it.
 double clock_offset_seconds(ProcessGroup& group, const Timeout& wait) {
   constexpr int kTries = 5;
   double best = 0;
@@ -80,11 +81,11 @@ double clock_offset_seconds(ProcessGroup& group, const Timeout& wait) {
 struct ReductionSpeed {
   double latency_seconds = 0;
   double bytes_per_second = 0;
-  bool shared = false;  // in memory that the ranks share
+  bool shared = false;  // whether the ranks share memory
 };
 
-// Sums over all ranks in host memory, the way gradients travel without NCCL; the slowest rank's figures. The sums are
-// checked.
+// Measures sums over all ranks in host memory, as gradients are summed without NCCL, and verifies them. Returns the
+// figures of the slowest rank.
 ReductionSpeed measure_reductions(ProcessGroup& group, const Timeout& wait, bool share_memory) {
   constexpr int kSmallSums = 20, kLargeSums = 5;
   constexpr size_t kLarge = size_t{1} << 20;
@@ -128,7 +129,7 @@ int64_t checkpoint_bytes(const Config& config, const CompiledModel& model) {
   return estimate_checkpoint_bytes(contents);
 }
 
-// Writes, syncs, renames, reads back and deletes a file, and counts what is free. Returns a line for the table.
+// Writes, syncs, renames, reads back and deletes a file, and determines the free space. Returns a line for the table.
 std::string try_checkpoint_directory(const Config::Checkpoint& settings, int64_t file_bytes) {
   const std::string& directory = settings.directory;
   make_directories(directory, ExitCode::checkpoint);
@@ -156,7 +157,7 @@ std::string try_checkpoint_directory(const Config::Checkpoint& settings, int64_t
 
 // ---- the command
 
-// The start of a run, and what is measured beside it: each stage adds rows to the table, or a finding.
+// Runs the stages of a start and some measurements. Each stage adds rows to the table, or a finding.
 class Check {
  public:
   Check(const CommandParts& parts, const Config& config)
@@ -168,7 +169,7 @@ class Check {
   int run();
 
  private:
-  // Runs one stage, with its phase's limit. What all ranks agree is wrong becomes a finding; the next stages go on.
+  // Runs one stage with the limit of its phase. An agreed error becomes a finding, and the next stages still run.
   void stage(const std::function<void()>& work);
   void measure(std::string_view name, RunPhase phase, const std::function<void(const Timeout&)>& work);
   void row(const std::string& name, const std::string& value, bool differs = false);
@@ -191,7 +192,7 @@ void Check::stage(const std::function<void()>& work) {
     work();
   } catch (const AgreedError& error) {
     const auto same = [&](const Finding& finding) { return finding.what == error.what(); };
-    if (std::ranges::any_of(start_.findings, same)) return;  // the directory is tried twice
+    if (std::ranges::any_of(start_.findings, same)) return;  // two stages test the directory
     start_.findings.push_back({.blame = error.code(), .what = error.what(), .advice = {}});
   }
 }
@@ -237,7 +238,7 @@ void Check::check_reductions(const Timeout& wait) {
                                speed.bytes_per_second / kGigabyte, speed.shared ? "in shared memory" : "over MPI"));
 }
 
-// Prints the table and every finding. The code is that of the first error, with which training would end.
+// Prints the table and all findings. Returns the code of the first error, with which training would end.
 int Check::verdict() const {
   ExitCode code = ExitCode::ok;
   size_t errors = 0;

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// A rank's GPU, or why it has none.
+// The GPU of a rank, or the reason why it has none.
 struct GpuChoice {
   RankDevice device;
   std::unique_ptr<Backend> backend;
@@ -34,7 +34,7 @@ GpuChoice try_gpu(BackendOptions options, const ProcessGroup& group) {
   return choice;
 }
 
-// Throws what `decide` throws, which every rank throws alike, as agreed.
+// Turns an error of `decide`, which is the same on every rank, into an AgreedError.
 template <class Decide>
 auto agreed(const Decide& decide) {
   try {

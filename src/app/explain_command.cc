@@ -34,7 +34,7 @@ int64_t forward_multiply_adds(const Graph& graph) {
   return sum;
 }
 
-// Of the weights that a node reads.
+// Returns the number of elements of the parameters that a node reads.
 int64_t trained_elements(const Graph& graph, const Node& node) {
   int64_t sum = 0;
   for (const ValueId input : node.inputs) {
@@ -71,7 +71,7 @@ void print_memory(const Config& config, const Executable& e, const BatchSizes& b
              megabytes((trained + statistics + slots * trained + averages) * (config.checkpoint.keep + 1)));
 }
 
-// The fullest moment of a step and what fills it.
+// The moment of a step at which most memory is in use, and what uses it.
 void print_peak(const Executable& e, const Backend& backend) {
   std::vector<size_t> storage, workspaces;
   for (const Value& v : e.graph().values) storage.push_back(backend.storage_bytes(v.desc));
@@ -87,8 +87,8 @@ void print_peak(const Executable& e, const Backend& backend) {
   }
 }
 
-// By epoch, or for a run whose length is given in steps alone, by step. An epoch's length in steps is not known without
-// the data; the rate at its start depends on it by nothing but rounding.
+// Lists the learning rate by epoch, or by step if the length of the run is given in steps. The number of steps of an
+// epoch is unknown without the data, but affects the rate at its start only by rounding.
 void print_schedule(const Config& config, const BatchSizes& batches) {
   constexpr int64_t kMostRows = 20;
   fmt::print("\nlearning rate: {}{}, schedule {}\n", base_learning_rate(config.optimizer, batches.global),
@@ -117,7 +117,7 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
   }
 }
 
-// As where a single rank has this host to itself: what a convolution needs besides its tensors depends on the threads.
+// The threads are those of a single rank on this host; the workspaces of convolutions depend on their number.
 BackendOptions one_rank_of_this_host(const Config& config) {
   const auto threads = static_cast<int>(config.device.threads);
   return {.threads = threads > 0 ? threads : usable_cores(cpu_cores()), .winograd = config.device.winograd};

@@ -45,11 +45,11 @@ std::vector<NamedTensor> read_weights(const CheckpointReader& file, const Parame
   return tensors;
 }
 
-// What a reader of the file must know to feed the model as it was trained.
+// Returns what a reader of the file must know to give the model the inputs with which it was trained.
 Metadata metadata_of(const CheckpointReader& file, const Config& config, const CommandLine& command) {
   std::vector<std::string> classes = file.classes();
   if (command.drop_background && !classes.empty()) classes.erase(classes.begin());
-  Metadata metadata = {{"format", "pt"},  // what PyTorch's loaders of safetensors files look for
+  Metadata metadata = {{"format", "pt"},  // PyTorch's loaders of safetensors files require it
                        {"model", config.model.name},
                        {"step", fmt::format("{}", file.meta().step)},
                        {"weights", command.average ? "ema" : "raw"},
@@ -73,7 +73,7 @@ int export_command(const CommandLine& command) {
   require_known_ending(command);
   const CheckpointReader file = CheckpointReader::open(checkpoint_at(command.checkpoint));
   Config config = config_from_toml(file.config(), file.path());
-  // Two samples satisfy every batch norm of the training graph, which alone has the auxiliary head.
+  // Only the training graph has the auxiliary head. Its batch norms need at least two samples.
   const Graph training = build_model(config.model.name, model_options(config, 2, true));
   std::vector<NamedTensor> tensors = read_weights(file, training.parameters, command.average);
   if (command.drop_background) {

@@ -23,15 +23,15 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to write theirs before all end
-constexpr std::chrono::milliseconds kOtherEnds{1500};  // what a rank that speaks needs to end the job
+constexpr std::chrono::milliseconds kOtherEnds{1500};  // time in which the reporting rank ends the job
 constexpr int kMostTurns = 3;
 constexpr double kReportSeconds = 2;
 
-constexpr std::chrono::seconds kFirstEnds{10};  // what the thread that failed first needs to end the job
+constexpr std::chrono::seconds kFirstEnds{10};  // time in which the thread that failed first ends the job
 
 std::atomic<const FatalReport*> the_context{nullptr};
 std::atomic<int> the_code{0};      // of the thread that failed first
-thread_local bool speaks = false;  // whether it is this one
+thread_local bool speaks = false;  // whether this thread failed first
 
 Error current_error() {
   try {
@@ -47,7 +47,8 @@ Error current_error() {
   }
 }
 
-// The path, or nothing when the directory does not take it in time: it may lie on the very disk that does not answer.
+// Returns the path of the report, or nothing if it could not be written in time, because its disk may be the one that
+// does not answer.
 std::string write_report(const FatalReport& context) {
   const std::string directory = context.report_directory();
   if (directory.empty()) return {};
@@ -57,7 +58,7 @@ std::string write_report(const FatalReport& context) {
     try {
       write_text_atomically(path, text, ExitCode::stalled);
       *written = true;
-    } catch (...) {  // the message says all the same what is wrong
+    } catch (...) {  // the message states the error anyway
     }
   });
   return writer.join_within(kReportSeconds) && *written ? path : std::string();
@@ -73,16 +74,17 @@ void speak(const Error& error) {
   if (error.code() == ExitCode::stalled) {
     try {
       report = write_report(*context);
-    } catch (...) {  // no memory for it, or no thread
+    } catch (...) {  // there is no memory or no thread for the report
     }
     if (!report.empty()) report = "; report: " + report;
-    // Ranks that waited for the same one are here together: the lowest speaks and ends the others before their turn.
+    // All ranks that wait for the same one arrive here together. The lowest reports first and ends the others
+    // meanwhile.
     std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(context->board().alive_below(), kMostTurns));
   }
   log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
 }
 
-// Whatever became of the words: it may be a lock that others wait for.
+// Runs even if the report has failed: it may release a lock for which others wait.
 void do_last(const std::function<void()>& last) noexcept {
   try {
     if (last) last();
@@ -95,7 +97,7 @@ void do_last(const std::function<void()>& last) noexcept {
   fatal(Error(ExitCode::internal, "std::terminate was called"));
 }
 
-// Only what a signal handler may do. The process then dies of the signal, as the launcher expects.
+// Makes only calls that are allowed in a signal handler. The process then dies of the signal, as the launcher expects.
 void on_crash(int signal, siginfo_t*, void*) {
   static std::atomic_flag crashing = ATOMIC_FLAG_INIT;
   ::signal(signal, SIG_DFL);
@@ -116,7 +118,7 @@ void on_crash(int signal, siginfo_t*, void*) {
 
 void install_crash_handlers() {
   std::array<void*, 1> frame{};
-  ::backtrace(frame.data(), frame.size());  // loads what it needs while that is still possible
+  ::backtrace(frame.data(), frame.size());  // loads its library now, because a signal handler cannot
   static std::array<char, 64 * 1024> stack;
   const stack_t alternative{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
   ::sigaltstack(&alternative, nullptr);
@@ -140,15 +142,15 @@ void fatal(const Error& error, const std::function<void()>& last) noexcept {
   const int code = static_cast<int>(error.code());
   int first = 0;
   if (!the_code.compare_exchange_strong(first, code)) {
-    // What fails while a job ends is a consequence, as a rule. The thread that failed first may do so again, in its
-    // fatal report: then there is nobody to wait for.
+    // Later failures are usually consequences of the first, so other threads wait for its report. The first thread does
+    // not wait if its own report fails.
     if (!speaks) std::this_thread::sleep_for(kFirstEnds);
     abort_job(first);
   }
   speaks = true;
   try {
     speak(error);
-  } catch (...) {  // no memory for words, say; the others must not wait all the same
+  } catch (...) {  // for example without memory; the other ranks must be ended anyway
   }
   do_last(last);
   abort_job(code);
@@ -158,7 +160,7 @@ void abort_on_exception(const std::function<void()>& last) noexcept {
   std::optional<Error> error;
   try {
     error = current_error();
-  } catch (...) {  // no memory for its text
+  } catch (...) {  // there is no memory for its text
   }
   if (error) fatal(*error, last);
   do_last(last);

@@ -79,7 +79,7 @@ std::vector<std::string> missing_interfaces(const EnvironmentLookup& environment
       const bool exact = word.front() == '=' || std::string_view(name).starts_with("OMPI");
       const std::string plain = word.front() == '=' ? word.substr(1) : word;
       const bool there = std::ranges::any_of(interfaces, [&](const NetworkInterface& i) {
-        return exact ? i.name == plain : i.name.starts_with(plain);  // NCCL takes prefixes
+        return exact ? i.name == plain : i.name.starts_with(plain);  // NCCL accepts prefixes
       });
       if (!there)
         missing.push_back(fmt::format("{}={} names {}, which is not up here", name, *environment(name), plain));

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// `check` gets the names and shapes before the values are used; of HDF5 files, before they are read.
+// Calls `check` with names and shapes before the values are used; for HDF5 files, before they are read.
 std::vector<NamedTensor> read_tensors(const std::string& path, const ShapeCheck& check) {
   if (path.ends_with(".h5")) return read_hdf5_weights(path, check);
   if (!path.ends_with(".safetensors")) {
@@ -39,7 +39,7 @@ const NamedTensor* find_tensor(const std::vector<NamedTensor>& tensors, const st
 
 Graph draw(const Config& config) { return build_model(config.model.name, model_options(config, 2, true)); }
 
-// Whether the file's batch norms have scales that were trained: models without have ones.
+// Returns whether the scales of batch norms were trained; in models without scales, all are one.
 bool has_scales(const std::vector<NamedTensor>& tensors, const Graph& graph) {
   return std::ranges::any_of(graph.parameters.all(), [&](const Parameter& p) {
     if (p.kind != ParameterKind::norm_scale && p.kind != ParameterKind::fixed_scale) return false;
@@ -48,11 +48,12 @@ bool has_scales(const std::vector<NamedTensor>& tensors, const Graph& graph) {
   });
 }
 
-// The bundled recipe whose model has just these names; classes and auxiliary head are the file's.
+// Returns the configuration of the bundled recipe whose model has exactly these names, with the classes and auxiliary
+// head of the file.
 std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
   const bool has_aux = std::ranges::any_of(tensors, [](const auto& t) { return t.name.starts_with("AuxLogits."); });
   for (const char* recipe : {"inception_v3_imagenet", "resnet50_imagenet", "cifar10_cnn"}) {
-    // A recipe names no data; weights need none.
+    // Recipes name no files of data, and synthetic data need none.
     Config config = load_config(gather_config_sources(recipe, {{.name = "data.format", .value = "synthetic"}})).config;
     if (!has_aux) config.model.aux_weight = 0;
     const Graph graph = draw(config);
@@ -68,7 +69,7 @@ std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
   return std::nullopt;
 }
 
-// The first names of the file, for messages.
+// Lists the first names of the file for messages.
 std::string some_names(const std::vector<NamedTensor>& tensors) {
   constexpr size_t kShown = 5;
   if (tensors.empty()) return "it has no arrays";
@@ -78,13 +79,14 @@ std::string some_names(const std::vector<NamedTensor>& tensors) {
                      tensors.size() > kShown ? ", ..." : "");
 }
 
-// What the checkpoint will bear: the configuration given, or that of a bundled recipe, with the file's classes.
+// Returns the configuration for the checkpoint: the given one, or that of a bundled recipe with the classes of the
+// file.
 struct Plan {
   Config config;
   bool recognized = false;
 };
 
-// Names and shapes alone, which is all that the comparison with a model takes.
+// Returns names and shapes without values, which are enough to compare the file with a model.
 std::vector<NamedTensor> shapes_of(const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> shapes;
   for (const NamedTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape, {}});
@@ -100,7 +102,7 @@ Plan choose(const CommandLine& command, const std::vector<NamedTensor>& shapes) 
        some_names(shapes));
 }
 
-// Makes the plan and throws unless names and shapes are those of its model.
+// Compares names and shapes with the model and returns the plan. Throws if they do not match.
 Plan plan_import(const CommandLine& command, const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> shapes = shapes_of(tensors);
   if (const std::string prefix = strip_wrapper_prefixes(shapes); !prefix.empty()) {

@@ -25,7 +25,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kConfigSeconds = 60;           // the configuration's own limits are not known yet
-constexpr double kReadCheckpointSeconds = 600;  // the whole of one, for the configuration in it
+constexpr double kReadCheckpointSeconds = 600;  // for a whole checkpoint, which contains the configuration
 constexpr int64_t kProbedRecords = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
@@ -38,7 +38,7 @@ CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limi
   return sharing;
 }
 
-// Paths may hold any byte but NUL.
+// NUL separates paths, because it is the only byte that a path cannot contain.
 std::string join_paths(const std::vector<std::string>& paths) {
   std::string text;
   for (const std::string& path : paths) (text += path) += '\0';
@@ -55,7 +55,7 @@ std::vector<std::string> split_paths(std::string_view text) {
   return paths;
 }
 
-// What trains without an error, and to no purpose.
+// Warns of settings that train without an error but to no purpose.
 void warn_of_odd_data(const Config& config, bool training, const DataProbe& probe) {
   if (training && config.model.classes > 1 && probe.records > 1 && probe.labels.smallest == probe.labels.largest) {
     log_warning("data.train: all of the {} records looked at have the label {}; there is nothing to tell apart",
@@ -72,7 +72,7 @@ void warn_of_odd_data(const Config& config, bool training, const DataProbe& prob
   }
 }
 
-// Ranks that see different files would make different numbers of steps.
+// Requires equal sizes on all ranks, because ranks that see different files would run different numbers of steps.
 void require_one_size(int64_t size, ProcessGroup& group, const std::string& data, const Timeout& wait) {
   const std::vector<int64_t> sizes = group.all_gather(std::span(&size, 1), wait);
   const auto other = std::ranges::find_if(sizes, [&](int64_t s) { return s != sizes.front(); });
@@ -82,7 +82,7 @@ void require_one_size(int64_t size, ProcessGroup& group, const std::string& data
                                                 group.describe(static_cast<int>(other - sizes.begin()))));
 }
 
-// What a start tells about the configuration itself.
+// Logs the messages about the configuration itself.
 void announce_choices(const LoadedConfig& loaded, int ranks) {
   for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
   for (const std::string& setting : settings_without_effect(loaded)) log_info("no effect: {}", setting);
@@ -91,8 +91,8 @@ void announce_choices(const LoadedConfig& loaded, int ranks) {
   for (const std::string& choice : unusual_choices(loaded.config, batch)) log_info("unusual: {}", choice);
 }
 
-// `trainer evaluate` without --config: the configuration that the checkpoint was trained with, beneath environment and
-// command line.
+// For `trainer evaluate` without --config: uses the configuration of the checkpoint, over which environment and command
+// line take precedence.
 void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources& sources) {
   std::string path = command.checkpoint;
   if (path == "latest") {
@@ -118,7 +118,7 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
     sources.evaluation = evaluation;
     if (in_checkpoint) take_configuration_of_checkpoint(command, sources);
     const LoadedConfig loaded = load_config(sources);
-    // A whole configuration of a checkpoint sets every key, of effect or not.
+    // The configuration of a checkpoint sets every key, so it says nothing about what the user has chosen.
     if (command.command != Command::benchmark && !sources.effective) announce_choices(loaded, group.size());
     return to_toml(loaded.config);
   });
@@ -135,7 +135,7 @@ Config configure(const CommandParts& parts) {
   return config;
 }
 
-// What OMP_NUM_THREADS asks for; 0 where it asks for nothing that can be given, which one warning says. Collective.
+// Returns the number in OMP_NUM_THREADS, or 0 if it is not set or invalid; rank 0 warns of an invalid one. Collective.
 int omp_num_threads(ProcessGroup& group, double limit) {
   const char* text = std::getenv("OMP_NUM_THREADS");
   const std::optional<int> threads = text ? parse_omp_num_threads(text) : 0;

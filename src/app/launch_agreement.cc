@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kAgreeSeconds = 60;
 
-// Each ends with a zero, as those below do.
+// Returns the arguments as text with a NUL after each.
 std::string arguments_of(const CommandLine& line) {
   std::string text;
   const auto add = [&](std::string_view name, const auto& value) {
@@ -56,7 +56,7 @@ std::vector<std::string> split(std::string_view text) {
                   group.describe(static_cast<int>(rank)), its, group.describe(0), ours));
 }
 
-// Those of `some` that `others` lack.
+// Returns the elements of `some` that are not in `others`.
 std::string only_in(const std::vector<std::string>& some, const std::vector<std::string>& others) {
   std::string text;
   for (const std::string& one : some) {

@@ -1,4 +1,4 @@
-// The program: what exists, and what becomes of errors.
+// The program: its subcommands and the handling of errors.
 #include <signal.h>
 #include <unistd.h>
 
@@ -36,8 +36,8 @@ struct Arguments {
   char**& argv;
 };
 
-// Before MPI starts. A single process in a step of srun is run on its own, as outside; several that do not know of each
-// other are refused, which the first of them says.
+// Called before MPI starts. A single process in a step of srun runs alone, as it would outside of Slurm. If there are
+// several processes without a common MPI job, all end, and the first reports it.
 void settle_slurm_step() {
   const EnvironmentLookup environment = process_environment();
   if (!alone_in_slurm_step(environment)) return;
@@ -48,9 +48,9 @@ void settle_slurm_step() {
   ::unsetenv("SLURM_STEP_ID");
 }
 
-// Runs a collective subcommand. An agreed error is printed once and ends every rank in the orderly way.
+// Runs a collective subcommand. An agreed error is printed once, and all ranks finalize MPI.
 int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& parse_error) {
-  // Before MPI starts, which takes a second on many hosts: a request that comes meanwhile is not lost.
+  // Signals are handled before MPI starts, so that a request during its start, which takes a second, is not lost.
   std::optional<StopSignals> signals;
   if (line.command == Command::train || line.command == Command::benchmark) {
     signals.emplace();
@@ -86,7 +86,7 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       abort_on_exception();  // before ~Heartbeats, which would wait for a stalled rank
     }
     log_repeated_warnings();
-    // Leaving main would wait for the disk that holds a thread of this rank; the launcher ends the job without that.
+    // Returning from main would wait for a thread that is blocked by a disk, so the job is aborted instead.
     if (FileThread::left_behind() > 0) abort_job(code == 0 ? static_cast<int>(ExitCode::checkpoint) : code);
     session.finish();
   } catch (...) {
@@ -102,7 +102,7 @@ int run(int argc, char** argv) {
   try {
     line = parse_command_line({argv + 1, argv + argc});
   } catch (const Error& error) {
-    // Under a launcher one rank alone says so.
+    // Under a launcher, only one rank reports it.
     const auto claim = launch_claim(process_environment());
     if (!claim || claim->processes < 2) throw;
     parse_error = error;
@@ -144,9 +144,9 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   hold_stop_signals();
   wait_passively(argv);
-  name_thread("trainer");  // after the restart above it would be "exe"
+  name_thread("trainer");  // after the exec in wait_passively() it would be "exe"
   set_log_colors(takes_colors(process_environment()) && output_is_terminal(STDERR_FILENO));
-  ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is a failed write, not the end of the process
+  ::signal(SIGXFSZ, SIG_IGN);  // so that exceeding `ulimit -f` is a failed write and does not end the process
   try {
     return run(argc, argv);
   } catch (const Error& error) {

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What evaluation crops from: torchvision's convention resizes the short side to 8/7 of the input.
+// The short side from which evaluation crops: by torchvision's convention 8/7 of the input.
 int64_t usual_short_side(const Config& config) { return (config.model.image_size * 8 + 6) / 7; }
 
 void report_bad_records(const PackSummary& summary) {

@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-// About half a millisecond: longer than most kernels keep a thread waiting, shorter than what a neighbour would miss.
+// About half a millisecond: longer than threads wait in most kernels, and short enough not to take cores from others.
 constexpr const char* kSpins = "50000";
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr const char* kSpins = "50000";
 void wait_passively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY")) return;  // NOLINT(concurrency-mt-unsafe): no other thread yet
   if (::setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || ::setenv("GOMP_SPINCOUNT", kSpins, 0) != 0) return;
-  ::execv("/proc/self/exe", argv);  // returns only on failure: then waiting is active, which is merely slower
+  ::execv("/proc/self/exe", argv);  // returns only on failure; threads then spin, which is only slower
 }
 
 }  // namespace lockstep

@@ -85,7 +85,7 @@ DataIdentity identity_of(const DataSource& source) {
     try {
       source.read(i * source.size() / count, sample);
     } catch (const BadRecord&) {
-      hashes.push_back(0);  // what becomes of those is data.bad_records' affair
+      hashes.push_back(0);  // data.bad_records decides later what happens to bad records
       continue;
     }
     hashes.push_back(hash_bytes(sample.bytes));

@@ -19,7 +19,7 @@
 namespace {
 
 constexpr int kUsage = 2, kNotStarted = 127, kStopped = 75, kSignalBase = 128;
-// Ranks that have only just been started do not handle a signal yet, and would die of it.
+// A rank that has just been started has no signal handler yet and would die of the signal.
 constexpr int64_t kYoungMilliseconds = 1000;
 
 constexpr const char* kHelp = R"(Usage: lockstep-run COMMAND [ARGUMENT...]
@@ -42,8 +42,8 @@ void say(const char* text) {
   std::fflush(stderr);
 }
 
-// As nohup ignores SIGHUP, and a shell the keys for its background jobs. While it is blocked it would come all the
-// same.
+// Keeps signals ignored that nohup (SIGHUP) or a shell (the keys, for background jobs) has ignored. A signal that is
+// blocked would be received in spite of being ignored.
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -51,16 +51,17 @@ bool is_ignored(int signal) {
 
 [[noreturn]] void run_command(char** command, pid_t parent, const sigset_t& mask) {
   ::setsid();
-  // A key that was pressed before that is pending here as well; ignoring a signal discards it.
+  // A key that was pressed earlier is pending in this process, too. Ignoring the signal discards it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP}) {
     if (is_ignored(signal)) continue;
     ::signal(signal, SIG_IGN);
     ::signal(signal, SIG_DFL);
   }
-  // Should this process be killed, the job saves and stops, too.
+  // If this process is killed, the job saves and stops as well.
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (::getppid() != parent) ::_exit(kStopped);
-  // A terminal belongs to the shell's jobs; a pipe or a file may hold the configuration.
+  // The command may not read from the terminal, which belongs to the session of the shell. A pipe or a file may contain
+  // the configuration.
   if (::isatty(STDIN_FILENO)) {
     const int nothing = ::open("/dev/null", O_RDONLY);
     if (nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0) ::_exit(kNotStarted);
@@ -71,12 +72,12 @@ bool is_ignored(int signal) {
   ::_exit(kNotStarted);
 }
 
-// The job, as this process sees it.
+// The state of the job as far as this process knows it.
 class Job {
  public:
   Job(pid_t process, const sigset_t& signals) : process_(process), signals_(signals), started_(now_milliseconds()) {}
 
-  // Waits for the end. Returns the exit code.
+  // Waits for the end of the job and returns its exit code.
   int watch() {
     for (;;) {
       if (const auto code = ended()) return *code;
@@ -87,7 +88,7 @@ class Job {
  private:
   int64_t young_for() const { return started_ + kYoungMilliseconds - now_milliseconds(); }
 
-  // A signal, or 0 when a request that was held back is due.
+  // Returns a signal, or 0 when a delayed request is due.
   int next_signal() const {
     if (!held_back_) return ::sigwaitinfo(&signals_, nullptr);
     const int64_t left = young_for() > 0 ? young_for() : 0;
@@ -134,7 +135,7 @@ class Job {
     int status = 0;
     if (::waitpid(process_, &status, WNOHANG) != process_) return std::nullopt;
     const int code = WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
-    // Of the only request a rank dies just when it could not handle it yet: nothing was trained, nothing is lost.
+    // A rank that dies of the only request had no handler yet. Nothing was trained, so nothing is lost.
     if (requests_ == 1 && code == kSignalBase + SIGUSR1) {
       say("stopped while the ranks were starting: nothing was trained");
       return kStopped;
@@ -156,7 +157,7 @@ int main(int argc, char** argv) {
     std::fputs(kHelp, argc < 2 ? stderr : stdout);
     return argc < 2 ? kUsage : 0;
   }
-  ::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, the end of the command would stay hidden
+  ::signal(SIGCHLD, SIG_DFL);  // otherwise the end of the command could not be detected if a parent ignored the signal
   sigset_t signals, before;
   ::sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD}) {

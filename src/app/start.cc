@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kProbedSamples = 8;  // of each rank's first batch
+constexpr int64_t kProbedSamples = 8;  // in the first batch of each rank
 
 }  // namespace
 
@@ -59,7 +59,7 @@ void RunStart::make_all() {
   delete_given_up(start_parts(), *state);
 }
 
-// A request may reach any rank, and before the first step there is nothing to save.
+// A stop request on any rank ends the start, because there is nothing to save before the first step.
 void RunStart::stop_if_requested() {
   int64_t requested = parts_.stop_requested.load() ? 1 : 0;
   parts_.group.all_reduce_max(std::span(&requested, 1), wait("the start"));
@@ -99,7 +99,7 @@ void RunStart::claim_directory() {
   });
 }
 
-// Below MPI's own count there may be another: a step smaller than its job, or tasks that never came.
+// Compares the number of ranks with what the launcher claims: a step may be smaller than its job, or tasks are missing.
 void RunStart::compare_launch() {
   const auto claim = launch_claim(process_environment());
   const int ranks = parts_.group.size();
@@ -191,7 +191,7 @@ void RunStart::load() {
   state = run_or_abort([&] { return prepare_start(start_parts()); });
 }
 
-// Each rank prepares some samples of its own first batch, so what would end the first step ends the start.
+// Prepares some samples of the first batch of each rank, so that bad data are found at the start.
 void RunStart::try_samples() {
   const int ranks = parts_.group.size();
   LoaderUse use{

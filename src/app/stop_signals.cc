@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kSameRequestSeconds = 5;
 
-// A signal handler can reach nothing but globals. Lock-free atomics are safe in it.
+// Globals, because a signal handler has no other data. Lock-free atomics are safe in it.
 std::atomic<bool> requested{false};
 std::atomic<int64_t> first_request_seconds{0};  // 0: none yet
 std::atomic<int> first_signal{0};
@@ -24,9 +24,9 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is
 void on_signal(int signal) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  const int64_t seconds = now.tv_sec + 1;  // above 0, even right after the machine has started
+  const int64_t seconds = now.tv_sec + 1;  // never 0, even just after the machine has booted
   int64_t first = 0;
-  // One step, since another signal may come in the middle of this one's handler, or on another thread.
+  // One atomic step, because another signal may interrupt this handler or arrive on another thread.
   if (!first_request_seconds.compare_exchange_strong(first, seconds) && seconds - first > kSameRequestSeconds) {
     ::_exit(128 + signal);
   }
@@ -42,7 +42,7 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// The terminal's end is a request, too, except for a process that was started to outlive it.
+// SIGHUP is a request as well, unless the process was started with nohup.
 std::vector<int> stop_signal_numbers() {
   std::vector<int> numbers = {SIGUSR1, SIGTERM, SIGINT};
   if (!is_ignored(SIGHUP)) numbers.push_back(SIGHUP);

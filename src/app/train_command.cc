@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLastChanceSeconds = 5;  // for a save in flight when the job fails, which must not be late
+constexpr double kLastChanceSeconds = 5;  // for a save in flight when the job fails
 
 void warn_of_lost_restart(const StartState& start) {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
@@ -84,7 +84,7 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
            samples, rate);
 }
 
-// Why the run stops, as all ranks together know it: "SIGUSR1 on rank 1@node7", "train.max_seconds = 60".
+// Returns why the run stops, from what all ranks know: "SIGUSR1 on rank 1@node7", "train.max_seconds = 60".
 std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const Timeout& wait) {
   const int signal = first_stop_signal();
   const std::string mine = signal != 0 ? fmt::format("SIG{}", ::sigabbrev_np(signal)) : std::string();
@@ -97,7 +97,7 @@ std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const
   return fmt::format("{} on {}{}", *first, where, ranks > 1 ? fmt::format(" and {} more", ranks - 1) : "");
 }
 
-// Nobody leaves before rank 0 has published its last checkpoint: a launcher kills the others when one rank ends.
+// No rank returns before rank 0 has published the last checkpoint, because a launcher kills the others when one ends.
 int leave(const CommandParts& parts, const Config& config, Reporter& reporter, const Trainer& trainer, RunEnd end) {
   const bool stopped = end == RunEnd::stopped;
   const int64_t step = trainer.progress().step;
@@ -170,13 +170,13 @@ int train_command(const CommandParts& parts) {
   const auto train = [&] {
     try {
       return trainer->run();
-    } catch (const AgreedError&) {  // all ranks leave, and rank 0 gives a save in flight its time
+    } catch (const AgreedError&) {  // all ranks return, and rank 0 waits for a save in flight
       parts.watchdog.progress(RunPhase::save, trainer->progress().step);
       throw;
     }
   };
   const RunEnd end = run_or_abort(train, [&] {
-    // Nobody else need wait for this run's heartbeat to be missed.
+    // With the lock released, the next run need not wait until the heartbeat of this one has stopped.
     if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
   });
   return run_or_abort([&] { return leave(parts, config, reporter, *trainer, end); });

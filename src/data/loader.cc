@@ -19,7 +19,7 @@ constexpr int64_t kMaxTaskSamples = 16;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Several samples a task when they are many and small, but enough tasks for every worker.
+// Returns several samples per task for large batches, but leaves four tasks for every worker.
 int64_t choose_task_samples(const LoaderOptions& options) {
   return std::clamp<int64_t>(options.batch_size / (4 * options.workers), 1, kMaxTaskSamples);
 }
@@ -79,7 +79,7 @@ void Loader::start_worker() {
 }
 
 Loader::~Loader() {
-  for (std::jthread& worker : workers_) worker.request_stop();  // all of them before the first is waited for
+  for (std::jthread& worker : workers_) worker.request_stop();  // all are asked before the first is joined
 }
 
 void Loader::make_slots() {
@@ -114,7 +114,7 @@ void Loader::make_slots() {
   }
 }
 
-// The position of a sample: in the global stream in training, in the data set in evaluation.
+// Returns the position of a sample: in training in the global stream, in evaluation in the data set.
 int64_t Loader::position(int64_t call, int64_t sample) const {
   const int64_t rank = options_.rank;
   if (!options_.training) {
@@ -127,7 +127,7 @@ int64_t Loader::position(int64_t call, int64_t sample) const {
          sample;
 }
 
-// Where the slot holds a sample's input.
+// Returns where the slot stores the input of a sample.
 SamplePlace Loader::place_of(const Slot& slot, int64_t sample) const {
   if (slot.images == nullptr)
     return {.ids = slot.ids + sample * options_.max_ids, .values = slot.values + sample * options_.max_ids};
@@ -166,7 +166,7 @@ void Loader::work(const std::stop_token& stop) {
   }
 }
 
-// Blocks until there is a free slot to fill. False: the loader is going away.
+// Waits for a free slot. Returns false if the loader is being destroyed.
 bool Loader::take_task(const std::stop_token& stop, Task& task) {
   std::unique_lock lock(mutex_);
   const auto slots = static_cast<int64_t>(slots_.size());

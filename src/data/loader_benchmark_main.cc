@@ -1,4 +1,4 @@
-// How many images a second of one core's time the loader prepares: see scripts/bench/loader.py.
+// Measures how many images the loader prepares per second of processor time; see scripts/bench/loader.py.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -28,7 +28,7 @@ int run(const std::string& pattern, int64_t image_size, int64_t passes) {
                           .augment = Augment::torchvision,
                           .normalize = Normalize::torchvision,
                           .jpeg_scaling = true});
-  loader.next();  // opens, allocates
+  loader.next();  // opens files and allocates memory
   const double start = cpu_seconds();
   const int64_t calls = (passes * source->size() + kBatch - 1) / kBatch;
   for (int64_t i = 0; i < calls; ++i) loader.next();

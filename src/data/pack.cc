@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// One thread's buffers, kept between pictures.
+// The buffers of one thread, reused for each picture.
 struct Workspace {
   Sample sample;
   Image image;

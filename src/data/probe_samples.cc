@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Memory for one sample's input.
+// Memory for the input of one sample.
 struct Place {
   explicit Place(const LoaderOptions& options)
       : image(static_cast<size_t>(3 * options.image_size * options.image_size)),
@@ -53,7 +53,7 @@ void probe_samples(const DataSource& source, const LoaderOptions& options, int64
       if (options.bad_records == BadRecords::fail) throw;
     }
   }
-  // The loader looks for a good record in place of the first and gives up after many, which it says.
+  // For a bad first record, the pipeline searches for a good one, and throws after many bad ones in a row.
   if (good == 0 && count > 0) SamplePipeline(source, options).fill(sample_at(first), workspace, place.place());
 }
 

@@ -8,10 +8,10 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMaxBadInARow = 100;  // then it is not the record but the data set that is bad
-constexpr size_t kMaxWarnings = 20;     // the rest is counted, and listed at the end
+constexpr int64_t kMaxBadInARow = 100;  // after this many, the data set is considered bad
+constexpr size_t kMaxWarnings = 20;     // others are counted, and listed at the end
 
-// While a record is read and decoded, its place stands in the report of a rank that makes no progress.
+// Names the record that is being read and decoded in the report of a stalled rank.
 class BusyWith {
  public:
   BusyWith(Activity& activity, const DataSource& source, int64_t index) : activity_(activity) {
@@ -87,7 +87,7 @@ int32_t SamplePipeline::prepare(SampleRef sample, Workspace& workspace, const Sa
   return static_cast<int32_t>(workspace.sample.label);
 }
 
-// Like a label out of range, what does not fit the model says that configuration and data do not belong together.
+// An input that does not fit the model is an error like a label out of range: configuration and data do not match.
 void SamplePipeline::write_ids(int64_t index, const Sample& sample, const SamplePlace& to) const {
   if (std::ssize(sample.ids) > max_ids_) {
     fail(ExitCode::data, "{}: has {} ids; model.max_ids allows {}", source_.where(index), sample.ids.size(), max_ids_);

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// A new augmentation is one row here, its crops in crop_plan.cc.
+// A new augmentation needs a row here and its crops in crop_plan.cc.
 constexpr std::array kAugments = {
     std::pair<std::string_view, Augment>{"none", Augment::none},
     std::pair<std::string_view, Augment>{"crop_flip", Augment::crop_flip},
@@ -38,10 +38,11 @@ struct Affine {
   float shift = 0.0F;
 };
 
-constexpr std::array kMean = {0.485F, 0.456F, 0.406F};  // ImageNet's, of full intensity 1
+constexpr std::array kMean = {0.485F, 0.456F, 0.406F};  // of ImageNet, with full intensity 1
 constexpr std::array kDeviation = {0.229F, 0.224F, 0.225F};
 
-// From a pixel whose full intensity is `full` (255 or 1). `stored_full` is full intensity in the data as stored.
+// Returns the map for pixels whose full intensity is `full` (255 or 1); `stored_full` is the full intensity of the
+// stored data.
 Affine normalization(Normalize normalize, float full, float stored_full, size_t channel) {
   switch (normalize) {
     case Normalize::none:
@@ -58,7 +59,7 @@ Affine operator*(Affine second, Affine first) {
   return {.scale = second.scale * first.scale, .shift = second.scale * first.shift + second.shift};
 }
 
-// From ImageNet's mean and deviation to the 0.5 and 0.5 that the ported weights were trained with.
+// Converts from the mean and deviation of ImageNet to 0.5 and 0.5, with which the ported weights were trained.
 Affine input_transform(size_t channel) {
   return {.scale = kDeviation[channel] / 0.5F, .shift = (kMean[channel] - 0.5F) / 0.5F};
 }
@@ -76,7 +77,7 @@ Transform::Transform(const TransformOptions& options) : options_(options) {
   require(options.image_size > 0, "an image size of {}", options.image_size);
 }
 
-// The crop of a sample, and the random numbers left for its colors.
+// The crop of a sample, and the stream of random numbers from which its colors are drawn.
 struct Transform::Planned {
   RandomStream random;
   CropPlan crop;

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Sums in eight strands: a fixed order that the compiler can still vectorize.
+// Adds in eight partial sums: a fixed order that the compiler can vectorize.
 float mean(const float* values, int64_t count) {
   std::array<double, 8> strands = {};
   int64_t i = 0;
@@ -28,8 +28,8 @@ void change_contrast(float factor, float* image, int64_t pixels) {
   }
 }
 
-// Through hue, saturation and value: scales the saturation (at most to 1) and turns the hue, both in one pass. Written
-// with selects, so that it vectorizes.
+// Scales the saturation (at most to 1) and rotates the hue in one pass. It has selects instead of branches, so that it
+// vectorizes.
 void change_saturation_and_hue(float saturation, float hue, float* image, int64_t pixels) {
   float* const red = image;
   float* const green = image + pixels;
@@ -42,11 +42,11 @@ void change_saturation_and_hue(float saturation, float hue, float* image, int64_
     const float value = std::max(r, std::max(g, b));
     const float range = value - std::min(r, std::min(g, b));
     const float unit = range > 0.0F ? 1.0F / range : 0.0F;
-    // The hue in sixths of the circle, in [-1, 5).
+    // The hue is in sixths of the circle, in [-1, 5).
     float sector = 4.0F + (r - g) * unit;
     sector = value == g ? 2.0F + (b - r) * unit : sector;
     sector = value == r ? (g - b) * unit : sector;
-    // Saturation is range / value; brightness may have pushed values below 0, where it stands for nothing.
+    // Saturation is range / value. It has no meaning if the brightness has made the value negative.
     const float new_range = value > 0.0F ? std::min(range * saturation, value) : 0.0F;
     const auto channel = [&](float shift) {
       float place = sector + turn + shift;  // in (-3, 12)

@@ -14,15 +14,15 @@ CropPlan whole_image(ImageSize image, int64_t size) {
   return {.rows = {.extent = image.height, .target = size}, .columns = {.extent = image.width, .target = size}};
 }
 
-// The whole image with its short side resized to `short_side`, its aspect kept, the long side cut to whole pixels as
-// torchvision's Resize does; nothing of it chosen yet.
+// Plans to resize the whole image so that its short side becomes `short_side`. The long side is truncated to whole
+// pixels as in torchvision's Resize. No part is selected yet.
 CropPlan keep_aspect(ImageSize image, int64_t short_side) {
   const auto target = [&](int64_t side) { return side * short_side / std::min(image.height, image.width); };
   return {.rows = {.extent = image.height, .target = target(image.height)},
           .columns = {.extent = image.width, .target = target(image.width)}};
 }
 
-// The middle, halves rounded to even as torchvision's CenterCrop does.
+// Selects the central part; halves are rounded to even as in torchvision's CenterCrop.
 CropPlan central(CropPlan plan, int64_t size) {
   for (AxisMap* axis : {&plan.rows, &plan.columns}) {
     axis->first = static_cast<int64_t>(std::nearbyint(static_cast<double>(axis->target - size) / 2));
@@ -41,7 +41,7 @@ struct AreaCrop {
 constexpr AreaCrop kInceptionCrop = {0.05, 1.0, 0.75, 1.33, false, 100};
 constexpr AreaCrop kTorchvisionCrop = {0.08, 1.0, 3.0 / 4.0, 4.0 / 3.0, true, 10};
 
-// A window of random area and aspect at a random place, resized to the output; nullopt when no attempt fits.
+// Returns a window of random area, aspect and position, resized to the output; nothing if no attempt fits.
 std::optional<CropPlan> random_area(const AreaCrop& crop, ImageSize image, int64_t size, RandomStream& random) {
   const auto area = static_cast<double>(image.height * image.width);
   for (int attempt = 0; attempt < crop.attempts; ++attempt) {
@@ -60,7 +60,7 @@ std::optional<CropPlan> random_area(const AreaCrop& crop, ImageSize image, int64
   return std::nullopt;
 }
 
-// The largest central window whose aspect is within the limits: torchvision's fallback for thin images.
+// Returns the largest central window whose aspect is within the limits, torchvision's fallback for thin images.
 CropPlan central_window(const AreaCrop& crop, ImageSize image, int64_t size) {
   const auto limit = [](int64_t side, double other) { return std::clamp<int64_t>(round_to_int(other), 1, side); };
   const int64_t width = limit(image.width, static_cast<double>(image.height) * crop.max_aspect);
@@ -102,7 +102,7 @@ CropPlan plan_training_crop(Augment augment, ImageSize image, int64_t size, Rand
 
 namespace {
 
-// torchvision's Resize before its CenterCrop: 256 for 224.
+// Returns the size of torchvision's Resize before its CenterCrop: 256 for 224.
 int64_t torchvision_short_side(int64_t size) { return round_to_int(static_cast<double>(size) * 8.0 / 7.0); }
 
 }  // namespace
@@ -116,7 +116,7 @@ CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
     case Augment::torchvision:
       return central(keep_aspect(image, torchvision_short_side(size)), size);
     case Augment::inception: {
-      // 87.5 % of each side, as TensorFlow's central_crop counts them: whole pixels of a sixteenth go on either end.
+      // The crop has 87.5 % of each side. As in TensorFlow's central_crop, each end loses a sixteenth in whole pixels.
       CropPlan plan;
       plan.rows = {.begin = image.height / 16, .extent = image.height - 2 * (image.height / 16), .target = size};
       plan.columns = {.begin = image.width / 16, .extent = image.width - 2 * (image.width / 16), .target = size};

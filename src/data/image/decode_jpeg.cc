@@ -20,8 +20,8 @@ constexpr int64_t kMaxArithmeticBlocksPerByte = 8 * 64;  // arithmetic coding ta
 
 bool is_restart(int marker) { return marker >= JPEG_RST0 && marker <= JPEG_RST0 + 7; }
 
-// Warnings are silent. Of them only missing data make the picture useless; stray bytes between markers stand in many
-// published ImageNet files. Where a restart marker comes too early, the decoder goes on behind it.
+// Warnings are not printed. Only missing data make a picture unusable: many published ImageNet files have stray bytes
+// between markers, and the decoder continues after a restart marker that comes too early.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   JpegErrors& errors = errors_of(info);
@@ -34,8 +34,8 @@ void on_message(j_common_ptr info, int level) {
 
 void ignore_output(j_common_ptr) {}
 
-// Called by the library at every row of blocks. It decodes every scan over the whole picture, however little the scan
-// holds.
+// Called by the library at every row of blocks. The library decodes each scan over the whole picture, even if the scan
+// has few data, so the number of scans is limited.
 void on_progress(j_common_ptr info) {
   JpegErrors& errors = errors_of(info);
   const auto* decoder = reinterpret_cast<j_decompress_ptr>(info);
@@ -59,7 +59,7 @@ class JpegReader {
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  // False: see error().
+  // Returns false on failure; see error().
   bool start() {
     if (setjmp(errors_.escape) != 0) return false;
     jpeg_create_decompress(&info_);
@@ -72,7 +72,7 @@ class JpegReader {
     return true;
   }
 
-  // Decodes at a fraction of the size: height() and width() become that picture's.
+  // Selects a fraction of the size; height() and width() are then those of the smaller picture.
   bool shrink(int64_t factor) {
     if (setjmp(errors_.escape) != 0) return false;
     info_.scale_num = 1;
@@ -81,7 +81,7 @@ class JpegReader {
     return true;
   }
 
-  // Begins to decode what lies in `window`, which is widened to columns where decoding can begin.
+  // Starts to decode `window`, which is widened to columns at which decoding can start.
   bool begin(ImageWindow& window) {
     if (setjmp(errors_.escape) != 0) return false;
     jpeg_start_decompress(&info_);
@@ -105,24 +105,24 @@ class JpegReader {
     return true;
   }
 
-  // Decodes the rows that are left, as far as it takes to know that their data are there. `row` has room for one.
+  // Decodes as much of the remaining rows as is needed to know that their data exist. `row` has room for one row.
   bool finish(uint8_t* row) {
     if (setjmp(errors_.escape) != 0) return false;
-    if (jpeg_has_multiple_scans(&info_)) return true;  // all of them were read before the first row
+    if (jpeg_has_multiple_scans(&info_)) return true;  // all scans were read before the first row
     const JDIMENSION rows = info_.output_height - info_.output_scanline;
-    if (rows > 1) jpeg_skip_scanlines(&info_, rows - 1);  // a skip to the very end would read nothing
+    if (rows > 1) jpeg_skip_scanlines(&info_, rows - 1);  // skipping the last row as well would read nothing
     if (rows > 0) jpeg_read_scanlines(&info_, &row, 1);
     return true;
   }
 
-  // Whether there were data for every block, whatever stands behind them.
+  // Returns whether there were data for every block; what follows them does not matter.
   bool complete() {
     if (errors_.data_missing) return false;
     if (info_.arith_code && (errors_.file_ended || info_.unread_marker == kStartOfImage)) return false;  // no warning
     return !errors_.file_ended || !jpeg_has_multiple_scans(&info_) || all_scans_seen();
   }
 
-  // Whether so few bytes can hold the picture's blocks.
+  // Returns whether the file is long enough for the blocks of the picture.
   bool plausible() const {
     int64_t blocks = 0;
     for (int i = 0; i < info_.num_components; ++i) {
@@ -138,7 +138,7 @@ class JpegReader {
   bool four_inks() const { return info_.out_color_space == JCS_CMYK; }
   bool inverted() const { return info_.saw_Adobe_marker != 0; }
   const char* error() const { return errors_.message.data(); }
-  // Whether that error says that the file is of a kind the library does not read, rather than damaged.
+  // Returns whether the error means that the library does not support the kind of file, not that the file is damaged.
   bool unsupported() const {
     const int code = errors_.base.msg_code;
     return code == JERR_BAD_PRECISION || code == JERR_ARITH_NOTIMPL || code == JERR_SOF_UNSUPPORTED;
@@ -147,8 +147,8 @@ class JpegReader {
  private:
   static constexpr int kStartOfImage = 0xd8;
 
-  // In a file without an end marker, the scans that came may not be all. Those of a progressive picture have brought
-  // every bit of every coefficient, those of others every component.
+  // In a file without an end marker, scans may be missing. The picture is complete if the scans of a progressive
+  // picture had every bit of every coefficient, and those of other pictures every component.
   bool all_scans_seen() const {
     if (info_.progressive_mode) {
       const int* bits = info_.coef_bits[0];
@@ -165,8 +165,8 @@ class JpegReader {
   jpeg_decompress_struct info_ = {};
 };
 
-// CMYK to RGB without a color profile: each ink takes its share of the light that black lets through. Adobe's files,
-// which say so by a marker, store the light that is left instead of the ink.
+// Converts CMYK to RGB without a color profile: each ink absorbs its share of the light that black leaves. Files with
+// Adobe's marker store the remaining light instead of the ink.
 void convert_inks(std::span<const uint8_t> inks, bool inverted, std::span<uint8_t> rgb) {
   const int flip = inverted ? 0 : 255;
   for (size_t i = 0; i < rgb.size() / 3; ++i) {
@@ -177,7 +177,7 @@ void convert_inks(std::span<const uint8_t> inks, bool inverted, std::span<uint8_
   }
 }
 
-// The window that is wanted and a margin: where decoding begins or ends, color is interpolated from one side only.
+// Returns the window with a margin, because at its edges the decoder interpolates color from one side only.
 ImageWindow with_margin(const ImageWindow& wanted, int64_t height, int64_t width) {
   constexpr int64_t kMargin = 4;  // two samples of halved color
   const int64_t top = std::max<int64_t>(0, wanted.top - kMargin), left = std::max<int64_t>(0, wanted.left - kMargin);

@@ -1,5 +1,5 @@
-// libpng reports errors by a jump to the setjmp of the reader's method that called it; such methods own nothing, so no
-// destructor is jumped over.
+// libpng reports errors by a longjmp to the method that called it. Such methods own nothing, so no destructor is
+// skipped.
 #include <png.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kSignatureBytes = 8;
 constexpr int64_t kMaxDeflateRatio = 1032;  // bytes that one byte of a zlib stream can become
 
-// What a PNG says of itself, without decoding.
+// The facts of a PNG that are known without decoding.
 struct PngOutline {
   int64_t height = 0;
   int64_t width = 0;
@@ -63,7 +63,7 @@ PngOutline outline(std::span<const std::byte> encoded) {
   throw BadRecord("damaged PNG: the file is cut off");
 }
 
-// Both sides of the last comparison fit: check_size() bounds the pixels, a pixel has at most 64 bits.
+// The last comparison cannot overflow: check_size() limits the pixels, and a pixel has at most 64 bits.
 void check_outline(const PngOutline& found, const DecodeLimits& limits) {
   check_size(found.height, found.width, limits);
   const int64_t row_bytes = (found.width * found.bits_per_pixel + 7) / 8;
@@ -78,18 +78,18 @@ class PngReader {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
     require(png_ != nullptr, "libpng has no memory");
     info_ = png_create_info_struct(png_);
-    // Only the chunks that make the picture are read. Texts, profiles and the like may be large or, compressed, become
-    // so; nothing here uses them.
+    // Only the chunks of the picture are read. Texts, profiles and the like are not used, and may be very large after
+    // decompression.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_chunk_malloc_max(png_, encoded.size());
     png_set_chunk_cache_max(png_, 1);
-    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // sizes are checked by the pixels that they make
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() limits the number of pixels instead
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  // Reads the header and asks for 8-bit RGB. False: see error().
+  // Reads the header and requests 8-bit RGB. Returns false on failure; see error().
   bool start() {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_read_fn(png_, this, on_read);

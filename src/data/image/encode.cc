@@ -24,7 +24,7 @@ class JpegWriter {
   JpegWriter(const JpegWriter&) = delete;
   JpegWriter& operator=(const JpegWriter&) = delete;
 
-  // False: see error().
+  // Returns false on failure; see error().
   bool write(const RgbView& picture, int quality) {
     if (setjmp(errors_.escape) != 0) return false;
     jpeg_create_compress(&info_);
@@ -38,7 +38,7 @@ class JpegWriter {
     info_.optimize_coding = TRUE;
     jpeg_start_compress(&info_, TRUE);
     while (info_.next_scanline < info_.image_height) {
-      // The library reads rows through pointers that are not const.
+      // The const_cast is safe: the library only reads the rows, although its pointers are not const.
       auto* row = const_cast<JSAMPLE*>(picture.pixels.data()) + size_t{3} * info_.image_width * info_.next_scanline;
       jpeg_write_scanlines(&info_, &row, 1);
     }

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Numbers of a TIFF block, in its byte order; 0 past the end.
+// Reads numbers of a TIFF block in its byte order; beyond the end they are 0.
 class TiffReader {
  public:
   explicit TiffReader(std::string_view block) : block_(block), big_endian_(block.starts_with("MM")) {}
@@ -68,7 +68,7 @@ void make_upright(int orientation, Image& image, std::vector<uint8_t>& scratch) 
   image.height = turned ? width : height;
   image.width = turned ? height : width;
   image.window = {.height = image.height, .width = image.width};
-  // Along which axes the stored picture is read backwards, for each orientation.
+  // For each orientation, the axes along which the stored picture is read backwards.
   const bool up = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool left = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   scratch.resize(image.pixels.size());

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// How far the triangle of an output position reaches, in a source that is `shrink` times smaller than the map's.
+// The extent of the triangle of an output position in a source that is `shrink` times smaller than that of the map.
 struct Reach {
   double center;
   double support;
@@ -30,8 +30,8 @@ Reach reach_of(const AxisMap& map, int64_t shrink, int64_t at) {
           .last = std::min<int64_t>(end - 1, static_cast<int64_t>(std::ceil(center + support)) - 1)};
 }
 
-// The triangle filter of output position `at`, one source element wide on either side, or wider by the scale when the
-// axis shrinks. Appends its non-zero weights, which sum to 1, and returns the first element they belong to.
+// Appends the non-zero weights of the triangle filter of output position `at`, which sum to 1, and returns the first
+// source element. The filter extends one source element to either side; if the axis shrinks, it is wider by the scale.
 int64_t append_weights(const AxisMap& map, int64_t shrink, int64_t at, std::vector<float>& weights) {
   if (at < 0 || at >= map.target) return map.begin / shrink;
   const auto [center, support, first, last] = reach_of(map, shrink, at);
@@ -55,12 +55,12 @@ void build_axis(const AxisMap& map, int64_t shrink, int64_t size, TransformScrat
   }
 }
 
-// What follows up to resample_lines() is compiled twice, for the baseline and for AVX2, whose conversions of bytes to
-// floats are several times faster; without fused multiply-adds, so that both give the same bits.
+// The functions up to resample_lines() are compiled twice, for the baseline and for AVX2, which converts bytes to
+// floats several times faster. There are no fused multiply-adds, so that both give the same bits.
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline
 
-// The weighted sum of source lines `first`, first + stride, ... into `line`: one or two lines, then two at a time, in
-// loops that the compiler vectorizes.
+// Writes the weighted sum of source lines `first`, first + stride, ... to `line`: one or two lines, then two at a time,
+// in loops that the compiler vectorizes.
 template <class T>
 LOCKSTEP_INLINE void sum_lines(const T* first, int64_t stride, std::span<const float> weights, std::span<float> line) {
   const auto count = std::ssize(line);
@@ -86,8 +86,8 @@ LOCKSTEP_INLINE void sum_lines(const T* first, int64_t stride, std::span<const f
   for (; done < weights.size(); done += 2) pair(done, [](float& to, float value) { to += value; });
 }
 
-// One output line of `kChannels` channels at once, which lie `channel` apart in the source and `plane` in the output;
-// `step` separates a channel's columns.
+// Writes one output line of `kChannels` channels, whose distance is `channel` in the source and `plane` in the output;
+// `step` is the distance between the columns of a channel.
 struct LineLayout {
   int64_t step = 1;
   int64_t channel = 1;
@@ -110,8 +110,8 @@ LOCKSTEP_INLINE void sum_columns(const float* line, const TransformScratch::Axis
   }
 }
 
-// Three channels side by side are summed as one vector of four (the line has room for it), and four columns' sums are
-// turned into a vector of each channel.
+// Three interleaved channels are added as one vector of four, for which the line has room, and the sums of four columns
+// are transposed to one vector per channel.
 using Four [[gnu::vector_size(16)]] = float;
 LOCKSTEP_INLINE void sum_pixels(const float* line, const TransformScratch::Axis& columns, int64_t plane,
                                 float* output) {
@@ -148,7 +148,7 @@ struct Range {
   int64_t end = 0;
 };
 
-// The source elements that an axis reads at all.
+// Returns the range of source elements that an axis reads.
 Range touched(const TransformScratch::Axis& axis) {
   Range range = {.begin = std::numeric_limits<int64_t>::max(), .end = 0};
   for (size_t i = 0; i < axis.begin.size(); ++i) {
@@ -160,7 +160,7 @@ Range touched(const TransformScratch::Axis& axis) {
   return {.begin = std::min(range.begin, range.end), .end = range.end};
 }
 
-// Vertical first: whole source lines are summed, then only the output's own columns are formed from the sum.
+// The vertical sum comes first, over whole source lines; the columns of the output are then computed from it.
 template <class T>
 LOCKSTEP_INLINE void resample_lines_with(const ImageView& image, const T* pixels, const OutputSize& size,
                                          TransformScratch& scratch, float* output) {

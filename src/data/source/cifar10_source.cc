@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixelBytes = 3 * kSide * kSide;
 
-// CIFAR-10 has one label byte; CIFAR-100 that of the superclass, then that of the class.
+// CIFAR-10 has one label byte; CIFAR-100 has a byte for the superclass, then one for the class.
 struct Layout {
   int64_t label_bytes;
   int64_t classes;
@@ -30,7 +30,7 @@ struct Layout {
 constexpr Layout kCifar10 = {1, 10, "CIFAR-10", "cifar10"};
 constexpr Layout kCifar100 = {2, 100, "CIFAR-100", "cifar100"};
 
-// What a file is that does not consist of whole records: "; the file is a Python pickle, ...", or nothing.
+// Describes a file that does not consist of whole records: "; the file is a Python pickle, ...", or nothing.
 std::string other_kind(const InputFile& file, const Layout& layout) {
   const std::string kind = describe_other_kind(file, fmt::format("the binary version of {}", layout.name));
   if (!kind.empty()) return "; " + kind;
@@ -116,7 +116,7 @@ class CifarSource final : public DataSource {
   const int64_t record_bytes_;
   LeftOut left_out_;
   std::vector<InputFile> files_;
-  std::vector<int64_t> ends_;  // records in this and all earlier files
+  std::vector<int64_t> ends_;  // number of records in this and all earlier files
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ std::span<const float> floats_of(const Sample& sample) {
   return {reinterpret_cast<const float*>(sample.bytes.data()), sample.bytes.size() / sizeof(float)};
 }
 
-// Infinities and NaN are the numbers whose exponent has all bits set. Without a branch, since every pixel is looked at.
+// Returns whether a number is infinite or NaN: then all bits of its exponent are set. There is no branch, because every
+// pixel is checked.
 bool all_finite(std::span<const float> values) {
   constexpr uint32_t kExponent = 0x7f800000;
   bool finite = true;

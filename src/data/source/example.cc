@@ -28,7 +28,7 @@ constexpr uint64_t kListValue = 1;
 // Wire types of protocol buffers.
 enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
-// One field of a message: its number and, by wire type, a number or bytes.
+// One field of a message: its number, and a number or bytes according to the wire type.
 struct Field {
   uint64_t number = 0;
   Wire wire = Wire::varint;
@@ -95,7 +95,7 @@ class WireReader {
 
 std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// What a feature holds.
+// The type of the values of a feature.
 enum class ListKind : uint8_t { nothing, bytes, floats, integers };
 
 std::string_view name_of(ListKind kind) {
@@ -134,7 +134,7 @@ ListKind kind_of(const NamedFeature& named) {
   return found;
 }
 
-// A feature without any list is an empty list of the type that is needed: some writers leave empty lists out.
+// A feature without a list counts as an empty list of the required type, because some writers omit empty lists.
 void require_kind(const NamedFeature& named, ListKind needed) {
   const ListKind kind = kind_of(named);
   if (kind == needed || kind == ListKind::nothing) return;
@@ -142,8 +142,8 @@ void require_kind(const NamedFeature& named, ListKind needed) {
                               name_of(needed)));
 }
 
-// Every number of a feature's lists: take(reader) reads one of a packed list, take_field(value) is given one that
-// stands alone, which must have the wire type `alone`.
+// Visits every number in the lists of a feature: take(reader) reads one of a packed list; take_field(value) gets an
+// unpacked one, which must have the wire type `alone`.
 template <class Take, class TakeField>
 void for_each_number(Bytes feature, Wire alone, const Take& take, const TakeField& take_field) {
   for_each_list(feature, [&](ListKind, Bytes list) {
@@ -222,7 +222,7 @@ void for_each_feature(Bytes record, const Visit& visit) {
   }
 }
 
-// Notes a feature that is looked for. A key that stands twice would leave open which of the two is meant.
+// Stores a feature if it is needed. A key that occurs twice is an error, because either could be meant.
 void note_feature(std::string_view wanted, const NamedFeature& named, std::optional<NamedFeature>& found) {
   if (named.key != wanted) return;
   if (found) throw BadRecord(fmt::format("has the feature {} twice", printable(wanted)));
@@ -245,7 +245,7 @@ int64_t read_integer_label(const NamedFeature& named, std::vector<int64_t>& scra
   return scratch.front();
 }
 
-// The one number of a label, an integer or a float.
+// Returns the only number of a label, an integer or a float.
 int64_t read_label(const NamedFeature& named, Sample& scratch) {
   if (kind_of(named) != ListKind::floats) return read_integer_label(named, scratch.ids);
   read_floats(named, scratch.values);

@@ -16,7 +16,7 @@ ProtobufWriter integer_feature(int64_t value) {
   return ProtobufWriter().message(3, ProtobufWriter().integer(1, value));
 }
 
-// Little-endian, as every machine that this runs on.
+// The format and x86-64 are little-endian.
 template <class T>
 void append_number(T value, std::string& file) {
   file.append(reinterpret_cast<const char*>(&value), sizeof value);

@@ -17,7 +17,7 @@ struct Signature {
   bool packed = false;
 };
 
-// A row before another wins, so that the longer signature stands first where one begins with the other.
+// The first matching row counts, so a longer signature comes before one with which it begins.
 constexpr Signature kSignatures[] = {
     {0, "version https://git-lfs"sv, "a Git LFS pointer (the file itself was not fetched: run 'git lfs pull')"sv},
     {0, "\xff\xd8\xff"sv, "a JPEG image"sv},
@@ -67,7 +67,7 @@ std::string_view as_text(std::span<const std::byte> beginning) {
   return {reinterpret_cast<const char*>(beginning.data()), std::min(beginning.size(), kFileKindBytes)};
 }
 
-// Whether it is one of those that have to be unpacked first.
+// Returns whether files of this kind must be unpacked.
 bool is_packed(std::span<const std::byte> beginning) {
   const Signature* signature = find_signature(as_text(beginning));
   return signature != nullptr && signature->packed;

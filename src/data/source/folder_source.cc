@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// ".jpg" of "a/b.JPG"; empty without a dot. ASCII only: a name's encoding is not known.
+// Returns ".jpg" for "a/b.JPG", and nothing without a dot. Only ASCII is converted, because the encoding is unknown.
 std::string lower_extension(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {};
@@ -35,7 +35,7 @@ bool is_image_name(std::string_view name) {
   return !name.starts_with('.') && std::ranges::count(kExtensions, lower_extension(name)) > 0;
 }
 
-// What was passed over, by kind.
+// Counts what was ignored, by kind.
 class Ignored {
  public:
   void add(const std::string& directory, const std::string& name) {
@@ -70,16 +70,17 @@ std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// The name of the directory that an image lies in.
+// Returns the name of the directory of an image.
 std::string_view class_of(std::string_view image) { return last_part(image.substr(0, image.rfind('/'))); }
 
 struct Listing {
   std::vector<std::string> paths;
   std::map<std::string, int64_t, std::less<>> images_of_class;
-  std::string deeper;  // a directory inside a class without images, and with images of its own
+  std::string deeper;  // in a class without images: a directory with images
 };
 
-// A link to nothing among the classes may be one of them: without it, every later class would get another label.
+// Throws for a link without a target, because it may be a class, without which every later class would get another
+// label.
 void refuse_dangling_link(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) return;
@@ -93,13 +94,13 @@ void refuse_dangling_link(const std::string& path) {
       printable(path, PATH_MAX), errno_text(error));
 }
 
-// "n01440764/images" for a class whose images lie in a directory of their own; empty for any other.
+// Returns "n01440764/images" for a class whose images are in a directory of their own, and nothing for any other.
 std::string deeper_images(const std::string& root, const std::string& name) {
   const auto entries = [](const std::string& directory) {
     try {
       return list_directory(directory, ExitCode::data);
     } catch (const Error&) {
-      return std::vector<std::string>();  // only a hint is lost
+      return std::vector<std::string>();  // it would only have given a hint
     }
   };
   for (const std::string& inner : entries(root + "/" + name)) {
@@ -130,7 +131,7 @@ struct RootCount {
   fail(ExitCode::data, "{}: holds no class directory; data of format \"folder\" are <root>/<class>/<image>", name);
 }
 
-// Adds one root's class directories and images to `listing`.
+// Adds the class directories and images of one root to `listing`.
 void list_root(std::string root, Listing& listing) {
   while (root.size() > 1 && root.ends_with('/')) root.pop_back();
   Ignored ignored;
@@ -162,7 +163,7 @@ void list_root(std::string root, Listing& listing) {
   ignored.log(root);
 }
 
-// One message about all classes without an image: there may be hundreds.
+// Warns once about all classes without an image, because there may be hundreds.
 void warn_of_empty_classes(const Listing& listing) {
   constexpr size_t kNamed = 5;
   std::vector<std::string> empty;
@@ -249,7 +250,7 @@ class FolderSource final : public DataSource {
       throw;
     } catch (const Error& error) {
       if (can_be_read(entry.path)) throw;
-      std::string_view reason = error.what();  // read() puts the path before it
+      std::string_view reason = error.what();  // read() adds the path
       if (reason.starts_with(entry.path + ": ")) reason.remove_prefix(entry.path.size() + 2);
       throw BadRecord(printable(reason, PATH_MAX), error.where());
     }
@@ -268,8 +269,8 @@ class FolderSource final : public DataSource {
     pread_all(file, to, {.path = path, .offset = 0, .blame = ExitCode::data});
   }
 
-  // A file that is not there, is none, or is not ours to read is one bad record; an error of a disk that would hand it
-  // out is everybody's.
+  // A file that is missing, not a regular file, or not readable for us is a bad record. An error of the disk ends the
+  // run.
   static bool can_be_read(const std::string& path) {
     struct stat status = {};
     return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), R_OK) == 0;

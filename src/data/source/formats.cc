@@ -19,7 +19,7 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-// What to try where a pattern matches nothing though such a name may exist.
+// Gives advice for a pattern that matches nothing although a file of this name may exist.
 std::string no_match_hint(const std::string& pattern) {
   if (const std::string hidden = unreadable_directory(pattern); !hidden.empty()) return "; " + hidden;
   return pattern.find_first_of("[{") == std::string::npos
@@ -109,7 +109,7 @@ std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options) {
     fail(ExitCode::data, "there is no sample in the {} (format {}, first {})", counted(options.files.size(), "input"),
          options.format, options.files.empty() ? "none" : options.files.front());
   }
-  // Of an image directory the images are listed too; its classes stand for them.
+  // For image directories, only the classes are named, because the list contains every image.
   const auto is_class = [](const std::string& path) { return path.ends_with('/'); };
   const bool classes = std::ranges::any_of(options.files, is_class);
   for (const std::string& path : options.files) {

@@ -44,7 +44,7 @@ std::string text_of(const Hdf5DatasetInfo& info) {
   return fmt::format("{} {}", dims_text(info.dims), name_of(info.type));
 }
 
-// What a file holds at its root and one group below, for messages.
+// Lists the contents of the root and of the groups in it, for messages.
 std::string contents_of(const Hdf5File& file) {
   constexpr size_t kShown = 10;
   std::vector<std::string> found;
@@ -65,7 +65,7 @@ std::string contents_of(const Hdf5File& file) {
   return fmt::format("it has {}{}", fmt::join(found, ", "), more ? ", ..." : "");
 }
 
-// Looks at the first bytes only once the library has refused the file: HDF5 may begin with any (a user block).
+// Examines the first bytes only after the library has refused the file, because a user block may contain anything.
 Hdf5File open_file(const std::string& path) {
   try {
     return Hdf5File::open(path, ExitCode::data);
@@ -82,7 +82,7 @@ Hdf5Dataset open_dataset(const std::string& path, const std::string& name) {
   return file.dataset(name);
 }
 
-// How the images of a file lie.
+// The layout of the images of a file.
 struct ImageLayout {
   bool channels_last = false;
   int64_t channels = 0, height = 0, width = 0;
@@ -92,7 +92,7 @@ struct ImageLayout {
 
 bool is_color(int64_t channels) { return channels == 1 || channels == 3; }
 
-// Images are channels-first wherever their second extent can be channels, else channels-last.
+// Images are channels-first if their second extent can be the channels, otherwise channels-last.
 ImageLayout layout_of(const std::string& path, const Hdf5DatasetInfo& info) {
   const bool numbers = info.type == Hdf5Type::u8 || info.type == Hdf5Type::f32 || info.type == Hdf5Type::f64 ||
                        info.type == Hdf5Type::other_float;
@@ -112,7 +112,7 @@ ImageLayout layout_of(const std::string& path, const Hdf5DatasetInfo& info) {
   return layout;
 }
 
-// [H,W,C] to [C,H,W].
+// Converts [H,W,C] to [C,H,W].
 template <class T>
 void move_channels_first(std::span<const T> from, std::span<T> to, const ImageLayout& layout) {
   const auto pixels = static_cast<size_t>(layout.height * layout.width),
@@ -122,7 +122,7 @@ void move_channels_first(std::span<const T> from, std::span<T> to, const ImageLa
   }
 }
 
-// One file. Any number of threads may call read().
+// Reads one file. read() is thread-safe.
 class Hdf5Images {
  public:
   explicit Hdf5Images(const std::string& path)
@@ -170,7 +170,7 @@ class Hdf5Images {
     move_channels_first(std::span<const T>(stored), to, layout_);
   }
 
-  // As the file has them.
+  // The values of the file, not converted.
   template <class T>
   void read_stored(int64_t index, std::span<T> to) const {
     const Hdf5DatasetInfo& info = images_.info();
@@ -186,7 +186,7 @@ class Hdf5Images {
   const Hdf5Dataset images_;
   const ImageLayout layout_;
   std::vector<int64_t> labels_;
-  mutable std::mutex mutex_;  // one thread at a time in images_
+  mutable std::mutex mutex_;  // protects images_
 };
 
 class Hdf5Source final : public DataSource {
@@ -227,8 +227,8 @@ class Hdf5Source final : public DataSource {
     place.file->read(place.index, sample);
   }
 
-  std::vector<std::unique_ptr<Hdf5Images>> files_;  // by pointer: a mutex does not move
-  std::vector<int64_t> ends_;                       // images in this and all earlier files
+  std::vector<std::unique_ptr<Hdf5Images>> files_;  // pointers, because a mutex cannot be moved
+  std::vector<int64_t> ends_;                       // number of images in this and all earlier files
 };
 
 }  // namespace

@@ -36,13 +36,13 @@ std::optional<InputFile> open_or_leave_out(const std::string& path, BadRecords p
 }
 
 void allow_open_files(size_t files) {
-  constexpr rlim_t kReserve = 256;  // libraries, sockets, logs
+  constexpr rlim_t kReserve = 256;  // for libraries, sockets and logs
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t wanted = std::min<rlim_t>(files + kReserve, limit.rlim_max);
   if (limit.rlim_cur >= wanted) return;
   limit.rlim_cur = wanted;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // where this fails, opening the files will say so
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if it fails, opening the files reports it
 }
 
 }  // namespace lockstep

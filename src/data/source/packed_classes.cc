@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
     lines.emplace_back(text.substr(0, end));
   }
-  if (!text.empty()) lines.emplace_back(text);  // an editor may leave out the last line feed
+  if (!text.empty()) lines.emplace_back(text);  // the last line feed may be missing
   return lines;
 }
 

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kCacheFromBytes = 1 << 20;
 constexpr int64_t kLeastRecordBytes = kRecordHeaderBytes + kRecordFooterBytes;
 
-// The cache file: this head, the path, the bounds, then the CRC-32C of all that.
+// The cache file has this head, the path, the bounds, and the CRC-32C of all these.
 struct CacheHead {
   std::array<char, 8> magic = {'L', 'S', 'R', 'I', 'D', 'X', '0', '1'};
   int64_t file_bytes = 0;
@@ -54,7 +54,7 @@ std::string serialize(const InputFile& file, const RecordIndex& index) {
   return text;
 }
 
-// What the cache file holds; nothing when there is none, or one that is too long to be of `file`.
+// Returns the contents of the cache file, or nothing if it does not exist or is too long to belong to `file`.
 std::optional<std::string> read_cache_file(const InputFile& file, const std::string& cached) {
   try {
     const FileDescriptor stored = open_regular_file(cached, ExitCode::data);
@@ -97,15 +97,15 @@ std::optional<RecordIndex> read_cached(const InputFile& file, const std::string&
   return index;
 }
 
-// Readers on other ranks see an old index or a whole new one. One that is lost in a crash is made again, and a data set
-// may have a thousand files: none waits for the disk.
+// Other ranks read the old or the complete new index. The file is not synced: a data set may have a thousand indexes,
+// and one that is lost in a crash is made again.
 void write_cached(const std::string& cached, const std::string& text) {
   const std::string directory = parent_directory(cached);
   try {
     make_directories(directory, ExitCode::data);
     write_file_atomically(cached, std::as_bytes(std::span(text)), {.blame = ExitCode::data, .flush = false});
   } catch (const Error& error) {
-    if (log_rank() > 0) return;  // as a rule no rank can; one warning is enough
+    if (log_rank() > 0) return;  // usually no rank can write it; one warning is enough
     log_warning("record indexes cannot be kept in {} (every start scans the data again): {}", directory, error.what());
   }
 }
@@ -123,14 +123,14 @@ std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHe
 
 namespace {
 
-// What a file is whose very first record is wrong.
+// Describes a file whose first record is wrong.
 std::string name_other_file(const InputFile& file) {
   const std::string kind = describe_other_kind(file, "a TFRecord file");
   if (!kind.empty()) return kind;
   return "the checksum of its length is wrong: the file is damaged, or no TFRecord file";
 }
 
-// What is wrong with the record that starts at `offset`; empty when it is whole, and then `end` is where it ends.
+// Returns what is wrong with the record at `offset`, or nothing if it is complete; `end` is then set to its end.
 std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) {
   const int64_t left = file.size_bytes() - offset;
   if (left < kRecordHeaderBytes) return fmt::format("the file is cut off inside its header ({} bytes left)", left);
@@ -153,8 +153,9 @@ std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) 
 bool fits(const RecordIndex& index, int64_t file_bytes) {
   const std::vector<int64_t>& bounds = index.bounds;
   if (bounds.empty() || bounds.front() != 0 || bounds.back() != file_bytes) return false;
+  // The difference cannot overflow, because the bounds start at 0 and ascend.
   return std::ranges::adjacent_find(bounds, [](int64_t begin, int64_t end) {
-           return end < begin || end - begin < kLeastRecordBytes;  // no overflow: the first is 0, and they ascend
+           return end < begin || end - begin < kLeastRecordBytes;
          }) == bounds.end();
 }
 

@@ -33,7 +33,7 @@ class SplitSource final : public DataSource {
   }
 
   std::unique_ptr<DataSource> whole_;
-  std::vector<int64_t> indices_;  // in whole_
+  std::vector<int64_t> indices_;  // indices in whole_
   const char* part_ = "";
 };
 

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Records of any content; parse() interprets one.
+// Reads records; parse() interprets their contents.
 class RecordSource : public DataSource {
  public:
   explicit RecordSource(const DataSourceOptions& options) : DataSource(options.labels), format_(options.format) {
@@ -95,7 +95,7 @@ class RecordSource : public DataSource {
     parse(data, sample);
   }
 
-  // `record` lies in sample.buffer.
+  // `record` refers to sample.buffer.
   virtual void parse(std::span<const std::byte> record, Sample& sample) const = 0;
 
   const std::string format_;
