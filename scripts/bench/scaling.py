@@ -6,8 +6,9 @@
 
 benchmark.json describes the step: the buckets of the all-reduce, and when each is complete while no rank waits for
 another. The model replays that step: the all-reduce of a bucket starts when the bucket is complete and the previous
-all-reduce has ended, each rank sends 2 (N - 1) / N times its bytes, and the update follows the last all-reduce. All ranks
-are assumed to be equally fast. docs/scaling.md compares it with measured steps.
+all-reduce has ended, and the update follows the last all-reduce. With two stages, each of H hosts sends 2 (H - 1) / H times
+the bytes of a bucket, in 2 (H - 1) messages; otherwise each of N ranks sends 2 (N - 1) / N times the bytes. All ranks are
+assumed to be equally fast. docs/scaling.md compares it with measured steps.
 """
 
 import argparse
@@ -46,17 +47,26 @@ class Profile:
 class Job:
     ranks: int
     bytes_per_second: float  # of a host's link, each way
-    latency_seconds: float = 0.0  # of each of the 2 (N - 1) messages that follow each other in a sum
+    latency_seconds: float = 0.0  # of each of the messages that follow each other in a sum
     wire: str = "float32"
     host_seconds_per_byte: float = 0.0  # of the cores that compute, for what they send or receive and add
     ranks_a_host: int = 1  # which share its link
+    two_stages: bool = False  # the ranks of a host sum in shared memory; each exchanges its share with the other hosts
+
+    @property
+    def senders(self):
+        """How many send the bytes of a sum to each other: hosts or ranks."""
+        return max(1, self.ranks // self.ranks_a_host) if self.two_stages else self.ranks
 
     def sent_bytes(self, count):
         """What each rank sends, and receives, to sum `count` bytes: by a ring, or each rank a share of the sum."""
-        return 2 * (self.ranks - 1) / self.ranks * count
+        share = self.ranks_a_host if self.two_stages else 1
+        return 2 * (self.senders - 1) / self.senders * count / share
 
     def link_bytes(self, count):
         """What passes a host's link each way: all that its ranks send to other hosts, each rank summing a share."""
+        if self.two_stages:
+            return self.sent_bytes(count) * self.ranks_a_host
         return 2 * self.ranks_a_host * (self.ranks - self.ranks_a_host) / self.ranks * count
 
 
@@ -84,7 +94,7 @@ def simulate(profile, job):
         begin = max(bucket.ready_seconds + delay, free)
         work = job.sent_bytes(count) * job.host_seconds_per_byte
         sending = max(job.link_bytes(count) / job.bytes_per_second, work)
-        free = begin + sending + 2 * (job.ranks - 1) * job.latency_seconds
+        free = begin + sending + 2 * (job.senders - 1) * job.latency_seconds
         computing = profile.buckets[-1].ready_seconds + delay - begin  # what is left of it
         delay += min(work, max(0.0, computing))
     update = profile.seconds - profile.buckets[-1].ready_seconds
@@ -110,7 +120,8 @@ def main():
     parser.add_argument("report", help="a benchmark.json")
     parser.add_argument("--ranks", type=numbers, default=[16, 32, 64, 128, 256, 512, 1024])
     parser.add_argument("--gbits", type=numbers, default=[10, 25, 100, 400], help="of a host's link, each way")
-    parser.add_argument("--ranks_a_host", type=int, default=1, help="which share its link over MPI [default 1]")
+    parser.add_argument("--ranks_a_host", type=int, default=1, help="which share its link [default 1]")
+    parser.add_argument("--over_mpi", action="store_true", help="not in two stages (comm.transport = mpi)")
     parser.add_argument("--latency_us", type=float, default=5, help="of one message [default 5]")
     parser.add_argument("--wire", choices=WIRE_BYTES, default="float32", help="comm.gradient_dtype")
     parser.add_argument("--step_ms", type=float, help="assume this step without exchange instead of the measured one")
@@ -118,7 +129,8 @@ def main():
     profile = load_profile(arguments.report)
     if arguments.step_ms:
         profile = profile.scaled_to(arguments.step_ms * 1e-3)
-    job = Job(1, 1.0, arguments.latency_us * 1e-6, arguments.wire, ranks_a_host=arguments.ranks_a_host)
+    job = Job(1, 1.0, arguments.latency_us * 1e-6, arguments.wire, ranks_a_host=arguments.ranks_a_host,
+              two_stages=not arguments.over_mpi)
     total = sum(b.wire_bytes(arguments.wire) for b in profile.buckets)
     print(f"{total / 1e6:.1f} MB in {len(profile.buckets)} buckets; a step without exchange takes "
           f"{1e3 * profile.seconds:.1f} ms{' (assumed)' if arguments.step_ms else ''}, its last bucket is complete after "

@@ -1,35 +1,34 @@
 #!/usr/bin/env python3
-"""Measures a step of two ranks over links of given speeds, and compares it with the prediction of scripts/bench/scaling.py.
+"""Measures a step over links of given speeds, and compares it with the prediction of scripts/bench/scaling.py.
 
-    sudo scripts/bench/shaped_links.py [--gbits 5,2,1] [--wires float32,bf16] [--model inception_v3] [--batch_size 4] ...
+    sudo scripts/bench/shaped_links.py [--gbits 5,2,1] [--ranks 1,2,4] [--transports auto,mpi] [--wires float32,bf16]
+                                       [--model inception_v3] [--batch_size 4] [--rounds 1] ...
 
-Needs root, iproute2 (ip, tc), Open MPI and two cores. Creates two network namespaces connected by a veth pair, each with its
-own host name and core, shapes both ends with a token bucket (tbf), and runs the trainer's benchmark mode over TCP between
-them. Options that are not its own go to the trainer. The namespaces are removed at the end, whatever happens.
+Needs root, iproute2 (ip, tc), Open MPI and two cores. The two hosts are network namespaces (virtual_hosts.py), each with one
+core and with as many ranks as --ranks says; what leaves them is shaped by a token bucket. Options that are not its own go
+to the trainer. In every round, all kinds of runs take turns; the table has medians.
 
 The inputs of the model come from other measurements: the rate of the link from a plain TCP transfer, the work of the cores
-per byte from the run without shaping, the step without exchange from the same job.
+per byte from the run without shaping, the step without exchange from the same job. The bytes that leave a host in a step
+are the difference of two runs by the counter of its network interface.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
-import shlex
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import scaling
+import virtual_hosts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-HOSTS = {"lockstepA": "10.77.0.1", "lockstepB": "10.77.0.2"}
-NAMES = list(HOSTS)
-CORES = dict(zip(NAMES, (0, 1)))
 PORT = 7777
 
 SEND = """
@@ -55,149 +54,118 @@ peer.sendall(b"!")
 """
 
 
-def run(*command):
-    subprocess.run(command, check=True)
+def tcp_bytes_per_second(hosts, gbits):
+    """Of one plain connection, for about a second."""
+    size = int((gbits or 8) * 1e9 / 8)
+    place = [hosts.addresses[1], str(PORT)]
+    inside = lambda host: [*hosts.inside(host), sys.executable, "-c"]
+    with subprocess.Popen([*inside(1), RECEIVE, *place], stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        sent = subprocess.run([*inside(0), SEND, *place, str(size)], capture_output=True, check=True)
+    return size / float(sent.stdout)
 
 
-class Link:
-    """The two namespaces; `with` removes them."""
-
-    def __enter__(self):
-        self.remove()
-        run("ip", "link", "add", NAMES[0], "type", "veth", "peer", "name", NAMES[1])
-        for name, address in HOSTS.items():
-            run("ip", "netns", "add", name)
-            run("ip", "link", "set", name, "netns", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", name)
-            run("ip", "-n", name, "link", "set", name, "up")
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
-
-    @staticmethod
-    def remove():
-        for name in NAMES:
-            found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-            for pid in found.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
-            subprocess.run(["ip", "link", "del", name], stderr=subprocess.DEVNULL, check=False)
-
-    @staticmethod
-    def shape(gbits):
-        """Both directions; 0: as fast as the machine."""
-        for name in NAMES:
-            tc = ["ip", "netns", "exec", name, "tc", "qdisc"]
-            subprocess.run([*tc, "del", "dev", name, "root"], stderr=subprocess.DEVNULL, check=False)
-            if gbits:
-                run(*tc, "add", "dev", name, "root", "tbf", "rate", f"{gbits}gbit", "burst", "256kb", "latency", "100ms")
-
-    @staticmethod
-    def tcp_bytes_per_second(gbits):
-        """Of one plain connection, for about a second."""
-        size = int((gbits or 8) * 1e9 / 8)
-        place = [HOSTS[NAMES[1]], str(PORT)]
-        inside = lambda name: ["ip", "netns", "exec", name, "taskset", "-c", str(CORES[name]), sys.executable, "-c"]
-        with subprocess.Popen([*inside(NAMES[1]), RECEIVE, *place], stdout=subprocess.PIPE) as server:
-            server.stdout.readline()
-            sent = subprocess.run([*inside(NAMES[0]), SEND, *place, str(size)], capture_output=True, check=True)
-        return size / float(sent.stdout)
-
-
-def agent(directory):
-    """What mpirun starts its daemon on the other host with."""
-    path = pathlib.Path(directory) / "agent.sh"
-    name = NAMES[1]
-    path.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {name} unshare --uts taskset -c {CORES[name]} '
-                    f'sh -c "hostname {name}; $*"\n')
-    path.chmod(0o755)
-    return str(path)
-
-
-def benchmark(arguments, directory, *more):
-    """Runs the trainer on both hosts; returns its benchmark.json as a path."""
-    name = NAMES[0]
-    network = "10.77.0.0/24"
-    mpirun = ["mpirun", "--bind-to", "none", "--host", ",".join(f"{a}:1" for a in HOSTS.values()), "-np", "2",
-              "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent(directory), "--mca", "oob_tcp_if_include", network,
-              "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network]
-    job = [*mpirun, arguments.trainer, "--device", "cpu", "--model", arguments.model, "--batch_size",
-           str(arguments.batch_size), "--num_batches", str(arguments.batches), "--num_warmup_batches", "2",
-           "--num_alone_batches", str(arguments.batches), "--benchmark_log_dir", directory, *arguments.more, *more]
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = ["ip", "netns", "exec", name, "unshare", "--uts", "taskset", "-c", str(CORES[name]), "sh", "-c",
-               f"hostname {name}; exec {shlex.join(job)}"]
+def benchmark(arguments, hosts, kind, batches, directory):
+    """Runs the trainer on both hosts; returns its benchmark.json as a path, and the bytes that left a host."""
+    program = [arguments.trainer, "--device", "cpu", "--model", arguments.model, "--batch_size",
+               str(arguments.batch_size), "--num_batches", str(batches), "--num_warmup_batches", "2",
+               "--num_alone_batches", str(arguments.batches), "--benchmark_log_dir", directory, *arguments.more,
+               "--comm.gradient_dtype", kind.wire, "--comm.transport", kind.transport]
+    command, environment = hosts.mpirun([kind.ranks] * 2, program)
+    before = hosts.sent_bytes(0)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return pathlib.Path(directory) / "benchmark.json"
+    return pathlib.Path(directory) / "benchmark.json", hosts.sent_bytes(0) - before
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    gbits: float
+    wire: str
+    ranks: int  # a host
+    transport: str
 
 
 @dataclasses.dataclass
 class Measured:
-    gbits: float
-    wire: str
     tcp: float  # bytes a second
     profile: scaling.Profile
     seconds: float  # of a step
-
-    def job(self, work):
-        return scaling.Job(2, self.tcp, wire=self.wire, host_seconds_per_byte=work)
+    sent: float  # bytes that leave a host in a step
 
 
-def measure(arguments, link, gbits, wire):
-    link.shape(gbits)
-    tcp = link.tcp_bytes_per_second(gbits)
+def measure(arguments, hosts, kind):
+    hosts.shape(kind.gbits)
+    tcp = tcp_bytes_per_second(hosts, kind.gbits)
     with tempfile.TemporaryDirectory() as directory:
-        report = benchmark(arguments, directory, "--comm.gradient_dtype", wire)
+        _, few = benchmark(arguments, hosts, kind, 1, directory)
+        report, many = benchmark(arguments, hosts, kind, 1 + arguments.batches, directory)
         seconds = statistics.mean(json.loads(report.read_text())["step_seconds"])
-        return Measured(gbits, wire, tcp, scaling.load_profile(report), seconds)
+        return Measured(tcp, scaling.load_profile(report), seconds, (many - few) / arguments.batches)
 
 
-def work_per_byte(measured):
+def median(runs):
+    """Of the rounds. The profile is that of the run with the median step alone."""
+    by_step = sorted(runs, key=lambda m: m.profile.seconds)
+    return Measured(statistics.median(m.tcp for m in runs), by_step[len(runs) // 2].profile,
+                    statistics.median(m.seconds for m in runs), statistics.median(m.sent for m in runs))
+
+
+def job(kind, tcp, work):
+    return scaling.Job(2 * kind.ranks, tcp, wire=kind.wire, host_seconds_per_byte=work, ranks_a_host=kind.ranks,
+                       two_stages=kind.transport == "auto")
+
+
+def work_per_byte(kind, measured):
     """The seconds of the cores for a byte that explain this run on a link without a limit."""
     low, high = 0.0, 1e-6
     for _ in range(60):
         middle = (low + high) / 2
-        step = scaling.simulate(measured.profile, dataclasses.replace(measured.job(middle), bytes_per_second=1e30))
+        step = scaling.simulate(measured.profile, job(kind, 1e30, middle))
         low, high = (middle, high) if step.seconds < measured.seconds else (low, middle)
     return middle
 
 
-def report(runs, wires):
-    print("| link | wire | TCP | step alone | with exchange | predicted | error |\n" + "|---" * 7 + "|")
-    for wire in wires:
-        work = next(work_per_byte(m) for m in runs if m.wire == wire and not m.gbits)
-        for m in (m for m in runs if m.wire == wire):
-            predicted = scaling.simulate(m.profile, m.job(work)).seconds
-            shown = (f"{1e3 * predicted:.0f} ms | {100 * (predicted / m.seconds - 1):+.1f} %" if m.gbits
-                     else f"gives {1e9 * work:.2f} s/GB |")
-            print(f"| {f'{m.gbits:g} Gb/s' if m.gbits else 'not shaped'} | {wire} | {8e-9 * m.tcp:.2f} Gb/s | "
-                  f"{1e3 * m.profile.seconds:.0f} ms | {1e3 * m.seconds:.0f} ms | {shown} |", flush=True)
+def report(runs):
+    print("| link | wire | ranks a host | transport | TCP | sent by a host | step alone | with exchange | predicted "
+          "| error |\n" + "|---" * 10 + "|")
+    for kind, m in runs.items():
+        free = dataclasses.replace(kind, gbits=0)
+        work = work_per_byte(free, runs[free])
+        predicted = scaling.simulate(m.profile, job(kind, m.tcp, work)).seconds
+        shown = (f"{1e3 * predicted:.0f} ms | {100 * (predicted / m.seconds - 1):+.1f} %" if kind.gbits
+                 else f"gives {1e9 * work:.2f} s/GB |")
+        print(f"| {f'{kind.gbits:g} Gb/s' if kind.gbits else 'not shaped'} | {kind.wire} | {kind.ranks} | "
+              f"{kind.transport} | {8e-9 * m.tcp:.2f} Gb/s | {1e-6 * m.sent:.1f} MB | {1e3 * m.profile.seconds:.0f} ms | "
+              f"{1e3 * m.seconds:.0f} ms | {shown} |", flush=True)
 
 
 def main():
+    words = lambda text: text.split(",")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainer", default=str(ROOT / "build/trainer"))
     parser.add_argument("--gbits", type=scaling.numbers, default=[5, 2, 1])
     parser.add_argument("--model", default="inception_v3")
     parser.add_argument("--batch_size", type=int, default=4)
     parser.add_argument("--batches", type=int, default=6, help="timed steps, and as many without exchange")
-    parser.add_argument("--wires", type=lambda text: text.split(","), default=["float32", "bf16"])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--wires", type=words, default=["float32", "bf16"])
+    parser.add_argument("--ranks", type=scaling.numbers, default=[1], help="on each of the two hosts")
+    parser.add_argument("--transports", type=words, default=["auto"], help="auto: in two stages; mpi: all over MPI")
     arguments, arguments.more = parser.parse_known_args()
     if os.geteuid():
         sys.exit("network namespaces need root")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    runs = []
-    with Link() as link:
-        for gbits in [0, *arguments.gbits]:
-            for wire in arguments.wires:
-                began = time.monotonic()
-                runs.append(measure(arguments, link, gbits, wire))
-                print(f"{gbits:g} Gb/s, {wire}: {time.monotonic() - began:.0f} s", file=sys.stderr)
-    report(runs, arguments.wires)
+    kinds = [Kind(gbits, wire, int(ranks), transport) for gbits, wire, ranks, transport in
+             itertools.product([0, *arguments.gbits], arguments.wires, arguments.ranks, arguments.transports)]
+    runs = {kind: [] for kind in kinds}
+    with virtual_hosts.Hosts(2, cores=(0, 1)) as hosts:
+        for _ in range(arguments.rounds):
+            for kind in kinds:
+                runs[kind].append(measure(arguments, hosts, kind))
+                print(kind, f"{runs[kind][-1].seconds:.3f} s, {1e-6 * runs[kind][-1].sent:.1f} MB", file=sys.stderr)
+    report({kind: median(measured) for kind, measured in runs.items()})
 
 
 if __name__ == "__main__":

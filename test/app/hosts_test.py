@@ -95,6 +95,14 @@ class Ends(OnHosts):
             result = job.wait(60)
             self.assertEqual(result.code, kit.STALLED, str(result))
             self.assertRegex(result.output, rf"error: .*rank {rank}@host{rank // 2} (has not arrived|is silent)")
+            self.assertNotIn("look at the network between", result.output)
+
+    def test_a_host_whose_interface_is_down_is_named_with_the_network(self):
+        job = self.endless()
+        self.hosts.cut(1)
+        job.wait_for(lambda: "error: " in job.output(), "an error")
+        self.assertRegex(job.output(), r"error: .*'step \d+ bucket \d+ of \d+.* between hosts.*rank [23]@host1 .*"
+                                       r"nothing is heard from host1: look at the network between host0 and host1")
 
 
 if __name__ == "__main__":

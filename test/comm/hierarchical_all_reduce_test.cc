@@ -1,5 +1,7 @@
 // Sums within and between hosts, on ranks of one host that are divided into several as if they were apart.
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -37,8 +39,8 @@ MpiCommunicatorOptions on_hosts(const std::vector<int64_t>& hosts) {
 
 float value_of(int rank, size_t i) { return random_unit_float(static_cast<uint64_t>(rank), i) - 0.5F; }
 
-// Adds up the ranks of each host in order, then the hosts.
-float expected(const std::vector<int64_t>& hosts, size_t i) {
+// Adds up the ranks of each host in order, then the hosts, each of whose sums is rounded as the total is.
+float expected(const std::vector<int64_t>& hosts, size_t i, const auto& rounded) {
   float total = 0;
   for (size_t first = 0; first < hosts.size(); ++first) {
     if (hosts[first] != static_cast<int64_t>(first)) continue;
@@ -46,9 +48,9 @@ float expected(const std::vector<int64_t>& hosts, size_t i) {
     for (size_t r = first + 1; r < hosts.size(); ++r) {
       if (hosts[r] == static_cast<int64_t>(first)) of_host += value_of(static_cast<int>(r), i);
     }
-    total = first == 0 ? of_host : total + of_host;
+    total = first == 0 ? rounded(of_host) : total + rounded(of_host);
   }
-  return total;
+  return rounded(total);
 }
 
 }  // namespace
@@ -69,11 +71,42 @@ TEST_CASE("a sum over hosts adds ranks of a host and then hosts, to the bit, at 
         size_t wrong = 0;
         for (size_t i = 0; i < kRoom; ++i) {
           const bool inside = i >= begin && i < begin + count;
-          wrong += values[i] != (inside ? expected(hosts, i) : value_of(world().rank(), i));
+          wrong += values[i] != (inside ? expected(hosts, i, std::identity()) : value_of(world().rank(), i));
         }
         INFO(count << " from " << begin);
         CHECK(wrong == 0);
       }
+    }
+  }
+}
+
+TEST_CASE("between hosts the sum of each host is rounded to 16 bits once, and so is the total") {
+  for (const auto& hosts : layouts()) {
+    MpiCommunicatorOptions options = on_hosts(hosts);
+    options.elements_per_call = 5000;
+    MpiCommunicator communicator(world(), options);
+    IdleStream stream;
+    constexpr size_t kCount = 70'001;
+    const Buffer memory = communicator.shared_buffer(kCount * sizeof(float));
+    const std::span<float> values(memory.as<float>(), kCount);
+    const bool several = std::ranges::any_of(hosts, [](int64_t first) { return first > 0; });
+    CHECK(communicator.rounds_between_hosts(values) == several);
+    CHECK_FALSE(communicator.rounds_between_hosts(std::vector<float>(10)));
+    for (const DType type : {DType::bf16, DType::f16}) {
+      for (size_t i = 0; i < kCount; ++i) values[i] = value_of(world().rank(), i);
+      communicator.all_reduce_rounded(stream, values, type, "values");
+      communicator.wait(stream);
+      const auto rounded = [&](float value) {
+        if (!several) return value;
+        uint16_t half = 0;
+        to_half(type, std::span(&value, 1), std::span(&half, 1));
+        from_half(type, std::span(&half, 1), std::span(&value, 1));
+        return value;
+      };
+      size_t wrong = 0;
+      for (size_t i = 0; i < kCount; ++i) wrong += values[i] != expected(hosts, i, rounded);
+      CHECK(wrong == 0);
+      world().barrier({"the next format"});
     }
   }
 }

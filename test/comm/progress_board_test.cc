@@ -85,6 +85,18 @@ TEST_CASE("when all ranks have arrived, the message names the network or a silen
   CHECK_THAT(board.describe_missing(), Catch::Matchers::StartsWith("all have arrived, and yet it does not end"));
 }
 
+TEST_CASE("the network is named when nothing is heard from another host") {
+  Board board;
+  board.receive_from(1, at(RunPhase::train, 120, 1));
+  board.receive_from(2, at(RunPhase::train, 120, 0));
+  const ScopedWait waiting(&board, {CollectiveKind::reduction, board.begin(CollectiveKind::reduction, "a"), "a"});
+  CHECK_THAT(board.describe_missing(), !ContainsSubstring("network"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(3200));
+  board.receive_from(1, at(RunPhase::train, 120, 1));
+  CHECK_THAT(board.describe_missing(),
+             Catch::Matchers::EndsWith("; nothing is heard from node7: look at the network between node6 and node7"));
+}
+
 TEST_CASE("an old position does not replace a newer one, and other ranks cannot change this rank's own") {
   Board board;
   std::vector<RankPosition> positions(3);

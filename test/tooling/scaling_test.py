@@ -36,6 +36,18 @@ class Model(unittest.TestCase):
         self.assertAlmostEqual(Job(4, 1.0, ranks_a_host=4).link_bytes(1000), 0)
         self.assertAlmostEqual(Job(4, 1.0, ranks_a_host=2).link_bytes(1000), 2 * 2 * 500)  # two halves, two ranks
 
+    def test_in_two_stages_a_host_sends_what_one_rank_would(self):
+        for ranks_a_host in (1, 4, 64):
+            two = Job(2 * ranks_a_host, 1.0, ranks_a_host=ranks_a_host, two_stages=True)
+            self.assertAlmostEqual(two.link_bytes(1000), 1000)
+            self.assertAlmostEqual(two.sent_bytes(1000), 1000 / ranks_a_host)
+        self.assertAlmostEqual(Job(64, 1.0, ranks_a_host=64, two_stages=True).link_bytes(1000), 0)
+        self.assertAlmostEqual(Job(1024, 1.0, ranks_a_host=64, two_stages=True).link_bytes(1000), 2 * 15 / 16 * 1000)
+
+    def test_in_two_stages_hosts_take_turns_and_not_ranks(self):
+        self.assertAlmostEqual(self.seconds(ranks=256, ranks_a_host=64, two_stages=True, latency_seconds=0.01),
+                               3 + 6 * 0.01 + 1)
+
     def test_one_bucket_at_the_end_adds_its_whole_time(self):
         lone = Profile([Bucket(250, 0, 3.0)], 4.0)
         self.assertAlmostEqual(self.seconds(lone, bytes_per_second=500), 3 + 2 + 1)

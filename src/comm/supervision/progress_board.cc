@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "lockstep/base/activity.h"
 #include "lockstep/base/clock.h"
@@ -210,12 +211,30 @@ std::string ProgressBoard::missing_ranks_locked() const {
     text += fmt::format("{}{} has not arrived ({})", missing == 1 ? "" : ", ", name(r), describe(r, now));
   }
   if (missing > kRanksNamed) text += fmt::format(" and {} more", missing - kRanksNamed);
-  if (missing > 0) return text;
+  if (missing > 0) return text + silent_hosts_locked(now);
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
     if (r == rank_ || now - last_seen_[r] <= kSilentSeconds) continue;
-    return fmt::format("all have arrived, but {} is silent ({})", name(r), describe(r, now));
+    return fmt::format("all have arrived, but {} is silent ({}){}", name(r), describe(r, now),
+                       silent_hosts_locked(now));
   }
   return "all have arrived, and yet it does not end: look at the network";
+}
+
+// Returns "; nothing is heard from node8: look at the network between node7 and node8" if all ranks of another host are
+// silent.
+std::string ProgressBoard::silent_hosts_locked(double now) const {
+  std::map<std::string_view, bool> hosts;  // whether all ranks are silent
+  for (size_t r = 0; r < hosts_.size(); ++r) {
+    const bool silent = r != static_cast<size_t>(rank_) && now - last_seen_[r] > kSilentSeconds;
+    bool& all = hosts.try_emplace(hosts_[r], true).first->second;
+    all = all && silent;
+  }
+  std::string silent;
+  for (const auto& [host, all] : hosts) {
+    if (all) silent += fmt::format("{}{}", silent.empty() ? "" : ", ", host);
+  }
+  if (silent.empty()) return {};
+  return fmt::format("; nothing is heard from {0}: look at the network between {1} and {0}", silent, hosts_[rank_]);
 }
 
 bool ProgressBoard::alive_locked(int rank, double now) const {

@@ -36,6 +36,11 @@ GradientReducer::GradientReducer(Communicator& communicator, GradientArena arena
   require(static_cast<size_t>(end) == elements, "buckets cover {} of {} gradients", end, elements);
   if (!wire) return;
   require(std::holds_alternative<std::span<float>>(arena_), "only float32 gradients can be sent as 16-bit floats");
+  const auto floats = std::get<std::span<float>>(arena_).first(static_cast<size_t>(wire->elements));
+  if (communicator.rounds_between_hosts(floats)) {
+    rounded_ = {.type = wire->type, .elements = wire->elements};
+    return;
+  }
   HalfCopy& half = half_copy_.emplace(HalfCopy{.type = wire->type, .elements = wire->elements});
   const size_t bytes = static_cast<size_t>(wire->elements) * sizeof(uint16_t);
   half.memory = communicator.shared_buffer(bytes);
@@ -65,7 +70,7 @@ void GradientReducer::bucket_ready(Stream& stream, size_t bucket) {
   const TraceScope span(name.c_str());
   if (before_reduce_) before_reduce_(stream, bucket);
   const std::string label = fmt::format("step {} bucket {} of {}", step_, bucket + 1, buckets_.size());
-  const int64_t done = half_copy_ ? all_reduce_half(stream, bucket, label) : 0;
+  const int64_t done = half_copy_ ? all_reduce_half(stream, bucket, label) : all_reduce_rounded(stream, bucket, label);
   const auto offset = static_cast<size_t>(buckets_[bucket].offset + done);
   const auto count = static_cast<size_t>(buckets_[bucket].count - done);
   if (count == 0) return;
@@ -81,6 +86,16 @@ int64_t GradientReducer::all_reduce_half(Stream& stream, size_t bucket, const st
   const std::array<void*, 1> in{std::get<std::span<float>>(arena_).data() + offset}, out{values};
   half_copy_->to_half[bucket]->run({stream, in, out});
   communicator_.all_reduce(stream, HalfSpan{{values, static_cast<size_t>(count)}, half_copy_->type}, label);
+  return count;
+}
+
+// The same where the communicator does the rounding.
+int64_t GradientReducer::all_reduce_rounded(Stream& stream, size_t bucket, const std::string& label) {
+  const int64_t count = half_count(buckets_[bucket], rounded_.elements);
+  if (count == 0) return 0;
+  const auto values = std::get<std::span<float>>(arena_).subspan(static_cast<size_t>(buckets_[bucket].offset),
+                                                                 static_cast<size_t>(count));
+  communicator_.all_reduce_rounded(stream, values, rounded_.type, label);
   return count;
 }
 

@@ -6,14 +6,6 @@
 #include "lockstep/tensor/half.h"
 
 namespace lockstep {
-namespace {
-
-std::span<float> floats(std::span<std::byte> bytes) {
-  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
-}
-
-}  // namespace
-
 HierarchicalAllReduce::Result HierarchicalAllReduce::make(ProcessGroup& group, HostLayout hosts, CommHandle comm) {
   auto [local, reason] = ShmAllReduce::make(group, hosts);
   if (!local) return {.all_reduce = nullptr, .reason = std::move(reason)};
@@ -46,18 +38,32 @@ bool HierarchicalAllReduce::advance(Sum& sum, bool& may_gather) {
     may_gather = may_gather && exchange.gather_started();
     exchanged = exchanged && exchange.done();
   }
-  return exchanged && local_->distribute(sum.number, sum.range) && local_->done(sum.number);
+  if (!exchanged) return false;
+  for (size_t i = 0; i < sum.halves.size(); ++i) from_half(sum.wire, sum.halves[i], lane(sum, i));
+  sum.halves.clear();
+  return local_->distribute(sum.number, sum.range) && local_->done(sum.number);
+}
+
+std::span<float> HierarchicalAllReduce::lane(const Sum& sum, size_t index) const {
+  const std::span<std::byte> bytes = local_->lane(sum.range, hosts_.lanes().begin + static_cast<int>(index));
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 void HierarchicalAllReduce::start_exchanges(Sum& sum) const {
   sum.exchanging = true;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const std::span<float> values = floats(local_->lane(sum.range, hosts_.lanes().begin + static_cast<int>(i)));
+    const std::span<float> values = lane(sum, i);
+    std::byte* data = std::as_writable_bytes(values).data();
+    if (sum.wire != DType::f32) {
+      std::vector<uint16_t>& halves = sum.halves.emplace_back(values.size());
+      to_half(sum.wire, values, halves);
+      data = std::as_writable_bytes(std::span(halves)).data();
+    }
     const auto count = static_cast<int64_t>(values.size());
     for (int64_t first = 0; first < count; first += sum.elements_per_call) {
       const int piece = static_cast<int>(std::min(sum.elements_per_call, count - first));
       sum.exchanges.emplace_back(
-          MpiAllReduce::Values{reinterpret_cast<std::byte*>(values.data() + first), piece, DType::f32},
+          MpiAllReduce::Values{data + static_cast<size_t>(first) * dtype_bytes(sum.wire), piece, sum.wire},
           MpiAllReduce::Group{comm_.get(), lanes_[i], hosts_.host()}, sum.what);
     }
   }

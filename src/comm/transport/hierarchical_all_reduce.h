@@ -17,7 +17,8 @@ namespace lockstep {
 // Each rank adds up its lanes over its host (ShmAllReduce), exchanges each lane's sum with the ranks that have the same
 // lane on the other hosts (MpiAllReduce), and copies the totals to the ranks of its host. So a host sends as much as a
 // single rank would, however many ranks it has, and all of its ranks take part. On a single host the first stage does
-// everything. Terms are added in the order of ranks, then of hosts, whatever the timing.
+// everything. Terms are added in the order of ranks, then of hosts, whatever the timing. If the format between hosts is
+// 16-bit, the sum of each host is rounded to it, the hosts' sums are added in float32, and the total is rounded.
 //
 // All ranks perform the same sums in the same order. Owned by a communicator. The thread that runs the step calls
 // allocate() and find(); the communication thread calls start(), advance() and stage().
@@ -33,12 +34,12 @@ class HierarchicalAllReduce {
   // A sum in progress.
   struct Sum {
     ShmRange range;
-    DType wire = DType::f32;  // between hosts: the type of range, or bf16 or f16 for float32 values
+    DType wire = DType::f32;  // the format between hosts: f32, bf16 or f16
     int64_t elements_per_call = 0;
     std::string what;  // for messages
     int64_t number = 0;
-    bool exchanging = false;  // between hosts
-    std::unique_ptr<uint16_t[]> halves;
+    bool exchanging = false;                    // between hosts
+    std::vector<std::vector<uint16_t>> halves;  // by lane: what travels, unless it is f32
     std::vector<MpiAllReduce> exchanges;
   };
   // What a sum waits for.
@@ -64,6 +65,7 @@ class HierarchicalAllReduce {
 
  private:
   HierarchicalAllReduce(std::unique_ptr<ShmAllReduce> local, HostLayout hosts, CommHandle comm);
+  std::span<float> lane(const Sum& sum, size_t index) const;  // in this rank's memory
   void start_exchanges(Sum& sum) const;
 
   const std::unique_ptr<ShmAllReduce> local_;

@@ -71,7 +71,7 @@ class MpiCommunicator::Driver {
     if (shared_ && operation.kind != Operation::Kind::broadcast) {
       const auto bytes = static_cast<size_t>(operation.count * operation.element_bytes);
       if (const auto range = shared_->find({operation.data, bytes}, operation.dtype))
-        operation.shared = {.range = *range};
+        operation.shared = {.range = *range, .wire = operation.wire};
     }
     const int64_t number = group_.board ? group_.board->begin(CollectiveKind::reduction, operation.record.label) : 0;
     {
@@ -141,8 +141,8 @@ class MpiCommunicator::Driver {
     bell_.ring();
     Deadline deadline(options_.abort_seconds);
     while (!condition()) {
-      const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
-      const ScopedWait waiting(group_.board, {CollectiveKind::reduction, oldest->number, oldest->label});
+      const Outstanding oldest = oldest_outstanding();
+      const ScopedWait waiting(group_.board, {CollectiveKind::reduction, oldest.number, oldest.label});
       done_.wait_for(lock, kCheckInterval, [&] { return condition(); });
       if (!condition() && deadline.passed()) fail_stalled(lock);
     }
@@ -150,11 +150,23 @@ class MpiCommunicator::Driver {
     if (error_) std::rethrow_exception(error_);
   }
 
-  [[noreturn]] void fail_stalled(std::unique_lock<std::mutex>& lock) {
+  // Called with the lock held. Returns the oldest operation that is not finished; the label includes the stage that it
+  // is in and the rank that it waits for there, if they are known.
+  Outstanding oldest_outstanding() const {
     const auto oldest = std::ranges::find_if(outstanding_, [](const Outstanding& o) { return !o.finished; });
+    Outstanding result = *oldest;
+    const auto& [index, two_stages, stage] = oldest_wait_;
+    if (!two_stages || index != static_cast<size_t>(oldest - outstanding_.begin())) return result;
+    result.label += stage.between_hosts ? " between hosts" : " within the host";
+    if (stage.straggler >= 0) result.label += fmt::format(", for {}", describe_rank(group_, stage.straggler));
+    return result;
+  }
+
+  [[noreturn]] void fail_stalled(std::unique_lock<std::mutex>& lock) {
+    const Outstanding oldest = oldest_outstanding();
     const std::string text = fmt::format("'{}' did not finish within {:g} s ({} of {} reductions are done)",
-                                         oldest->label, options_.abort_seconds, finished_, outstanding_.size());
-    if (group_.board) group_.board->wait_begins(CollectiveKind::reduction, oldest->number, oldest->label);
+                                         oldest.label, options_.abort_seconds, finished_, outstanding_.size());
+    if (group_.board) group_.board->wait_begins(CollectiveKind::reduction, oldest.number, oldest.label);
     lock.unlock();
     const Error error(ExitCode::stalled, text + who_is_behind(group_));
     lock.lock();
@@ -180,10 +192,11 @@ class MpiCommunicator::Driver {
       const uint32_t rings = bell_.rings();
       PollPause::Reason reason;
       // This comes before take_finished(), which removes operations as soon as they are complete.
-      const HierarchicalAllReduce::Stage stage = pending_.stage();
+      const PendingOperations::OldestWait oldest = pending_.oldest_wait();
       {
         std::lock_guard lock(mutex_);
-        straggler_waits_.update(stage.straggler, monotonic_seconds());
+        straggler_waits_.update(oldest.stage.straggler, monotonic_seconds());
+        oldest_wait_ = oldest;
         if (stop_) return;
         queued.swap(queue_);
         reason.waiting = waiting_;
@@ -242,7 +255,8 @@ class MpiCommunicator::Driver {
   std::deque<Operation> queue_;
   std::vector<Outstanding> outstanding_;  // operations since the last wait()
   size_t finished_ = 0;                   // number of these that are finished
-  bool waiting_ = false;                  // a thread is in wait()
+  PendingOperations::OldestWait oldest_wait_;
+  bool waiting_ = false;  // a thread is in wait()
   bool stop_ = false;
   std::exception_ptr error_;
   CommStatistics statistics_;
@@ -324,6 +338,18 @@ void MpiCommunicator::all_reduce(Stream& stream, HalfSpan values, std::string_vi
   Operation operation = sum_of(values.values, MPI_UINT16_T, values.type, label);
   operation.kind = Operation::Kind::reduce_scatter;
   driver_->enqueue(std::move(operation));
+}
+
+void MpiCommunicator::all_reduce_rounded(Stream& stream, std::span<float> values, DType wire, std::string_view label) {
+  if (!rounds_between_hosts(values)) return all_reduce(stream, values, label);
+  stream.wait();
+  Operation operation = sum_of(values, MPI_FLOAT, DType::f32, label);
+  operation.wire = wire;
+  driver_->enqueue(std::move(operation));
+}
+
+bool MpiCommunicator::rounds_between_hosts(std::span<const float> values) const {
+  return shared_ && shared_->hosts().hosts() > 1 && shared_->find(std::as_bytes(values), DType::f32).has_value();
 }
 
 void MpiCommunicator::broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) {

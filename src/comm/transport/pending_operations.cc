@@ -85,11 +85,13 @@ bool PendingOperations::needs_polling() const {
 }
 
 // Only the oldest operation counts, because the same delay also makes later ones late.
-HierarchicalAllReduce::Stage PendingOperations::stage() {
+PendingOperations::OldestWait PendingOperations::oldest_wait() {
   for (Operation& operation : operations_) {
-    if (operation.shared && shared_->hosts().hosts() > 1) return shared_->stage(*operation.shared);
+    if (operation.shared && shared_->hosts().hosts() > 1) {
+      return {operation.index, true, shared_->stage(*operation.shared)};
+    }
     for (MpiAllReduce& all_reduce : operation.all_reduces) {
-      if (!all_reduce.done()) return {.between_hosts = false, .straggler = all_reduce.straggler()};
+      if (!all_reduce.done()) return {operation.index, false, {.straggler = all_reduce.straggler()}};
     }
   }
   return {};

@@ -27,6 +27,7 @@ struct Operation {
   int64_t element_bytes = 1;
   MPI_Datatype type = MPI_BYTE;
   DType dtype = DType::f32;  // of an all-reduce
+  DType wire = DType::f32;   // of an all-reduce in shared memory: the format between hosts
   int root = 0;              // of a broadcast
   bool immediate = false;    // it was called as all_reduce_now()
   size_t index = 0;          // among the operations since the last wait()
@@ -59,8 +60,13 @@ class PendingOperations {
   bool empty() const { return operations_.empty(); }
   // Returns whether an operation uses MPI, which progresses only while it is polled.
   bool needs_polling() const;
-  // What the oldest operation between hosts waits for; `straggler` is -1 if that is none or several ranks.
-  HierarchicalAllReduce::Stage stage();
+  // What the oldest operation that uses messages waits for.
+  struct OldestWait {
+    size_t index = 0;         // of the operation, among those since the last wait()
+    bool two_stages = false;  // whether it has the stage below; otherwise only the straggler is meaningful
+    HierarchicalAllReduce::Stage stage;
+  };
+  OldestWait oldest_wait();
 
   // Gives up all operations because the job is being aborted. Their state is leaked, since MPI may still access it.
   void abandon();

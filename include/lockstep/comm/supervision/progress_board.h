@@ -79,7 +79,7 @@ class ProgressBoard {
   // neither.
   std::string describe_wait() const;
   // Names the ranks that have not arrived at the collective for which this rank waits, with their last known positions.
-  // If all have arrived, says what else may be wrong.
+  // Names other hosts from which nothing is heard. If all have arrived, says what else may be wrong.
   std::string describe_missing() const;
   // Returns whether this rank should report a stall. Of all ranks that wait and are alive, only the lowest reports, so
   // that a job prints one message; a rank that does not wait reports for itself.
@@ -104,6 +104,7 @@ class ProgressBoard {
   std::string describe(int rank, double now) const;
   bool is_missing(int rank) const;
   std::string missing_ranks_locked() const;
+  std::string silent_hosts_locked(double now) const;
 
   mutable std::mutex mutex_;
   int rank_ = 0;

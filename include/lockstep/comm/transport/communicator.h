@@ -60,6 +60,12 @@ class Communicator {
   virtual void all_reduce(Stream& stream, std::span<double> values, std::string_view label) = 0;
   // Where the transport supports it, the terms are added in float32 and only the sum is rounded.
   virtual void all_reduce(Stream& stream, HalfSpan values, std::string_view label) = 0;
+  // Sums float32 values that travel between hosts as 16-bit floats of `wire`: the sum of each host is rounded once, and
+  // so is the total. Values for which rounds_between_hosts() is false (the same on every rank) travel as they are.
+  virtual void all_reduce_rounded(Stream& stream, std::span<float> values, DType /*wire*/, std::string_view label) {
+    all_reduce(stream, values, label);
+  }
+  virtual bool rounds_between_hosts(std::span<const float> /*values*/) const { return false; }
   // A blocking all_reduce() for small sums in the middle of a step. It is started before operations that are still
   // queued, and work that is enqueued on the stream afterwards sees the result. Returns the seconds for which
   // computation had to wait. Throws as wait() does.

@@ -72,12 +72,18 @@ class GradientReducer {
     std::unique_ptr<Kernel> to_float;              // converts the whole copy
   };
   int64_t all_reduce_half(Stream& stream, size_t bucket, const std::string& label);
+  int64_t all_reduce_rounded(Stream& stream, size_t bucket, const std::string& label);
 
   Communicator& communicator_;
   const GradientArena arena_;
   const std::vector<Bucket> buckets_;
   const BeforeReduce before_reduce_;
-  std::optional<HalfCopy> half_copy_;  // present if gradients are sent as 16-bit floats
+  std::optional<HalfCopy> half_copy_;  // present if gradients are sent as 16-bit floats that this class makes
+  // The first elements of the arena, which the communicator rounds to `type`.
+  struct Rounded {
+    DType type = DType::f32;
+    int64_t elements = 0;
+  } rounded_;
   int64_t step_ = 0;
   size_t started_ = 0;               // number of buckets started in this step
   std::vector<double> ready_times_;  // by bucket

@@ -45,6 +45,8 @@ class MpiCommunicator final : public Communicator {
   void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
   // The terms are added in float32 in rank order and rounded once.
   void all_reduce(Stream& stream, HalfSpan values, std::string_view label) override;
+  void all_reduce_rounded(Stream& stream, std::span<float> values, DType wire, std::string_view label) override;
+  bool rounds_between_hosts(std::span<const float> values) const override;
   // Uses a separate MPI communicator, so that every rank may start it regardless of what else is in flight.
   double all_reduce_now(Stream& stream, std::span<float> values, std::string_view label) override;
   void broadcast(Stream& stream, std::span<std::byte> bytes, int root, std::string_view label) override;
