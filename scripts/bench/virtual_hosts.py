@@ -86,9 +86,9 @@ class Hosts:
             if gbits:
                 run(*tc, "add", "dev", DEVICE, "root", "tbf", "rate", f"{gbits}gbit", "burst", "256kb", "latency", "100ms")
 
-    def cut(self, host):
-        """Takes the host's network interface down."""
-        run("ip", "-n", self.spaces[host], "link", "set", DEVICE, "down")
+    def set_interface(self, host, state):
+        """Takes the host's network interface "up" or "down"."""
+        run("ip", "-n", self.spaces[host], "link", "set", DEVICE, state)
 
     def sent_bytes(self, host):
         """What has left the host so far, by the counter of its interface."""

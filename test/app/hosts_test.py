@@ -70,7 +70,29 @@ class Sums(OnHosts):
             numpy.testing.assert_array_equal(parts[name], whole[name], name)
 
 
-class Ends(OnHosts):
+    def test_the_bytes_that_leave_a_host_do_not_depend_on_its_ranks_and_are_halved_by_16_bits(self):
+        config = self.config({
+            "model.name": "wide_mlp", "model.classes": 2, "model.vocabulary": 124, "model.max_ids": 16,
+            "model.image_size": None, "model.hidden": [1024, 1024], "data.format": "synthetic", "data.train": None,
+            "data.normalize": "none", "train.batch_size": 2, "log.every_steps": 100, "checkpoint.every_seconds": 3600})
+        few, many = 5, 25
+
+        def bytes_of_a_step(ranks, dtype):
+            sent = []
+            for steps in (few, many):
+                before = self.hosts.sent_bytes(0)
+                self.train_on((ranks, ranks), config, {"train.steps": steps, "comm.gradient_dtype": dtype,
+                                                       "checkpoint.directory": f"{ranks}.{dtype}.{steps}"})
+                sent.append(self.hosts.sent_bytes(0) - before)
+            return (sent[1] - sent[0]) / (many - few)
+
+        one = bytes_of_a_step(1, "float32")
+        for ranks in (2, 4):
+            self.assertAlmostEqual(bytes_of_a_step(ranks, "float32") / one, 1, delta=0.03)
+        self.assertAlmostEqual(bytes_of_a_step(2, "bf16") / one, 0.5, delta=0.02)
+
+
+class SlowEnds(OnHosts):
     hosts_count = 2
 
     def endless(self):
@@ -99,7 +121,8 @@ class Ends(OnHosts):
 
     def test_a_host_whose_interface_is_down_is_named_with_the_network(self):
         job = self.endless()
-        self.hosts.cut(1)
+        self.hosts.set_interface(1, "down")
+        self.addCleanup(self.hosts.set_interface, 1, "up")
         job.wait_for(lambda: "error: " in job.output(), "an error")
         self.assertRegex(job.output(), r"error: .*'step \d+ bucket \d+ of \d+.* between hosts.*rank [23]@host1 .*"
                                        r"nothing is heard from host1: look at the network between host0 and host1")
