@@ -8,13 +8,13 @@
 #include "app/fatal.h"
 #include "app/job.h"
 #include "app/preflight.h"
+#include "app/stop_signals.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/io/file.h"
-#include "lockstep/train/deadlines.h"
 #include "lockstep/train/decay_loss.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/initialize.h"
@@ -32,18 +32,31 @@ void print(const std::vector<std::string>& lines) {
 }
 
 struct BenchmarkRun {
+  const BenchmarkOptions& options;
   const Config& config;
-  const CommandParts& parts;
+  ProcessGroup& group;
+  Watchdog& watchdog;
   const ModelSetup& setup;
   const DataSource& data;
   int loader_threads;
   BenchmarkLines& lines;
-  const std::atomic<bool>& stop_requested;
+
+  // For ranks that train together: those of the job, or one alone.
+  RankContext context(const Config& its_config, ProcessGroup& its_group, Communicator& communicator) const {
+    return {.config = its_config,
+            .group = its_group,
+            .watchdog = watchdog,
+            .stop_requested = stop_requested(),
+            .communicator = communicator,
+            .stream = *setup.stream,
+            .model = *setup.model,
+            .loader_threads = loader_threads};
+  }
 };
 
 // Prints the line before the first step. Nothing else is printed between it and the first timed step.
 void announce_steps(const BenchmarkRun& run) {
-  if (run.parts.command.benchmark.warm_up > 0) {
+  if (run.options.warm_up > 0) {
     log_info("Running warm up");
   } else {
     print(run.lines.start());
@@ -78,26 +91,16 @@ class StepMeans {
   std::vector<Bucket> buckets_;
 };
 
-// The ranks that train together: all ranks of the job, or a single one.
-struct TrainingRanks {
-  const Config& config;
-  ProcessGroup& group;
-  Communicator& communicator;
-};
 using OnStep = std::function<void(const Trainer& trainer, const ProgressRow& row)>;
 
 // Trains from `progress` to the last step of the configuration and updates `progress`. Rank 0 calls `on_step` after
 // each step.
-RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& progress, const OnStep& on_step) {
-  const auto& [backend, stream, model, batches, shared_devices] = run.setup;
+RunEnd run_steps(const RankContext& rank, const DataSource& data, Progress& progress, const OnStep& on_step) {
   const Trainer* running = nullptr;
-  Reporter reporter(ranks.group, {.every_steps = 1,
-                                  .on_interval = [&](const ProgressRow& row) { on_step(*running, row); },
-                                  .wait_seconds = wait_seconds(run.config, RunPhase::train)});
-  Checkpointer none(ranks.config, *model, {.root = false});
-  Trainer trainer({ranks.config, ranks.group, ranks.communicator, *backend, *stream, *model, run.data, nullptr, none,
-                   reporter, run.parts.watchdog, run.stop_requested},
-                  run.loader_threads, progress);
+  Reporter reporter(rank.group,
+                    {.every_steps = 1, .on_interval = [&](const ProgressRow& row) { on_step(*running, row); }});
+  Checkpointer none(rank.config, rank.model, {.root = false});
+  Trainer trainer(rank, data, nullptr, none, reporter, progress);
   running = &trainer;
   const RunEnd end = run_or_abort([&] { return trainer.run(); });
   progress = trainer.progress();
@@ -111,10 +114,10 @@ RunEnd run_steps(const BenchmarkRun& run, const TrainingRanks& ranks, Progress& 
 
 // Lets every rank train alone, all at the same time. The learning rate is 0, so that the weights stay equal.
 void train_alone(const BenchmarkRun& run, const Progress& from) {
-  ProcessGroup& group = run.parts.group;
-  const Timeout wait{"the steps of each rank alone", wait_seconds(run.config, RunPhase::train)};
+  ProcessGroup& group = run.group;
+  const Timeout wait{"the steps of each rank alone"};
   Config config = run.config;
-  config.train.steps = from.step + 1 + run.parts.command.benchmark.alone;  // the first step is a warm-up
+  config.train.steps = from.step + 1 + run.options.alone;  // the first step is a warm-up
   config.train.epochs = 0;
   config.optimizer.lr = 0;
   ProcessGroup self = ProcessGroup::self(group);
@@ -122,10 +125,10 @@ void train_alone(const BenchmarkRun& run, const Progress& from) {
   StepMeans means;
   Progress progress = from;
   group.barrier(wait);
-  const RunEnd end =
-      run_steps(run, {config, self, self_alone}, progress, [&](const Trainer& trainer, const ProgressRow& row) {
-        if (row.step > from.step + 1) means.add(trainer, row.seconds_per_step);
-      });
+  const RunEnd end = run_steps(run.context(config, self, self_alone), run.data, progress,
+                               [&](const Trainer& trainer, const ProgressRow& row) {
+                                 if (row.step > from.step + 1) means.add(trainer, row.seconds_per_step);
+                               });
   int64_t stopped = end == RunEnd::stopped;
   group.all_reduce_max(std::span(&stopped, 1), wait);
   if (stopped) fail_stopped(progress.step);
@@ -139,14 +142,12 @@ void train_alone(const BenchmarkRun& run, const Progress& from) {
 
 void train(const BenchmarkRun& run) {
   const auto& [backend, stream, model, batches, shared_devices] = run.setup;
-  ProcessGroup& group = run.parts.group;
-  const BenchmarkOptions& options = run.parts.command.benchmark;
-  const std::unique_ptr<Communicator> communicator =
-      make_communicator({run.config, group, *backend, shared_devices, wait_seconds(run.config, RunPhase::train)});
+  ProcessGroup& group = run.group;
+  const BenchmarkOptions& options = run.options;
+  const std::unique_ptr<Communicator> communicator = make_communicator(run.config, group, *backend, shared_devices);
   share_gradients(*model, *communicator);
-  Progress progress = run_or_abort([&] {
-                        return start_afresh({run.config, group, *communicator, *stream, *model});
-                      }).progress;
+  const RankContext rank = run.context(run.config, group, *communicator);
+  Progress progress = run_or_abort([&] { return start_afresh(rank); }).progress;
   announce_steps(run);
   DecayLoss decay(run.config, *model, *stream);  // of the line before on a device, which three decimals do not show
   StepMeans means;
@@ -155,7 +156,7 @@ void train(const BenchmarkRun& run) {
     if (row.step > options.warm_up) means.add(trainer, row.seconds_per_step);
     print(run.lines.step(row.step, row.seconds_per_step, loss));
   };
-  if (run_steps(run, {run.config, group, *communicator}, progress, on_step) == RunEnd::stopped) {
+  if (run_steps(rank, run.data, progress, on_step) == RunEnd::stopped) {
     fail_stopped(progress.step);
   }
   if (group.size() == 1) {
@@ -173,38 +174,37 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
   host.upload();
   announce_steps(run);
   Loader loader(run.data, loader_options(run.config, {.training = false,
-                                                      .group = run.parts.group,
+                                                      .group = run.group,
                                                       .batch_size = model->batches().evaluation,
                                                       .workers = run.loader_threads,
                                                       .backend = backend.get()}));
   BatchUpload upload(*backend, batch_shape(loader.options()));
   Arenas arenas = model->evaluation_arenas(Weights::raw);
   for (int64_t step = 1; step <= steps; ++step) {
-    run.parts.watchdog.progress(RunPhase::evaluate, step);
+    run.watchdog.progress(RunPhase::evaluate, step);
     const double began = monotonic_seconds();
     const Batch batch = upload.next(loader);
     arenas.external = upload.place(*stream, batch);
     model->evaluation().forward(*stream, arenas);
     stream->wait();
-    if (run.parts.group.is_root()) print(run.lines.step(step, monotonic_seconds() - began, 0));
+    if (run.group.is_root()) print(run.lines.step(step, monotonic_seconds() - began, 0));
   }
 }
 
 }  // namespace
 
-int benchmark_command(const CommandParts& parts) {
-  ProcessGroup& group = parts.group;
-  const BenchmarkOptions& options = parts.command.benchmark;
-  Config config = configure(parts);
+int benchmark_command(const CommandLine& command, Config config, ProcessGroup& group, Watchdog& watchdog) {
+  const BenchmarkOptions& options = command.benchmark;
   config.checkpoint.directory.clear();  // a benchmark must not touch the directory of a run
   config.log.trace_steps = 0;
-  const Timeout wait{"the benchmark", wait_seconds(config, RunPhase::train)};
+  const Timeout wait{"the benchmark"};
   const Comparison programs = compare_programs(config, group);
   log_info("{}", program_line(programs.rows));
   for (const Finding& finding : programs.findings) act_on(finding, group);
   const ThreadBudget threads = plan_threads(config, group);
+  watchdog.progress(RunPhase::scan, 0);
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
-  parts.watchdog.progress(RunPhase::compile, 0);
+  watchdog.progress(RunPhase::compile, 0);
   const Purpose purpose = options.forward_only ? Purpose::evaluate : Purpose::train;
   const ModelSetup setup = set_up_model(config, purpose, threads, group);
   const ModelBatches& batches = setup.model->batches();
@@ -214,7 +214,7 @@ int benchmark_command(const CommandParts& parts) {
                                  .gpu = !setup.backend->host_addressable(),
                                  .imagenet = config.model.classes > 10});
   print(lines.banner());
-  const BenchmarkRun run{config, parts, setup, *data, threads.workers, lines, parts.stop_requested};
+  const BenchmarkRun run{options, config, group, watchdog, setup, *data, threads.workers, lines};
   if (options.forward_only) {
     run_or_abort([&] { run_forward(run, options.warm_up + options.batches); });
   } else {

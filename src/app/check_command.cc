@@ -26,7 +26,6 @@
 #include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/io/file.h"
-#include "lockstep/train/deadlines.h"
 #include "lockstep/train/model_arrays.h"
 #include "lockstep/train/optimizer.h"
 
@@ -91,7 +90,7 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const Timeout& wait, bool
   constexpr size_t kLarge = size_t{1} << 20;
   const auto host = make_backend("reference", {});
   const auto stream = host->make_stream();
-  MpiCommunicator communicator(group, {.abort_seconds = wait.seconds, .shared_memory = share_memory});
+  MpiCommunicator communicator(group, {.abort_seconds = group.limit(), .shared_memory = share_memory});
   const auto seconds_each = [&](std::span<float> values, int times) {
     group.barrier(wait);
     const double start = monotonic_seconds();
@@ -160,12 +159,12 @@ std::string try_checkpoint_directory(const Config::Checkpoint& settings, int64_t
 // Runs the stages of a start and some measurements. Each stage adds rows to the table, or a finding.
 class Check {
  public:
-  Check(const CommandParts& parts, const Config& config)
+  Check(const Config& config, ProcessGroup& group, Watchdog& watchdog)
       : config_(config),
-        group_(parts.group),
-        watchdog_(parts.watchdog),
-        names_(rank_names(parts.group)),
-        start_(parts, config, RunStart::Use::check) {}
+        group_(group),
+        watchdog_(watchdog),
+        names_(rank_names(group)),
+        start_(config, group, watchdog, RunStart::Use::check) {}
   int run();
 
  private:
@@ -199,7 +198,7 @@ void Check::stage(const std::function<void()>& work) {
 
 void Check::measure(std::string_view name, RunPhase phase, const std::function<void(const Timeout&)>& work) {
   watchdog_.progress(phase, 0);
-  stage([&] { work({name, wait_seconds(config_, phase)}); });
+  stage([&] { work({name}); });
 }
 
 void Check::row(const std::string& name, const std::string& value, bool differs) {
@@ -283,16 +282,14 @@ int Check::run() {
   start_.lock.reset();
   if (new_directory) ::rmdir(config_.checkpoint.directory.c_str());
   const int code = verdict();
-  group_.barrier({"the end", wait_seconds(config_, RunPhase::start)});
+  group_.barrier({"the end"});
   return code;
 }
 
 }  // namespace
 
-int check_command(const CommandParts& parts) {
-  const Config config = load_config_on_all(parts.command, parts.group);
-  parts.watchdog.set_limits(watchdog_limits(config));
-  Check check(parts, config);
+int check_command(const Config& config, ProcessGroup& group, Watchdog& watchdog) {
+  Check check(config, group, watchdog);
   return run_or_abort([&] { return check.run(); });
 }
 

@@ -8,7 +8,6 @@
 #include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/comm/transport/nccl_communicator.h"
 #include "lockstep/comm/transport/staged_communicator.h"
-#include "lockstep/train/deadlines.h"
 
 namespace lockstep {
 namespace {
@@ -55,18 +54,18 @@ std::unique_ptr<Backend> make_cpu_of(const Config& config, const BackendOptions&
   return config.device.deferred ? make_deferred_backend(std::move(backend)) : std::move(backend);
 }
 
-bool wants_nccl(const TransportParts& parts) {
-  const TransportChoice transport = parts.config.comm.transport;
-  const bool on_gpu = parts.backend.name() == "cuda";
+bool wants_nccl(const Config& config, const Backend& backend, bool shared_devices) {
+  const TransportChoice transport = config.comm.transport;
+  const bool on_gpu = backend.name() == "cuda";
   if (transport == TransportChoice::nccl && !on_gpu) {
     fail(ExitCode::config, "comm.transport = \"nccl\" needs GPUs; this job computes on CPUs");
   }
-  if (transport == TransportChoice::nccl && parts.shared_devices) {
+  if (transport == TransportChoice::nccl && shared_devices) {
     fail(ExitCode::config, "comm.transport = \"nccl\" needs a GPU a rank, but ranks share one (device.share)");
   }
-  const bool nccl = transport == TransportChoice::nccl ||
-                    (transport == TransportChoice::automatic && on_gpu && !parts.shared_devices);
-  if (!nccl && parts.config.comm.algorithm == ReductionAlgorithm::tree) {
+  const bool nccl =
+      transport == TransportChoice::nccl || (transport == TransportChoice::automatic && on_gpu && !shared_devices);
+  if (!nccl && config.comm.algorithm == ReductionAlgorithm::tree) {
     fail(ExitCode::config, "comm.algorithm = \"tree\" is NCCL's; MPI chooses by itself: leave the key out");
   }
   return nccl;
@@ -78,7 +77,7 @@ ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, 
   const BackendOptions options{.threads = threads.compute,
                                .tf32 = config.train.precision == Precision::tf32,
                                .winograd = config.device.winograd};
-  const Timeout wait{"the devices of all ranks", wait_seconds(config, RunPhase::start)};
+  const Timeout wait{"the devices of all ranks"};
   if (config.device.kind == DeviceChoice::cpu) return {make_cpu_of(config, options)};
   GpuChoice mine = try_gpu(options, group);
   const std::vector<RankDevice> all = gather_devices(group, mine.device, wait);
@@ -95,21 +94,22 @@ bool may_share_memory(const Config& config, bool host_addressable) {
   return config.comm.transport == TransportChoice::automatic && host_addressable;
 }
 
-std::unique_ptr<Communicator> make_communicator(const TransportParts& parts) {
-  if (agreed([&] { return wants_nccl(parts); })) {
-    const Timeout wait{"NCCL", parts.wait_seconds};
+std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGroup& group, const Backend& backend,
+                                                bool shared_devices) {
+  const double limit = group.limit(RunPhase::train);
+  if (agreed([&] { return wants_nccl(config, backend, shared_devices); })) {
+    const Timeout wait{"NCCL"};
     std::unique_ptr<NcclLibrary> library;
-    on_every_rank(parts.group, wait, [&] { library = open_nccl(); });
+    on_every_rank(group, wait, [&] { library = open_nccl(); });
     return std::make_unique<NcclCommunicator>(
-        parts.group, parts.backend, *library,
-        NcclOptions{.algorithm = std::string(word(parts.config.comm.algorithm)), .wait_seconds = parts.wait_seconds});
+        group, backend, *library,
+        NcclOptions{.algorithm = std::string(word(config.comm.algorithm)), .wait_seconds = limit});
   }
   auto mpi = std::make_unique<MpiCommunicator>(
-      parts.group,
-      MpiCommunicatorOptions{.abort_seconds = parts.wait_seconds,
-                             .shared_memory = may_share_memory(parts.config, parts.backend.host_addressable())});
-  if (parts.backend.host_addressable()) return mpi;
-  return std::make_unique<StagedCommunicator>(parts.backend, std::move(mpi));
+      group, MpiCommunicatorOptions{.abort_seconds = limit,
+                                    .shared_memory = may_share_memory(config, backend.host_addressable())});
+  if (backend.host_addressable()) return mpi;
+  return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
 }
 
 void share_gradients(CompiledModel& model, Communicator& communicator) {

@@ -21,19 +21,12 @@ struct ChosenBackend {
 // hoped for. Collective; throws AgreedError.
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group);
 
-struct TransportParts {
-  const Config& config;
-  ProcessGroup& group;
-  const Backend& backend;
-  bool shared_devices = false;
-  double wait_seconds = 600;
-};
-
 // Whether ranks of one host may sum in memory that they share.
 bool may_share_memory(const Config& config, bool host_addressable);
 
 // What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
-std::unique_ptr<Communicator> make_communicator(const TransportParts& parts);
+std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGroup& group, const Backend& backend,
+                                                bool shared_devices);
 // Lets the gradients lie where the communicator sums them without copies, if there is such memory. Collective.
 void share_gradients(CompiledModel& model, Communicator& communicator);
 

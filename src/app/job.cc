@@ -28,9 +28,9 @@ constexpr double kConfigSeconds = 60;           // the configuration's own limit
 constexpr double kReadCheckpointSeconds = 600;  // for a whole checkpoint, which contains the configuration
 constexpr int64_t kProbedRecords = 1000;
 
-CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group, double limit) {
+CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group) {
   const auto digest = static_cast<int64_t>(cores.mask_digest);
-  const auto digests = group.all_gather(std::span(&digest, 1), {"the table of cores", limit});
+  const auto digests = group.all_gather(std::span(&digest, 1), {"the table of cores"});
   CoreSharing sharing{.local_ranks = group.local_size(), .same_mask_ranks = 0};
   for (int r = 0; r < group.size(); ++r) {
     sharing.same_mask_ranks += digests[r] == digest && group.host(r) == group.host();
@@ -107,8 +107,6 @@ void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources&
   log_info("configuration of {}", file.path());
 }
 
-}  // namespace
-
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool evaluation = command.command == Command::evaluate;
   const bool in_checkpoint = evaluation && command.config.empty();
@@ -125,58 +123,61 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   return config_from_toml(text, "the configuration of rank 0");
 }
 
-Config configure(const CommandParts& parts) {
-  Config config = load_config_on_all(parts.command, parts.group);
-  parts.watchdog.set_limits(watchdog_limits(config));
-  parts.watchdog.progress(RunPhase::start, 0);
-  const bool has_run_directory = parts.command.command != Command::benchmark;
-  parts.fatal_report.set_report_directory(has_run_directory ? config.checkpoint.directory
-                                                            : parts.command.benchmark.log_directory);
-  return config;
-}
-
 // Returns the number in OMP_NUM_THREADS, or 0 if it is not set or invalid; rank 0 warns of an invalid one. Collective.
-int omp_num_threads(ProcessGroup& group, double limit) {
+int omp_num_threads(ProcessGroup& group) {
   const char* text = std::getenv("OMP_NUM_THREADS");
   const std::optional<int> threads = text ? parse_omp_num_threads(text) : 0;
   const std::string ignored =
       threads ? std::string()
               : fmt::format("environment variable OMP_NUM_THREADS = '{}' is ignored: a number from 1 to {} is wanted",
                             printable(text), kMostThreads);
-  warn_together(group, {"the number of threads", limit}, ignored);
+  warn_together(group, {"the number of threads"}, ignored);
   return threads.value_or(0);
+}
+
+}  // namespace
+
+Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report) {
+  Config config = load_config_on_all(command, group);
+  watchdog.set_limits(watchdog_limits(config));
+  group.set_limits(wait_limits(config));
+  watchdog.progress(RunPhase::start, 0);
+  if (command.command == Command::benchmark) {
+    fatal_report.set_report_directory(command.benchmark.log_directory);
+  } else if (command.command != Command::check) {
+    fatal_report.set_report_directory(config.checkpoint.directory);
+  }
+  return config;
 }
 
 RankThreads count_threads(const Config& config, ProcessGroup& group) {
   const CpuCores cores = cpu_cores();
-  const double limit = wait_seconds(config, RunPhase::start);
-  const int usable = usable_cores(cores, core_sharing(cores, group, limit));
+  const int usable = usable_cores(cores, core_sharing(cores, group));
   return {usable, thread_budget({.cores = usable,
                                  .compute = static_cast<int>(config.device.threads),
                                  .workers = static_cast<int>(config.data.workers),
-                                 .omp_num_threads = omp_num_threads(group, limit)})};
+                                 .omp_num_threads = omp_num_threads(group)})};
 }
 
-void announce_threads(const RankThreads& threads, const Config& config, ProcessGroup& group) {
-  const double limit = wait_seconds(config, RunPhase::start);
+void announce_threads(const RankThreads& threads, ProcessGroup& group) {
   const auto& [usable, budget] = threads;
   const auto lines = group.all_gather(
       fmt::format("{}: pid {}, {} core{} usable, {} compute thread{}, {} loader thread{}", group.describe(group.rank()),
                   ::getpid(), usable, usable == 1 ? "" : "s", budget.compute, budget.compute == 1 ? "" : "s",
                   budget.workers, budget.workers == 1 ? "" : "s"),
-      {"the table of ranks", limit});
+      {"the table of ranks"});
   for (const std::string& line : lines) log_info("{}", line);
   const std::string too_many =
       budget.compute > usable
           ? fmt::format("{} compute threads on {} usable cores: lower device.threads or OMP_NUM_THREADS",
                         budget.compute, usable)
           : std::string();
-  warn_together(group, {"the table of ranks", limit}, too_many);
+  warn_together(group, {"the table of ranks"}, too_many);
 }
 
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group) {
   const RankThreads threads = count_threads(config, group);
-  announce_threads(threads, config, group);
+  announce_threads(threads, group);
   return threads.budget;
 }
 
@@ -192,7 +193,7 @@ ModelSetup set_up_model(const Config& config, Purpose purpose, const ThreadBudge
   setup.backend = std::move(backend);
   setup.shared_devices = shared;
   log_info("compiling {}", config.model.name);
-  on_every_rank(group, {"the model", wait_seconds(config, RunPhase::start)}, [&] {
+  on_every_rank(group, {"the model"}, [&] {
     setup.stream = setup.backend->make_stream();
     const int64_t evaluation = evaluation_batch(config, group.size());
     if (purpose == Purpose::train) setup.batches = batch_sizes(config, group.size());
@@ -209,8 +210,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   const double held_out = config.data.validation_fraction;
   const bool from_train = training || held_out > 0;
   const auto& patterns = from_train ? config.data.train : config.data.validation;
-  const Timeout wait{from_train ? "the scan of data.train" : "the scan of data.validation",
-                     wait_seconds(config, RunPhase::scan)};
+  const Timeout wait{from_train ? "the scan of data.train" : "the scan of data.validation"};
   log_info("scanning {}", from_train ? "data.train" : "data.validation");
   const std::string listed =
       on_root(group, wait, [&] { return join_paths(list_inputs(config.data.format, patterns)); });

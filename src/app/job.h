@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/cli/command_line.h"
-#include "app/commands.h"
+#include "app/fatal.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/comm/group/process_group.h"
@@ -17,11 +17,9 @@
 
 namespace lockstep {
 
-// Rank 0 reads file, environment and command line; every rank gets the result. Collective; throws AgreedError.
-Config load_config_on_all(const CommandLine& command, ProcessGroup& group);
-
-// The same, for a subcommand; from here on its limits count, and reports go to the checkpoint directory.
-Config configure(const CommandParts& parts);
+// Rank 0 reads file, environment and command line; every rank gets the result. From here on its limits count, and
+// reports go to its directory. Collective; throws AgreedError.
+Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report);
 
 // Threads of this rank, from its cores and what the other ranks of the host use. Collective.
 struct RankThreads {
@@ -31,7 +29,7 @@ struct RankThreads {
 RankThreads count_threads(const Config& config, ProcessGroup& group);
 
 // Rank 0 prints one line a rank: rank, host, pid, cores, threads. Collective.
-void announce_threads(const RankThreads& threads, const Config& config, ProcessGroup& group);
+void announce_threads(const RankThreads& threads, ProcessGroup& group);
 
 // Both.
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group);

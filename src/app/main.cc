@@ -73,11 +73,11 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
         throw AgreedError(ExitCode::config, *mismatch);
       }
       agree_on_launch(group, line, parse_error);
-      const CommandParts parts{line, group, watchdog, fatal_report, stop_requested()};
-      code = line.command == Command::check       ? check_command(parts)
-             : line.command == Command::evaluate  ? evaluate_command(parts)
-             : line.command == Command::benchmark ? benchmark_command(parts)
-                                                  : train_command(parts);
+      const Config config = configure(line, group, watchdog, fatal_report);
+      code = line.command == Command::check       ? check_command(config, group, watchdog)
+             : line.command == Command::evaluate  ? evaluate_command(line, config, group, watchdog)
+             : line.command == Command::benchmark ? benchmark_command(line, config, group, watchdog)
+                                                  : train_command(config, group, watchdog);
     } catch (const AgreedError& error) {
       const bool stopped = error.code() == ExitCode::stopped;
       if (group.is_root()) log_line(stopped ? LogLevel::info : LogLevel::error, error.what());

@@ -16,7 +16,6 @@
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
 #include "lockstep/io/hdf5.h"
-#include "lockstep/train/deadlines.h"
 
 namespace lockstep {
 namespace {
@@ -133,7 +132,7 @@ Comparison compare_ranks(ProcessGroup& group, const Timeout& wait, const std::ve
 }
 
 Comparison compare_programs(const Config& config, ProcessGroup& group) {
-  const Timeout wait{"the comparison of programs", wait_seconds(config, RunPhase::start)};
+  const Timeout wait{"the comparison of programs"};
   std::vector<Finding> findings = network_findings(group, wait);
   Comparison result = compare_ranks(group, wait, program_facts(config));
   findings.insert(findings.end(), std::make_move_iterator(result.findings.begin()),

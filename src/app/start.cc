@@ -7,6 +7,7 @@
 
 #include "app/devices.h"
 #include "app/fatal.h"
+#include "app/stop_signals.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
@@ -23,8 +24,8 @@ constexpr int64_t kProbedSamples = 8;  // in the first batch of each rank
 
 }  // namespace
 
-RunStart::RunStart(const CommandParts& parts, const Config& config, Use use)
-    : parts_(parts), config_(config), use_(use) {}
+RunStart::RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use)
+    : config_(config), group_(group), watchdog_(watchdog), use_(use) {}
 
 std::span<const RunStart::Stage> RunStart::stages() {
   static constexpr std::array kStages = {
@@ -45,7 +46,7 @@ std::span<const RunStart::Stage> RunStart::stages() {
 
 void RunStart::make(const Stage& stage) {
   if (!(this->*stage.can)()) return;
-  parts_.watchdog.progress(stage.phase, 0);
+  watchdog_.progress(stage.phase, 0);
   (this->*stage.make)();
 }
 
@@ -55,32 +56,31 @@ void RunStart::make_all() {
     make(stage);
   }
   stop_if_requested();
+  watchdog_.progress(RunPhase::start, 0);
   const ScopedFileUse use = using_directory();
-  delete_given_up(start_parts(), *state);
+  delete_given_up(context(), *state);
 }
 
 // A stop request on any rank ends the start, because there is nothing to save before the first step.
 void RunStart::stop_if_requested() {
-  int64_t requested = parts_.stop_requested.load() ? 1 : 0;
-  parts_.group.all_reduce_max(std::span(&requested, 1), wait("the start"));
+  int64_t requested = stop_requested().load() ? 1 : 0;
+  group_.all_reduce_max(std::span(&requested, 1), {"the start"});
   if (requested == 0) return;
   throw AgreedError(ExitCode::stopped,
                     "stopped on request before the first step: nothing was trained, and what was saved before stays as "
                     "it is; the same command starts the run");
 }
 
-Timeout RunStart::wait(std::string_view what, RunPhase phase) const { return {what, wait_seconds(config_, phase)}; }
-
 void RunStart::note(Finding finding) {
   if (use_ == Use::check) {
     findings.push_back(std::move(finding));
     return;
   }
-  act_on(finding, parts_.group);
+  act_on(finding, group_);
 }
 
 void RunStart::compare(const std::vector<Fact>& facts) {
-  note(compare_ranks(parts_.group, wait("the comparison of ranks"), facts));
+  note(compare_ranks(group_, {"the comparison of ranks"}, facts));
 }
 
 void RunStart::note(Comparison comparison) {
@@ -90,9 +90,7 @@ void RunStart::note(Comparison comparison) {
 
 void RunStart::claim_directory() {
   const ScopedFileUse use = using_directory();
-  Timeout files = wait("the start");
-  files.seconds += kRootFilesSeconds;
-  on_root(parts_.group, files, [&] {
+  on_root(group_, {"the start", group_.limit() + kRootFilesSeconds}, [&] {
     job_end = JobEnd(process_environment());
     lock.emplace(config_.checkpoint.directory);
     return std::string();
@@ -102,12 +100,12 @@ void RunStart::claim_directory() {
 // Compares the number of ranks with what the launcher claims: a step may be smaller than its job, or tasks are missing.
 void RunStart::compare_launch() {
   const auto claim = launch_claim(process_environment());
-  const int ranks = parts_.group.size();
+  const int ranks = group_.size();
   const bool differs = claim && claim->processes != ranks;
   const std::string mine =
       differs ? fmt::format("the launcher started {} processes ({})", claim->processes, claim->variable)
               : std::string();
-  for (const std::string& text : parts_.group.all_gather(mine, wait("the start"))) {
+  for (const std::string& text : group_.all_gather(mine, {"the start"})) {
     if (text.empty()) continue;
     note({.blame = ExitCode::config,
           .what = fmt::format("{}, but MPI has {} ranks", text, ranks),
@@ -117,29 +115,28 @@ void RunStart::compare_launch() {
 }
 
 void RunStart::compare_programs() {
-  Comparison comparison = lockstep::compare_programs(config_, parts_.group);
+  Comparison comparison = lockstep::compare_programs(config_, group_);
   if (use_ == Use::train) log_info("{}", program_line(comparison.rows));
   note(std::move(comparison));
 }
 
 void RunStart::share_cores() {
-  threads = count_threads(config_, parts_.group);
-  if (use_ == Use::train) announce_threads(threads, config_, parts_.group);
+  threads = count_threads(config_, group_);
+  if (use_ == Use::train) announce_threads(threads, group_);
 }
 
 void RunStart::open_training_data() {
-  auto opened = open_data(config_, Split::training, parts_.group);
-  on_every_rank(parts_.group, wait("the scan of data.train", RunPhase::scan), [&] { identity = identity_of(*opened); });
+  auto opened = open_data(config_, Split::training, group_);
+  on_every_rank(group_, {"the scan of data.train"}, [&] { identity = identity_of(*opened); });
   compare({identity_fact("training data", identity)});
   data = std::move(opened);
 }
 
 void RunStart::open_validation_data() {
   if (!has_validation(config_)) return;
-  auto opened = open_data(config_, Split::validation, parts_.group);
+  auto opened = open_data(config_, Split::validation, group_);
   DataIdentity of_validation;
-  on_every_rank(parts_.group, wait("the scan of data.validation", RunPhase::scan),
-                [&] { of_validation = identity_of(*opened); });
+  on_every_rank(group_, {"the scan of data.validation"}, [&] { of_validation = identity_of(*opened); });
   compare({identity_fact("validation data", of_validation)});
   validation = std::move(opened);
 }
@@ -147,11 +144,11 @@ void RunStart::open_validation_data() {
 void RunStart::compare_classes() {
   classes = name_outputs(data->class_names(), config_.data.label_offset);
   if (!validation) return;
-  on_every_rank(parts_.group, wait("the start"), [&] {
+  on_every_rank(group_, {"the start"}, [&] {
     if (are_part_of(validation->class_names(), data->class_names())) validation->follow_classes(data->class_names());
   });
   const std::vector<std::string> validated = name_outputs(validation->class_names(), config_.data.label_offset);
-  on_root(parts_.group, wait("the start"), [&] {
+  on_root(group_, {"the start"}, [&] {
     require_same_classes({"data.train", classes}, {"data.validation", validated});
     if (const std::string shared = shared_input(*data, *validation); !shared.empty()) {
       log_warning("data.train and data.validation read the same data ({}): the evaluation counts what was trained on",
@@ -162,41 +159,41 @@ void RunStart::compare_classes() {
 }
 
 void RunStart::compile() {
-  setup.emplace(set_up_model(config_, Purpose::train, threads.budget, parts_.group));
+  setup.emplace(set_up_model(config_, Purpose::train, threads.budget, group_));
   compare(model_facts(*setup));
 }
 
 void RunStart::connect() {
-  communicator = make_communicator(
-      {config_, parts_.group, *setup->backend, setup->shared_devices, wait_seconds(config_, RunPhase::train)});
+  communicator = make_communicator(config_, group_, *setup->backend, setup->shared_devices);
   share_gradients(*setup->model, *communicator);
 }
 
-StartParts RunStart::start_parts() const {
+RankContext RunStart::context() const {
   return {.config = config_,
-          .group = parts_.group,
+          .group = group_,
+          .watchdog = watchdog_,
+          .stop_requested = stop_requested(),
           .communicator = *communicator,
           .stream = *setup->stream,
           .model = *setup->model,
-          .classes = classes,
-          .data = identity};
+          .loader_threads = threads.budget.workers};
 }
 
 ScopedFileUse RunStart::using_directory() const {
-  return ScopedFileUse(is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
+  return ScopedFileUse(is_root() ? &watchdog_.board() : nullptr, config_.checkpoint.directory);
 }
 
 void RunStart::load() {
   const ScopedFileUse use = using_directory();
-  state = run_or_abort([&] { return prepare_start(start_parts()); });
+  state = run_or_abort([&] { return prepare_start(context(), classes, identity); });
 }
 
 // Prepares some samples of the first batch of each rank, so that bad data are found at the start.
 void RunStart::try_samples() {
-  const int ranks = parts_.group.size();
+  const int ranks = group_.size();
   LoaderUse use{
-      .group = parts_.group, .workers = threads.budget.workers, .start_position = state ? state->progress.position : 0};
-  on_every_rank(parts_.group, wait("the first samples", RunPhase::scan), [&] {
+      .group = group_, .workers = threads.budget.workers, .start_position = state ? state->progress.position : 0};
+  on_every_rank(group_, {"the first samples"}, [&] {
     use.batch_size = batch_sizes(config_, ranks).per_rank;
     probe_samples(*data, loader_options(config_, use), kProbedSamples);
     if (!validation) return;

@@ -1,15 +1,12 @@
 // The start of a run: everything that may refuse it, as stages in one order.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "app/commands.h"
 #include "app/job.h"
 #include "app/preflight.h"
 #include "lockstep/checkpoint/run_lock.h"
@@ -30,7 +27,7 @@ class RunStart {
     train,
     check,  // nothing is deleted, and the lock of the checkpoint directory is held no longer than this object lives
   };
-  RunStart(const CommandParts& parts, const Config& config, Use use);
+  RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use);
 
   struct Stage {
     RunPhase phase;
@@ -47,7 +44,10 @@ class RunStart {
   // been requested meanwhile.
   void make_all();
 
-  bool is_root() const { return parts_.group.is_root(); }
+  bool is_root() const { return group_.is_root(); }
+
+  // What the rank computes with, once it is connected.
+  RankContext context() const;
 
   // What the ranks were compared by, and for Use::check what was found.
   std::vector<FactRow> rows;
@@ -82,17 +82,16 @@ class RunStart {
   void load();
   void try_samples();
 
-  StartParts start_parts() const;
   // While it lives, the watchdog's message names the run's directory on rank 0, which uses its files.
   ScopedFileUse using_directory() const;
   void stop_if_requested();
   void compare(const std::vector<Fact>& facts);
   void note(Comparison comparison);
   void note(Finding finding);
-  Timeout wait(std::string_view what, RunPhase phase = RunPhase::start) const;
 
-  const CommandParts parts_;
   const Config& config_;
+  ProcessGroup& group_;
+  Watchdog& watchdog_;
   const Use use_;
 };
 

@@ -59,7 +59,6 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .resumed_step = start.progress.step,
           .bar_columns = shows_bar(config.log.progress) ? terminal_columns() : 0,
           .bar_colored = takes_colors(process_environment()),
-          .wait_seconds = wait_seconds(config, RunPhase::train),
           .slow_disk_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity()};
 }
 
@@ -85,48 +84,47 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
 }
 
 // Returns why the run stops, from what all ranks know: "SIGUSR1 on rank 1@node7", "train.max_seconds = 60".
-std::string stop_reason(const CommandParts& parts, const Trainer& trainer, const Timeout& wait) {
+std::string stop_reason(ProcessGroup& group, const Trainer& trainer, const Timeout& wait) {
   const int signal = first_stop_signal();
   const std::string mine = signal != 0 ? fmt::format("SIG{}", ::sigabbrev_np(signal)) : std::string();
-  const std::vector<std::string> signals = parts.group.all_gather(mine, wait);
+  const std::vector<std::string> signals = group.all_gather(mine, wait);
   const auto first = std::ranges::find_if(signals, [](const std::string& name) { return !name.empty(); });
   if (first == signals.end()) return trainer.time_limit_reached();
   const auto ranks = std::ranges::count(signals, *first);
-  if (ranks == parts.group.size()) return *first + (ranks > 1 ? " on all ranks" : "");
-  const std::string where = parts.group.describe(static_cast<int>(first - signals.begin()));
+  if (ranks == group.size()) return *first + (ranks > 1 ? " on all ranks" : "");
+  const std::string where = group.describe(static_cast<int>(first - signals.begin()));
   return fmt::format("{} on {}{}", *first, where, ranks > 1 ? fmt::format(" and {} more", ranks - 1) : "");
 }
 
 // No rank returns before rank 0 has published the last checkpoint, because a launcher kills the others when one ends.
-int leave(const CommandParts& parts, const Config& config, Reporter& reporter, const Trainer& trainer, RunEnd end) {
+int leave(const RankContext& rank, Reporter& reporter, const Trainer& trainer, RunEnd end) {
   const bool stopped = end == RunEnd::stopped;
   const int64_t step = trainer.progress().step;
-  const double limit = wait_seconds(config, RunPhase::save);
-  parts.watchdog.progress(RunPhase::save, step);
+  rank.watchdog.progress(RunPhase::save, step);
+  const double limit = rank.group.limit();
   const Timeout last{"the last checkpoint", limit + kRootSpeaksSeconds};
-  parts.group.barrier(last);
-  const std::string reason = stopped ? stop_reason(parts, trainer, last) : std::string();
-  parts.watchdog.progress(RunPhase::save, step);
+  rank.group.barrier(last);
+  const std::string reason = stopped ? stop_reason(rank.group, trainer, last) : std::string();
+  rank.watchdog.progress(RunPhase::save, step);
   reporter.close(limit);
   const bool requested = reason.starts_with("SIG");
   log_info("{} at step {}: the state is saved in {}{}",
            requested ? "stopped on request"
            : stopped ? "stopped"
                      : "finished",
-           step, config.checkpoint.directory,
+           step, rank.config.checkpoint.directory,
            stopped ? fmt::format(" ({}; the same command continues the run)", reason) : std::string());
-  parts.group.barrier({"the last rows of metrics and events", limit + kRootSpeaksSeconds});
+  rank.group.barrier({"the last rows of metrics and events", limit + kRootSpeaksSeconds});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }
 
 }  // namespace
 
-int train_command(const CommandParts& parts) {
-  ProcessGroup& group = parts.group;
-  const Config config = configure(parts);
-  RunStart start(parts, config, RunStart::Use::train);
+int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog) {
+  RunStart start(config, group, watchdog, RunStart::Use::train);
   start.make_all();
-  const auto& [backend, stream, model, batches, shared_devices] = *start.setup;
+  const RankContext rank = start.context();
+  const BatchSizes& batches = start.setup->batches;
   const DataSource& data = *start.data;
   if (group.is_root()) warn_of_lost_restart(*start.state);
 
@@ -143,35 +141,28 @@ int train_command(const CommandParts& parts) {
       .resumed_step = start.state->in_run_directory ? start.state->progress.step : -1,
       .best = {.score = start.state->progress.best_score, .step = start.state->progress.best_step},
       .job_end = start.job_end,
-      .stream = stream.get(),
+      .stream = &rank.stream,
       .lock = start.lock ? &*start.lock : nullptr,
       .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;
   const Progress& from = start.state->progress;
-  on_every_rank(group, {"the start", wait_seconds(config, RunPhase::start) + kRootFilesSeconds}, [&] {
-    const ScopedFileUse use(group.is_root() ? &parts.watchdog.board() : nullptr, config.checkpoint.directory);
-    checkpointer.emplace(config, *model, std::move(saving));
-    const int loader_threads = start.threads.budget.workers;
-    if (start.validation) {
-      evaluator.emplace(EvaluatorParts{config, *model, *backend, *stream, group, parts.watchdog, *start.validation},
-                        loader_threads);
-    }
-    trainer.emplace(
-        TrainerParts{config, group, *start.communicator, *backend, *stream, *model, data,
-                     evaluator ? &*evaluator : nullptr, *checkpointer, reporter, parts.watchdog, parts.stop_requested},
-        loader_threads, from);
+  on_every_rank(group, {"the start", group.limit() + kRootFilesSeconds}, [&] {
+    const ScopedFileUse use(group.is_root() ? &watchdog.board() : nullptr, config.checkpoint.directory);
+    checkpointer.emplace(config, rank.model, std::move(saving));
+    if (start.validation) evaluator.emplace(rank, *start.validation);
+    trainer.emplace(rank, data, evaluator ? &*evaluator : nullptr, *checkpointer, reporter, from);
   });
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
   if (group.is_root() && trainer->total_steps() <= from.step) say_nothing_is_left(config, *start.state);
-  announce(config, *trainer, {*model, batches, data.size(), start.communicator->plan()});
+  announce(config, *trainer, {rank.model, batches, data.size(), start.communicator->plan()});
 
   const auto train = [&] {
     try {
       return trainer->run();
     } catch (const AgreedError&) {  // all ranks return, and rank 0 waits for a save in flight
-      parts.watchdog.progress(RunPhase::save, trainer->progress().step);
+      watchdog.progress(RunPhase::save, trainer->progress().step);
       throw;
     }
   };
@@ -179,7 +170,7 @@ int train_command(const CommandParts& parts) {
     // With the lock released, the next run need not wait until the heartbeat of this one has stopped.
     if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
   });
-  return run_or_abort([&] { return leave(parts, config, reporter, *trainer, end); });
+  return run_or_abort([&] { return leave(rank, reporter, *trainer, end); });
 }
 
 }  // namespace lockstep

@@ -146,7 +146,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
 
 std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
   const auto numbers = std::bit_cast<std::array<int64_t, sizeof(RankTimes) / sizeof(int64_t)>>(mine);
-  const auto all = group_.all_gather(std::span<const int64_t>(numbers), {"the log line", options_.wait_seconds});
+  const auto all = group_.all_gather(std::span<const int64_t>(numbers), {"the log line"});
   std::vector<RankTimes> ranks(static_cast<size_t>(group_.size()));
   std::ranges::copy(std::as_bytes(std::span(all)), std::as_writable_bytes(std::span(ranks)).begin());
   return ranks;
@@ -238,7 +238,7 @@ void Reporter::event(int64_t step, const std::string& what, const std::string& t
 }
 
 void Reporter::bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes) {
-  const auto all = group_.all_gather(encode_bad_records(notes), {"the list of bad records", options_.wait_seconds});
+  const auto all = group_.all_gather(encode_bad_records(notes), {"the list of bad records"});
   if (!group_.is_root()) return;
   const std::vector<BadRecordNote> records = merge_bad_records(all);
   int64_t times = 0;

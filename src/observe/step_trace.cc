@@ -53,7 +53,7 @@ std::string encode(std::vector<TraceSpan> spans, double origin, const ProcessGro
 
 void StepTrace::start_if_due() {
   if (options_.steps == 0 || ++seen_ <= kWarmUpSteps || started_ > 0) return;
-  group_.barrier({"the trace", options_.wait_seconds});
+  group_.barrier({"the trace"});
   started_ = monotonic_seconds();
   start_tracing();
 }
@@ -82,7 +82,7 @@ void StepTrace::end_step() {
 void StepTrace::write() {
   if (started_ == 0) return;
   const std::vector<TraceSpan> spans = stop_tracing();
-  const Timeout wait{"the trace", options_.wait_seconds};
+  const Timeout wait{"the trace"};
   // Ranks on one host share a clock. On other hosts, the time right after the barrier serves as the common origin.
   double first = started_;
   group_.broadcast(std::as_writable_bytes(std::span(&first, 1)), wait);

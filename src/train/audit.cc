@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-void audit_parameters(ProcessGroup& group, const CompiledModel& model, double wait_seconds) {
+void audit_parameters(ProcessGroup& group, const CompiledModel& model) {
   const ParameterTable& table = model.parameters();
   std::vector<AuditedRange> ranges;
   const HostState state(model);
@@ -13,7 +13,7 @@ void audit_parameters(ProcessGroup& group, const CompiledModel& model, double wa
   for (ParameterId id = 0; id < table.size(); ++id) {
     ranges.push_back({table[id].name, std::as_bytes(state.parameter(id))});
   }
-  audit_ranges(group, {"the comparison of parameters over ranks", wait_seconds}, ranges);
+  audit_ranges(group, {"the comparison of parameters over ranks"}, ranges);
 }
 
 std::string parameter_at(const CompiledModel& model, double place) {

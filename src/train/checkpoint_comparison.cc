@@ -81,12 +81,12 @@ void check_split(const Config::Data& data, const CheckpointReader& file) {
        file.path(), before.validation_fraction, data.validation_fraction, before.validation_fraction);
 }
 
-int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file) {
+int64_t compare_with_run(const Config& config, int ranks, const DataIdentity& data, const CheckpointReader& file) {
   std::vector<std::string> lines;
   std::string refused;
-  for (const ConfigChange& change : changes_since(file, parts.config)) {
+  for (const ConfigChange& change : changes_since(file, config)) {
     std::string text = difference_text(file, change, "run");
-    if (change.effect == ChangeEffect::training || parts.config.checkpoint.allow_changes) {
+    if (change.effect == ChangeEffect::training || config.checkpoint.allow_changes) {
       lines.push_back(std::move(text));
     } else {
       refused += (refused.empty() ? "" : "; ") + text;
@@ -94,11 +94,11 @@ int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file) 
   }
   if (!refused.empty()) refuse(refused);
   const int64_t before = file.meta().global_batch;
-  const int64_t now = batch_sizes(parts.config, parts.group.size()).global;
+  const int64_t now = batch_sizes(config, ranks).global;
   if (before > 0 && before != now) {
     lines.push_back(difference_text(file, "a global batch of", {std::to_string(before), std::to_string(now)}, "run"));
   }
-  if (auto text = data_difference(parts.data, file)) lines.push_back(std::move(*text));
+  if (auto text = data_difference(data, file)) lines.push_back(std::move(*text));
   for (const std::string& line : lines) log_warning("{}", line);
   return static_cast<int64_t>(lines.size());
 }

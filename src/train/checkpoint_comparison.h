@@ -14,9 +14,10 @@ namespace lockstep {
 // larger fraction of the same data is held out.
 void check_split(const Config::Data& data, const CheckpointReader& file);
 
-// For a run that resumes from the checkpoint. Returns the number of differences. Throws Error(config) for differences
-// that change what the network computes or which kind of images it gets, unless checkpoint.allow_changes permits them.
-int64_t compare_with_run(const StartParts& parts, const CheckpointReader& file);
+// For a run on `ranks` ranks that resumes from the checkpoint. Returns the number of differences. Throws Error(config)
+// for differences that change what the network computes or which kind of images it gets, unless
+// checkpoint.allow_changes permits them.
+int64_t compare_with_run(const Config& config, int ranks, const DataIdentity& data, const CheckpointReader& file);
 
 // For an evaluation. Throws Error(config) as above for differences that change what the weights compute; another kind
 // of images only causes a warning.

@@ -77,4 +77,10 @@ double wait_seconds(const Config& config, RunPhase phase) {
   return limit > 0 ? limit : kYear;
 }
 
+WaitLimits wait_limits(const Config& config) {
+  WaitLimits limits;
+  for (size_t i = 0; i < limits.size(); ++i) limits[i] = wait_seconds(config, static_cast<RunPhase>(i));
+  return limits;
+}
+
 }  // namespace lockstep

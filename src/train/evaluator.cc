@@ -8,7 +8,6 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/train/deadlines.h"
 #include "lockstep/train/loading.h"
 #include "train/auc.h"
 
@@ -17,12 +16,12 @@ namespace {
 
 constexpr int64_t kMostBatchesUnasked = 1000;
 
-LoaderOptions evaluation_options(const EvaluatorParts& parts, int loader_threads) {
-  return loader_options(parts.config, {.training = false,
-                                       .group = parts.group,
-                                       .batch_size = parts.model.batches().evaluation,
-                                       .workers = loader_threads,
-                                       .backend = &parts.backend});
+LoaderOptions evaluation_options(const RankContext& rank) {
+  return loader_options(rank.config, {.training = false,
+                                      .group = rank.group,
+                                      .batch_size = rank.model.batches().evaluation,
+                                      .workers = rank.loader_threads,
+                                      .backend = &rank.backend()});
 }
 
 // The sums over one pass on this rank.
@@ -56,16 +55,16 @@ std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, c
   return all;
 }
 
-void add_batch(const EvaluatorParts& parts, const Batch& batch, const Arenas& arenas, Sums& sums) {
-  const Executable& e = parts.model.evaluation();
-  e.forward(parts.stream, arenas);
+void add_batch(const RankContext& rank, const Batch& batch, const Arenas& arenas, Sums& sums) {
+  const Executable& e = rank.model.evaluation();
+  e.forward(rank.stream, arenas);
   const LossHead& head = e.graph().losses.front();
   const auto classes = static_cast<size_t>(e.graph().value(head.logits).desc.shape[1]);
   std::vector<float> logits(static_cast<size_t>(batch.size) * classes);
   std::array<int32_t, 2> correct{};
-  parts.backend.copy(parts.stream, logits.data(), e.address(head.logits, arenas), logits.size() * sizeof(float));
-  parts.backend.copy(parts.stream, correct.data(), e.address(head.correct, arenas), sizeof correct);
-  parts.stream.wait();
+  rank.backend().copy(rank.stream, logits.data(), e.address(head.logits, arenas), logits.size() * sizeof(float));
+  rank.backend().copy(rank.stream, correct.data(), e.address(head.correct, arenas), sizeof correct);
+  rank.stream.wait();
   for (int64_t i = 0; i < batch.size; ++i) {
     if (batch.weights[i] == 0) continue;
     ++sums.counts[0];
@@ -80,12 +79,12 @@ void add_batch(const EvaluatorParts& parts, const Batch& batch, const Arenas& ar
 
 }  // namespace
 
-Evaluator::Evaluator(const EvaluatorParts& parts, int loader_threads)
-    : parts_(parts),
-      loader_(parts.data, evaluation_options(parts, loader_threads)),
-      upload_(parts.backend, batch_shape(loader_.options())),
-      steps_(evaluation_steps(parts.data.size(), parts.group.size(), parts.model.batches().evaluation)),
-      wait_seconds_(wait_seconds(parts.config, RunPhase::evaluate)) {}
+Evaluator::Evaluator(const RankContext& rank, const DataSource& data)
+    : rank_(rank),
+      data_(data),
+      loader_(data, evaluation_options(rank)),
+      upload_(rank.backend(), batch_shape(loader_.options())),
+      steps_(evaluation_steps(data.size(), rank.group.size(), rank.model.batches().evaluation)) {}
 
 // Collective about once per second. The slowest rank's time per batch decides how many batches to run before the next
 // agreement, so all ranks agree before the same batches.
@@ -95,7 +94,7 @@ bool Evaluator::all_go_on(int64_t step, const std::function<bool()>& stop) {
   const double now = monotonic_seconds();
   const auto batches = static_cast<double>(std::max<int64_t>(step - last_question_, 1));
   std::array<double, 2> answer = {stop() ? 1.0 : 0.0, step == 0 ? kQuestionSeconds : (now - asked_at_) / batches};
-  parts_.group.all_reduce_max(answer, {"the evaluation", wait_seconds_});
+  rank_.group.all_reduce_max(answer, {"the evaluation"});
   last_question_ = step;
   next_question_ = step + std::clamp<int64_t>(static_cast<int64_t>(kQuestionSeconds / std::max(answer[1], 1e-6)), 1,
                                               kMostBatchesUnasked);
@@ -108,29 +107,29 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
   std::vector<Sums> sums(weights.size());
   next_question_ = last_question_ = 0;
   for (int64_t step = 0; step < steps_; ++step) {
-    parts_.watchdog.progress(RunPhase::evaluate, step);
+    rank_.watchdog.progress(RunPhase::evaluate, step);
     if (!all_go_on(step, stop)) return {};
     const Batch batch = upload_.next(loader_);
-    const ExternalInputs placed = upload_.place(parts_.stream, batch);
+    const ExternalInputs placed = upload_.place(rank_.stream, batch);
     for (size_t i = 0; i < weights.size(); ++i) {
-      Arenas arenas = parts_.model.evaluation_arenas(weights[i]);
+      Arenas arenas = rank_.model.evaluation_arenas(weights[i]);
       arenas.external = placed;
-      add_batch(parts_, batch, arenas, sums[i]);
+      add_batch(rank_, batch, arenas, sums[i]);
     }
   }
-  const Timeout wait{"the evaluation", wait_seconds_};
+  const Timeout wait{"the evaluation"};
   std::vector<EvaluationResult> results;
   for (size_t i = 0; i < weights.size(); ++i) {
     auto& [loss_sum, counts, scores] = sums[i];
-    parts_.group.all_reduce_sum(counts, wait);
-    parts_.group.all_reduce_sum(std::span(&loss_sum, 1), wait);
+    rank_.group.all_reduce_sum(counts, wait);
+    rank_.group.all_reduce_sum(std::span(&loss_sum, 1), wait);
     const auto& [examples, top1, top5] = counts;
     const double loss = examples ? loss_sum / static_cast<double>(examples) : 0;
     EvaluationResult& result =
         results.emplace_back(EvaluationResult{weights[i], examples, top1, top5, std::round(loss * 1e4) / 1e4});
-    if (!has_two_classes(parts_.model)) continue;
+    if (!has_two_classes(rank_.model)) continue;
     const double auc =
-        area_under_curve({gather(scores.positive, parts_.group, wait), gather(scores.negative, parts_.group, wait)});
+        area_under_curve({gather(scores.positive, rank_.group, wait), gather(scores.negative, rank_.group, wait)});
     result.auc = std::round(auc * 1e5) / 1e5;
   }
   return results;

@@ -18,9 +18,8 @@ constexpr int kMostRollbacks = 3;
 bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   where_ = describe(step, outcome);
   ++skipped_in_a_row_;
-  const bool back = options_.rule == NonFiniteRule::rollback && skipped_in_a_row_ >= kSkipsBeforeRollback;
-  if (options_.rule == NonFiniteRule::stop ||
-      (options_.rule == NonFiniteRule::skip && skipped_in_a_row_ > kMostSkipsInARow) ||
+  const bool back = rule_ == NonFiniteRule::rollback && skipped_in_a_row_ >= kSkipsBeforeRollback;
+  if (rule_ == NonFiniteRule::stop || (rule_ == NonFiniteRule::skip && skipped_in_a_row_ > kMostSkipsInARow) ||
       (back && rollbacks_ == kMostRollbacks)) {
     const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
     throw AgreedError(ExitCode::numerics,
@@ -34,7 +33,7 @@ bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
 // Collective: every rank comes here at the same step, because the reduced flags that lead here are equal on all ranks.
 std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   const int64_t mine = !std::isfinite(outcome.own_loss);
-  const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of non-finite values", options_.wait_seconds});
+  const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of non-finite values"});
   std::string where;
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (flags[rank]) where += fmt::format("{}{}", where.empty() ? "" : ", ", group_.describe(rank));

@@ -247,40 +247,40 @@ std::string encode(const StartState& start) {
 }
 
 // Collective. Runs `work`, which loads the state, on rank 0 and sends the state to all ranks.
-StartState start_all(const StartParts& parts, const std::function<std::string()>& work) {
-  const Timeout wait{"the start state", wait_seconds(parts.config, RunPhase::start)};
-  const Timeout files{wait.what, wait.seconds + kRootFilesSeconds};
-  const auto text = nlohmann::json::parse(on_root(parts.group, files, work));
+StartState start_all(const RankContext& rank, const std::function<std::string()>& work) {
+  const Timeout files{"the start state", rank.group.limit() + kRootFilesSeconds};
+  const auto text = nlohmann::json::parse(on_root(rank.group, files, work));
   const StartState start{
       {text[0], text[1], text[2], {text[5], text[6]}, text[7], text[10]}, text[3], text[4], text[8], text[9]};
-  broadcast_state(parts);
-  audit_parameters(parts.group, parts.model, wait.seconds);
+  broadcast_state(rank);
+  audit_parameters(rank.group, rank.model);
   return start;
 }
 
-Progress begin_fresh(const StartParts& parts, const HostState& host) {
-  initialize_parameters(parts.config, parts.model, host);
-  if (!parts.config.checkpoint.init_from.empty()) load_weights_only(parts.config, parts.model, host);
+Progress begin_fresh(const RankContext& rank, const HostState& host) {
+  initialize_parameters(rank.config, rank.model, host);
+  if (!rank.config.checkpoint.init_from.empty()) load_weights_only(rank.config, rank.model, host);
   copy_weights_to_averages(host.arenas());
-  return {.loss_scale = loss_scale_of(parts.config, parts.model.batches().training, {})};
+  return {.loss_scale = loss_scale_of(rank.config, rank.model.batches().training, {})};
 }
 
-std::string start_on_root(const StartParts& parts) {
-  const HostState host(parts.model);
+std::string start_on_root(const RankContext& rank, const std::vector<std::string>& data_classes,
+                          const DataIdentity& data) {
+  const HostState host(rank.model);
   host.download();  // the initial values of the optimizer slots
-  StartState start{.classes = parts.classes};
-  if (const auto file = choose_checkpoint(parts.config.checkpoint)) {
+  StartState start{.classes = data_classes};
+  if (const auto file = choose_checkpoint(rank.config.checkpoint)) {
     const std::vector<std::string> classes = file->classes();
-    require_same_classes({file->path(), classes}, {"the data", parts.classes});
+    require_same_classes({file->path(), classes}, {"the data", data_classes});
     if (start.classes.empty()) start.classes = classes;
-    start.progress = load_all(parts.config, parts.model, host, *file);
-    start.changes = compare_with_run(parts, *file);
+    start.progress = load_all(rank.config, rank.model, host, *file);
+    start.changes = compare_with_run(rank.config, rank.group.size(), data, *file);
     start.resumed_from = file->path();
-    start.in_run_directory = lies_in(parts.config.checkpoint.directory, file->path());
+    start.in_run_directory = lies_in(rank.config.checkpoint.directory, file->path());
     log_info("resuming at step {} from {}", start.progress.step, file->path());
   } else {
-    start.progress = begin_fresh(parts, host);
-    log_info("starting at step 0: no checkpoint to resume from in {}", parts.config.checkpoint.directory);
+    start.progress = begin_fresh(rank, host);
+    log_info("starting at step 0: no checkpoint to resume from in {}", rank.config.checkpoint.directory);
   }
   host.upload();
   return encode(start);
@@ -293,14 +293,14 @@ double first_loss_scale(int64_t batch) {
   return static_cast<double>(std::bit_floor(std::max<uint64_t>(kMostHalf / static_cast<uint64_t>(batch), 1)));
 }
 
-StartState prepare_start(const StartParts& parts) {
-  return start_all(parts, [&] { return start_on_root(parts); });
+StartState prepare_start(const RankContext& rank, const std::vector<std::string>& classes, const DataIdentity& data) {
+  return start_all(rank, [&] { return start_on_root(rank, classes, data); });
 }
 
-void delete_given_up(const StartParts& parts, const StartState& start) {
-  const Config::Checkpoint& config = parts.config.checkpoint;
+void delete_given_up(const RankContext& rank, const StartState& start) {
+  const Config::Checkpoint& config = rank.config.checkpoint;
   if (!config.overwrite) return;
-  on_root(parts.group, {"the start state", wait_seconds(parts.config, RunPhase::start) + kRootFilesSeconds}, [&] {
+  on_root(rank.group, {"the start state", rank.group.limit() + kRootFilesSeconds}, [&] {
     if (config.resume == "never") {
       remove_all_checkpoints(config.directory);
     } else if (config.resume == start.resumed_from && start.in_run_directory) {
@@ -312,63 +312,63 @@ void delete_given_up(const StartParts& parts, const StartState& start) {
   });
 }
 
-StartState start_afresh(const StartParts& parts) {
-  return start_all(parts, [&] {
-    const HostState host(parts.model);
+StartState start_afresh(const RankContext& rank) {
+  return start_all(rank, [&] {
+    const HostState host(rank.model);
     host.download();  // the initial values of the optimizer slots
-    const Progress progress = begin_fresh(parts, host);
+    const Progress progress = begin_fresh(rank, host);
     host.upload();
     return encode({.progress = progress});
   });
 }
 
-StartState return_to_checkpoint(const StartParts& parts) {
-  return start_all(parts, [&] {
-    const std::string& directory = parts.config.checkpoint.directory;
+StartState return_to_checkpoint(const RankContext& rank) {
+  return start_all(rank, [&] {
+    const std::string& directory = rank.config.checkpoint.directory;
     const auto file = open_newest_whole(directory, warn);
     if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", directory);
-    const HostState host(parts.model);
-    const Progress progress = load_all(parts.config, parts.model, host, *file);
+    const HostState host(rank.model);
+    const Progress progress = load_all(rank.config, rank.model, host, *file);
     host.upload();
     return encode({progress, file->path(), true});
   });
 }
 
-LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint) {
-  const Timeout wait{"the checkpoint", wait_seconds(parts.config, RunPhase::start)};
-  const auto text = nlohmann::json::parse(on_root(parts.group, wait, [&] {
+LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std::string>& data_classes,
+                                  const std::string& checkpoint) {
+  const auto text = nlohmann::json::parse(on_root(rank.group, {"the checkpoint"}, [&] {
     const CheckpointReader file = checkpoint == "latest"
-                                      ? open_newest(parts.config.checkpoint.directory, "--checkpoint latest")
+                                      ? open_newest(rank.config.checkpoint.directory, "--checkpoint latest")
                                       : CheckpointReader::open(checkpoint_at(checkpoint));
-    const HostState host(parts.model);
+    const HostState host(rank.model);
     host.download();
-    check_split(parts.config.data, file);
+    check_split(rank.config.data, file);
     const std::vector<std::string> classes = file.classes();
-    if (parts.config.data.label_offset != 0 || !are_part_of(parts.classes, classes)) {
-      require_same_classes({file.path(), classes}, {"the data", parts.classes});
+    if (rank.config.data.label_offset != 0 || !are_part_of(data_classes, classes)) {
+      require_same_classes({file.path(), classes}, {"the data", data_classes});
     }
-    compare_with_evaluation(parts.config, file);
-    read_group(file, {"/model"}, parts.model, host);
-    const bool average = parts.config.ema.decay > 0 && file.has("/ema");
-    if (average) read_group(file, {"/ema", Weights::average}, parts.model, host);
+    compare_with_evaluation(rank.config, file);
+    read_group(file, {"/model"}, rank.model, host);
+    const bool average = rank.config.ema.decay > 0 && file.has("/ema");
+    if (average) read_group(file, {"/ema", Weights::average}, rank.model, host);
     host.upload();
     log_info("weights of step {} from {}", file.meta().step, file.path());
     return nlohmann::json{file.meta().step, file.meta().epoch, average, classes}.dump();
   }));
-  broadcast_state(parts);
+  broadcast_state(rank);
   return {text[0], text[1], text[2], text[3]};
 }
 
-void broadcast_state(const StartParts& parts) {
-  const ModelState& s = parts.model.state();
+void broadcast_state(const RankContext& rank) {
+  const ModelState& s = rank.model.state();
   std::vector<const Buffer*> buffers = {&s.parameters, &s.statistics};
   for (const Buffer& slot : s.slots) buffers.push_back(&slot);
   if (s.average_parameters.data()) buffers.insert(buffers.end(), {&s.average_parameters, &s.average_statistics});
   for (const Buffer* b : buffers) {
-    parts.communicator.broadcast(parts.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
+    rank.communicator.broadcast(rank.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
   }
-  parts.communicator.wait(parts.stream);
-  parts.stream.wait();
+  rank.communicator.wait(rank.stream);
+  rank.stream.wait();
 }
 
 }  // namespace lockstep

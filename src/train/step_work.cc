@@ -10,29 +10,30 @@ namespace {
 // The number of steps before one is captured, because libraries finish their initialization in the first steps.
 constexpr int64_t kWarmUpSteps = 2;
 
-bool may_capture(const StepWorkParts& parts) {
-  return parts.config.device.graph != GraphCapture::off && parts.communicator.stream_ordered();
-}
-
 }  // namespace
 
-StepWork::StepWork(const StepWorkParts& parts)
-    : parts_(parts),
-      updater_(parts.backend, parts.model.training(), parts.config),
-      accumulator_(parts.backend, parts.model.state(), parts.config.train.accumulate,
-                   reduction_plan(parts.model, parts.config)),
+StepWork::StepWork(const RankContext& rank, Checkpointer& checkpointer, DeviceStepState& device_state, StepTimer& timer,
+                   StepTrace& trace)
+    : rank_(rank),
+      checkpointer_(checkpointer),
+      device_state_(device_state),
+      timer_(timer),
+      trace_(trace),
+      updater_(rank.backend(), rank.model.training(), rank.config),
+      accumulator_(rank.backend(), rank.model.state(), rank.config.train.accumulate,
+                   reduction_plan(rank.model, rank.config)),
       reducer_(
-          parts.communicator, gradients_of(parts.model), reduction_plan(parts.model, parts.config),
+          rank.communicator, gradients_of(rank.model), reduction_plan(rank.model, rank.config),
           [this](Stream& stream, size_t bucket) {
             if (accumulator_.active()) accumulator_.complete(stream, bucket);
           },
-          wire_format(parts.model, parts.config, parts.communicator.size())),
-      may_capture_(may_capture(parts)),
-      arenas_(parts.model.training_arenas()) {}
+          wire_format(rank.model, rank.config, rank.communicator.size())),
+      may_capture_(rank.config.device.graph != GraphCapture::off && rank.communicator.stream_ordered()),
+      arenas_(rank.model.training_arenas()) {}
 
 void StepWork::enter(StepPart part) {
-  parts_.timer.enter(part);
-  parts_.trace.enter(part);
+  timer_.enter(part);
+  trace_.enter(part);
 }
 
 // Enqueues compute(), as captured work if the backend supports it. A capture contains nothing that changes between
@@ -42,27 +43,27 @@ void StepWork::enter(StepPart part) {
 void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch) {
   step_ = step;
   arenas_.external = batch;
-  arenas_.external.step = parts_.frame.dropout();
-  arenas_.external.loss_scale = parts_.frame.loss_scale();
-  const bool first = micro == 0, last = micro + 1 == parts_.config.train.accumulate;
+  arenas_.external.step = device_state_.dropout();
+  arenas_.external.loss_scale = device_state_.loss_scale();
+  const bool first = micro == 0, last = micro + 1 == rank_.config.train.accumulate;
   std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
-  if (may_capture_ && !captured && computed_ >= kWarmUpSteps * parts_.config.train.accumulate) {
+  if (may_capture_ && !captured && computed_ >= kWarmUpSteps * rank_.config.train.accumulate) {
     captured = capture(micro);
     may_capture_ = captured != nullptr;
   }
   ++computed_;
   if (!captured) return compute(micro);
   const TraceScope span("captured step");
-  parts_.communicator.enqueue_captured([&] { captured->launch(parts_.stream); });
+  rank_.communicator.enqueue_captured([&] { captured->launch(rank_.stream); });
 }
 
 // Returns null if the backend does not support captures, or if the capture failed for the reason not_captured().
 // Nothing has been enqueued then.
 std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   try {
-    return parts_.backend.capture(parts_.stream, [&] { compute(micro); });
+    return rank_.backend().capture(rank_.stream, [&] { compute(micro); });
   } catch (const Error& error) {
-    parts_.communicator.check();  // throws if the communicator has failed, which is not a failure of the capture
+    rank_.communicator.check();  // throws if the communicator has failed, which is not a failure of the capture
     not_captured_ = fmt::format(
         "the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: {}",
         error.what());
@@ -76,57 +77,56 @@ std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
 void StepWork::compute(int64_t micro) {
   forward();
   backward(micro);
-  if (micro + 1 < parts_.config.train.accumulate) return;
+  if (micro + 1 < rank_.config.train.accumulate) return;
   reduce();
   enter(StepPart::save);
-  parts_.checkpointer.wait_copied();
+  checkpointer_.wait_copied();
   enter(StepPart::compute);
   update();
 }
 
 void StepWork::forward() {
   const TraceScope span("forward");
-  parts_.model.training().forward(parts_.stream, arenas_, sum_over_ranks_);
-  parts_.frame.pack_header(parts_.stream, arenas_);
+  rank_.model.training().forward(rank_.stream, arenas_, sum_over_ranks_);
+  device_state_.pack_header(rank_.stream, arenas_);
 }
 
 // Starts the all-reduce of each gradient bucket as soon as it is final. The last bucket contains the batch-norm moments
 // and the step header, so it is started when everything is final. All micro-batches except the last are only added up.
 void StepWork::backward(int64_t micro) {
   const TraceScope span("backward");
-  if (micro + 1 < parts_.config.train.accumulate) {
-    parts_.model.training().backward(parts_.stream, arenas_, {}, sum_over_ranks_);
-    accumulator_.add(parts_.stream, micro);
+  if (micro + 1 < rank_.config.train.accumulate) {
+    rank_.model.training().backward(rank_.stream, arenas_, {}, sum_over_ranks_);
+    accumulator_.add(rank_.stream, micro);
     return;
   }
   reducer_.begin_step(step_);
-  parts_.model.training().backward(
-      parts_.stream, arenas_, [&](int32_t position) { reducer_.ready_up_to(parts_.stream, position); },
-      sum_over_ranks_);
-  reducer_.last_ready(parts_.stream);
+  rank_.model.training().backward(
+      rank_.stream, arenas_, [&](int32_t position) { reducer_.ready_up_to(rank_.stream, position); }, sum_over_ranks_);
+  reducer_.last_ready(rank_.stream);
 }
 
 // Returns the blocking all-reduce of synchronized batch norm. Its time counts as StepPart::reduce, because it waits for
 // other ranks. Its trace span is nested in those of the step's part and of the pass.
 RankSum StepWork::sum_over_ranks() {
   return [this](Stream& stream, void* values, int64_t elements, const std::string& name) {
-    parts_.timer.enter(StepPart::reduce);
+    timer_.enter(StepPart::reduce);
     const TraceScope span("reduce");
-    parts_.communicator.all_reduce_now(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
-                                       fmt::format("step {} {}", step_, name));
-    parts_.timer.enter(StepPart::compute);
+    rank_.communicator.all_reduce_now(stream, {static_cast<float*>(values), static_cast<size_t>(elements)},
+                                      fmt::format("step {} {}", step_, name));
+    timer_.enter(StepPart::compute);
   };
 }
 
 void StepWork::reduce() {
   enter(StepPart::reduce);
-  reducer_.wait(parts_.stream);
+  reducer_.wait(rank_.stream);
 }
 
 void StepWork::update() {
   const TraceScope span("update");
-  parts_.frame.decide(parts_.stream);
-  updater_.apply(parts_.stream, parts_.model.state(), parts_.frame.scalars());
+  device_state_.decide(rank_.stream);
+  updater_.apply(rank_.stream, rank_.model.state(), device_state_.scalars());
 }
 
 }  // namespace lockstep

@@ -19,14 +19,6 @@
 namespace lockstep {
 namespace {
 
-LoaderOptions training_options(const TrainerParts& parts, int loader_threads, int64_t position) {
-  return loader_options(parts.config, {.group = parts.group,
-                                       .batch_size = parts.model.batches().training,
-                                       .workers = loader_threads,
-                                       .start_position = position,
-                                       .backend = &parts.backend});
-}
-
 // After this number of steps, a backend that supports captures has tried one.
 constexpr int64_t kStepsToCapture = 3;
 
@@ -36,36 +28,44 @@ int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 
 
 }  // namespace
 
-Trainer::Trainer(const TrainerParts& parts, int loader_threads, const Progress& start)
-    : parts_(parts),
-      config_(parts.config),
-      global_batch_(parts.model.batches().training * parts.group.size() * config_.train.accumulate),
-      total_steps_(lockstep::total_steps(config_.train, {parts.data.size(), global_batch_}, start)),
+Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* evaluator, Checkpointer& checkpointer,
+                 Reporter& reporter, const Progress& start)
+    : rank_(rank),
+      config_(rank.config),
+      data_(data),
+      evaluator_(evaluator),
+      checkpointer_(checkpointer),
+      reporter_(reporter),
+      global_batch_(rank.model.batches().training * rank.group.size() * config_.train.accumulate),
+      total_steps_(lockstep::total_steps(config_.train, {data.size(), global_batch_}, start)),
       progress_(start),
       first_step_(start.step),
       schedule_(make_learning_rate_schedule(
-          config_, {parts.data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
-      device_state_(parts.backend, parts.model, config_, steps_ahead(parts.backend)),
-      trace_(parts.group, parts.reporter.files(),
-             {.path = config_.checkpoint.directory + "/trace.json",
-              .steps = config_.log.trace_steps,
-              .wait_seconds = wait_seconds(config_, RunPhase::train)}),
-      work_({config_, parts.communicator, parts.backend, parts.stream, parts.model, parts.checkpointer, device_state_,
-             timer_, trace_}),
-      loader_threads_(loader_threads),
-      loader_(std::in_place, parts.data, training_options(parts, loader_threads, start.position)),
-      upload_(parts.backend, batch_shape(loader_->options())),
+          config_, {data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
+      device_state_(rank.backend(), rank.model, config_, steps_ahead(rank.backend())),
+      trace_(rank.group, reporter.files(),
+             {.path = config_.checkpoint.directory + "/trace.json", .steps = config_.log.trace_steps}),
+      work_(rank, checkpointer, device_state_, timer_, trace_),
+      loader_(std::in_place, data, training_options(start.position)),
+      upload_(rank.backend(), batch_shape(loader_->options())),
       next_evaluation_(evaluation_after(start.position)),
-      non_finite_(parts.group, parts.model,
-                  {.rule = config_.train.not_finite, .wait_seconds = wait_seconds(config_, RunPhase::train)}) {
-  device_state_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
+      non_finite_(rank.group, rank.model, config_.train.not_finite) {
+  device_state_.restart(rank_.stream, progress_.updates, progress_.loss_scale);
+}
+
+LoaderOptions Trainer::training_options(int64_t position) const {
+  return loader_options(config_, {.group = rank_.group,
+                                  .batch_size = rank_.model.batches().training,
+                                  .workers = rank_.loader_threads,
+                                  .start_position = position,
+                                  .backend = &rank_.backend()});
 }
 
 // Ranks that end together have enqueued the same steps. These must finish before the memory and the connections that
 // they use are destroyed.
 Trainer::~Trainer() {
   try {
-    if (steps_in_flight_ > 0) parts_.stream.wait();
+    if (steps_in_flight_ > 0) rank_.stream.wait();
   } catch (const std::exception& error) {
     log_warning("waiting for the steps under way: {}", error.what());
   }
@@ -79,7 +79,7 @@ RunEnd Trainer::run() {
   started_ = monotonic_seconds();
   timer_.restart();
   // If the previous run stopped where an evaluation was due, or was killed during one, evaluate now.
-  if (!finished() && evaluation_due_at(config_.eval, {parts_.data.size(), global_batch_}, progress_)) evaluate();
+  if (!finished() && evaluation_due_at(config_.eval, {data_.size(), global_batch_}, progress_)) evaluate();
   while (!pending_.stop && progress_.step + steps_in_flight_ < total_steps_) {
     step();
     retire(boundary_is_due());
@@ -98,7 +98,7 @@ RunEnd Trainer::run() {
     if (!evaluate_first && !pending_.stop) evaluate_if_due();
   }
   retire(true);
-  if (pending_.stop || !config_.checkpoint.keep_best) parts_.checkpointer.save_last(progress_);
+  if (pending_.stop || !config_.checkpoint.keep_best) checkpointer_.save_last(progress_);
   if (pending_.stop) return end(RunEnd::stopped);
   const bool evaluated = evaluated_at_ == progress_.step || evaluate();
   return end(evaluated ? RunEnd::finished : RunEnd::stopped);
@@ -115,7 +115,7 @@ RunEnd Trainer::end(RunEnd how) {
 // and run() does saving and reporting.
 void Trainer::step() {
   const bool first = progress_.step + steps_in_flight_ == first_step_;
-  parts_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
+  rank_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
   step_began_ = monotonic_seconds();
   trace_.begin_step(progress_.step + steps_in_flight_ + 1);
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
@@ -124,11 +124,11 @@ void Trainer::step() {
     window_batches_ += 1;
     const Batch batch = upload_.next(*loader_);
     enter(StepPart::compute);
-    if (micro == 0) device_state_.begin(parts_.stream, step_input(batch));
-    device_state_.begin_batch(parts_.stream, static_cast<size_t>(micro));
-    work_.enqueue(progress_.step + steps_in_flight_ + 1, micro, upload_.place(parts_.stream, batch));
+    if (micro == 0) device_state_.begin(rank_.stream, step_input(batch));
+    device_state_.begin_batch(rank_.stream, static_cast<size_t>(micro));
+    work_.enqueue(progress_.step + steps_in_flight_ + 1, micro, upload_.place(rank_.stream, batch));
   }
-  device_state_.end(parts_.stream);
+  device_state_.end(rank_.stream);
   trace_.end_step();
   ++steps_in_flight_;
   longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
@@ -157,7 +157,7 @@ StepInput Trainer::step_input(const Batch& batch) {
   control.learning_rate = schedule_.rate(schedule_step(progress_.position + steps_in_flight_ * global_batch_));
   for (int64_t i = 0; i < batch.size; ++i) control.samples += static_cast<double>(batch.weights[i]);
   control.stop = must_stop() ? 1 : 0;
-  control.save = parts_.checkpointer.due_by_clock() ? 1 : 0;
+  control.save = checkpointer_.due_by_clock() ? 1 : 0;
   return input;
 }
 
@@ -166,20 +166,20 @@ StepInput Trainer::step_input(const Batch& batch) {
 // The limit is kept: what is left of the job is estimated at each call, and may look longer after the last save.
 bool Trainer::must_stop() {
   if (time_limit_.empty()) time_limit_ = time_limit_now();
-  return parts_.stop_requested.load() || !time_limit_.empty();
+  return rank_.stop_requested.load() || !time_limit_.empty();
 }
 
 std::string Trainer::time_limit_now() const {
-  if (!parts_.group.is_root()) return {};
+  if (!rank_.group.is_root()) return {};
   const double limit = config_.train.max_seconds;
   if (limit > 0 && monotonic_seconds() - started_ >= limit) return fmt::format("train.max_seconds = {:g}", limit);
-  return parts_.checkpointer.must_stop(longest_step_) ? "the end of the job is near" : std::string();
+  return checkpointer_.must_stop(longest_step_) ? "the end of the job is near" : std::string();
 }
 
 // Handles the outcomes of the steps that are due by now, or of all steps in flight.
 void Trainer::retire(bool all) {
   while (const auto outcome = device_state_.next_outcome(all)) {
-    parts_.communicator.check();  // throws if an all-reduce behind this outcome failed
+    rank_.communicator.check();  // throws if an all-reduce behind this outcome failed
     retire(*outcome);
   }
 }
@@ -189,8 +189,8 @@ void Trainer::retire(const StepOutcome& outcome) {
   if (outcome.applied > 0) {
     non_finite_.applied();
   } else if (outcome.overflowed > 0) {
-    parts_.reporter.event(progress_.step + 1, "skipped",
-                          fmt::format("gradients overflow: the loss scale is now {}", outcome.loss_scale));
+    reporter_.event(progress_.step + 1, "skipped",
+                    fmt::format("gradients overflow: the loss scale is now {}", outcome.loss_scale));
   } else {
     skip_non_finite(outcome);
   }
@@ -212,21 +212,21 @@ void Trainer::retire(const StepOutcome& outcome) {
 void Trainer::skip_non_finite(const StepOutcome& outcome) {
   if (pending_.roll_back) return;  // this step was enqueued before the rollback was decided
   pending_.roll_back = non_finite_.skip(progress_.step + 1, outcome);
-  if (parts_.group.is_root()) log_warning("{}: the step is skipped", non_finite_.where());
-  parts_.reporter.event(progress_.step + 1, "skipped", non_finite_.where());
+  if (rank_.group.is_root()) log_warning("{}: the step is skipped", non_finite_.where());
+  reporter_.event(progress_.step + 1, "skipped", non_finite_.where());
 }
 
 // Collective, between steps. The other ranks wait longer than rank 0, so that rank 0 reports a save that takes too
 // long.
 void Trainer::wait_for_save_in_flight() {
-  parts_.watchdog.progress(RunPhase::save, progress_.step);
-  const double limit = wait_seconds(config_, RunPhase::save);
-  if (!parts_.checkpointer.wait_for_save_in_flight(limit)) {
+  rank_.watchdog.progress(RunPhase::save, progress_.step);
+  const double limit = rank_.group.limit();
+  if (!checkpointer_.wait_for_save_in_flight(limit)) {
     fail(ExitCode::checkpoint, "step {}: a checkpoint is still being written after {} s; {} may be out of reach",
          progress_.step, limit, config_.checkpoint.directory);
   }
-  parts_.checkpointer.poll();
-  parts_.group.barrier({"the save in flight", limit + kRootSpeaksSeconds});
+  checkpointer_.poll();
+  rank_.group.barrier({"the save in flight", limit + kRootSpeaksSeconds});
 }
 
 // Replaces diverged weights by those of the newest checkpoint. The samples after it are repeated.
@@ -235,35 +235,35 @@ void Trainer::roll_back() {
   timer_.pause();
   const int64_t from = progress_.step;
   wait_for_save_in_flight();  // it may become the checkpoint to return to
-  parts_.watchdog.progress(RunPhase::start, from);
+  rank_.watchdog.progress(RunPhase::start, from);
   const StartState state = [&] {
-    const ScopedFileUse use(parts_.group.is_root() ? &parts_.watchdog.board() : nullptr, config_.checkpoint.directory);
-    return return_to_checkpoint({config_, parts_.group, parts_.communicator, parts_.stream, parts_.model});
+    const ScopedFileUse use(rank_.group.is_root() ? &rank_.watchdog.board() : nullptr, config_.checkpoint.directory);
+    return return_to_checkpoint(rank_);
   }();
   progress_ = state.progress;
-  parts_.checkpointer.returned_to(progress_);
-  device_state_.restart(parts_.stream, progress_.updates, progress_.loss_scale);
-  loader_.emplace(parts_.data, training_options(parts_, loader_threads_, progress_.position));
+  checkpointer_.returned_to(progress_);
+  device_state_.restart(rank_.stream, progress_.updates, progress_.loss_scale);
+  loader_.emplace(data_, training_options(progress_.position));
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = -1;
   pending_ = {};
   window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
   const std::string text = non_finite_.went_back(from, state.resumed_from);
-  if (parts_.group.is_root()) log_warning("{}", text);
-  parts_.reporter.back_to(progress_.step, text);
+  if (rank_.group.is_root()) log_warning("{}", text);
+  reporter_.back_to(progress_.step, text);
   timer_.restart();
 }
 
 void Trainer::report_if_due() {
-  if (!parts_.reporter.due(progress_.step) && !finished()) return;
+  if (!reporter_.due(progress_.step) && !finished()) return;
   timer_.pause();
-  parts_.reporter.interval({.step = progress_.step,
-                            .total_steps = total_steps_,
-                            .epoch = epoch(),
-                            .loss = window_loss_ / window_samples_,
-                            .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_)),
-                            .queue_depth = window_queue_ / std::max(1.0, window_batches_)},
-                           timer_);
+  reporter_.interval({.step = progress_.step,
+                      .total_steps = total_steps_,
+                      .epoch = epoch(),
+                      .loss = window_loss_ / window_samples_,
+                      .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_)),
+                      .queue_depth = window_queue_ / std::max(1.0, window_batches_)},
+                     timer_);
   window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
   warn_if_not_captured();
   timer_.restart();
@@ -273,13 +273,13 @@ void Trainer::report_if_due() {
 void Trainer::warn_if_not_captured() {
   if (capture_reported_ || progress_.step < first_step_ + kStepsToCapture) return;
   capture_reported_ = true;
-  warn_together(parts_.group, {"the captured step", wait_seconds(config_, RunPhase::train)}, work_.not_captured());
+  warn_together(rank_.group, {"the captured step"}, work_.not_captured());
 }
 
 void Trainer::watch_speed_if_due() {
-  if (!parts_.reporter.watch_due(timer_.totals().steps)) return;
+  if (!reporter_.watch_due(timer_.totals().steps)) return;
   timer_.pause();
-  parts_.reporter.watch_speed(progress_.step, timer_.totals(), parts_.communicator.statistics().straggler_wait_seconds);
+  reporter_.watch_speed(progress_.step, timer_.totals(), rank_.communicator.statistics().straggler_wait_seconds);
 }
 
 // Returns whether an audit, a histogram, a save or an evaluation needs the state after the last enqueued step.
@@ -292,22 +292,22 @@ bool Trainer::boundary_is_due() const {
 }
 
 void Trainer::save_if_due() {
-  parts_.checkpointer.poll();
+  checkpointer_.poll();
   const int64_t every = config_.checkpoint.every_steps;
   const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
   if (!pending_.save && !by_steps) return;
   retire(true);
   pending_.save = false;
-  parts_.checkpointer.save(progress_);
+  checkpointer_.save(progress_);
 }
 
 void Trainer::finish_saves() {
-  parts_.watchdog.progress(RunPhase::save, progress_.step);
-  parts_.checkpointer.finish(progress_);
+  rank_.watchdog.progress(RunPhase::save, progress_.step);
+  checkpointer_.finish(progress_);
 }
 
 int64_t Trainer::evaluation_after(int64_t position) const {
-  return next_evaluation(config_.eval.every_epochs, parts_.data.size(), position);
+  return next_evaluation(config_.eval.every_epochs, data_.size(), position);
 }
 
 void Trainer::evaluate_if_due() {
@@ -322,18 +322,18 @@ bool Trainer::evaluate() {
   timer_.pause();
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = progress_.step;
-  if (!parts_.evaluator) return true;
+  if (!evaluator_) return true;
   // If the last state is the best, its save must not be skipped. Waiting here delays no step.
   if (config_.checkpoint.keep_best && finished()) wait_for_save_in_flight();
   std::vector<Weights> weights = {Weights::raw};
   if (config_.ema.decay > 0) weights.push_back(Weights::average);
-  const auto results = parts_.evaluator->run(weights, [&] { return must_stop(); });
+  const auto results = evaluator_->run(weights, [&] { return must_stop(); });
   if (results.empty()) {
-    if (parts_.group.is_root()) log_info("the evaluation at step {} is left, to stop", progress_.step);
+    if (rank_.group.is_root()) log_info("the evaluation at step {} is left, to stop", progress_.step);
     pending_.stop = true;
     return false;
   }
-  parts_.reporter.evaluation(progress_.step, epoch(), results);
+  reporter_.evaluation(progress_.step, epoch(), results);
   explain_large_loss(results.front());
   keep_if_best(results.back());
   return true;
@@ -344,10 +344,10 @@ bool Trainer::evaluate() {
 void Trainer::explain_large_loss(const EvaluationResult& result) {
   constexpr double kTimesGuessing = 5;
   const double guessing = std::log(static_cast<double>(config_.model.classes));
-  const bool has_statistics = !std::ranges::all_of(parts_.model.parameters().all(), &Parameter::trained);
+  const bool has_statistics = !std::ranges::all_of(rank_.model.parameters().all(), &Parameter::trained);
   if (loss_explained_ || !has_statistics || !(result.loss > kTimesGuessing * guessing)) return;
   loss_explained_ = true;
-  if (!parts_.group.is_root()) return;
+  if (!rank_.group.is_root()) return;
   log_info(
       "that loss is far above {:.1f}, which guessing has: usual early in a run, while batch normalization's running "
       "statistics lag behind the weights (docs/watching.md); later it means that training diverges",
@@ -355,45 +355,41 @@ void Trainer::explain_large_loss(const EvaluationResult& result) {
 }
 
 void Trainer::keep_if_best(const EvaluationResult& result) {
-  if (config_.checkpoint.keep_best) parts_.checkpointer.save_if_best(progress_, result.score());
+  if (config_.checkpoint.keep_best) checkpointer_.save_if_best(progress_, result.score());
 }
 
 void Trainer::audit_if_due() {
   const int64_t every = config_.train.audit_every;
-  if (steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0)
-    audit_parameters(parts_.group, parts_.model, wait_seconds(config_, RunPhase::train));
+  if (steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0) audit_parameters(rank_.group, rank_.model);
 }
 
 void Trainer::report_weights_if_due() {
   const int64_t every = config_.log.histogram_steps;
   if (steps_in_flight_ > 0 || every == 0 || progress_.step % every != 0) return;
   timer_.pause();
-  if (!parts_.reporter.writes_events()) return;
-  const HostState state(parts_.model);
+  if (!reporter_.writes_events()) return;
+  const HostState state(rank_.model);
   state.download();
-  const ParameterTable& table = parts_.model.parameters();
+  const ParameterTable& table = rank_.model.parameters();
   for (ParameterId id = 0; id < table.size(); ++id) {
-    if (table[id].trained()) parts_.reporter.histogram(progress_.step, table[id].name, state.parameter(id));
+    if (table[id].trained()) reporter_.histogram(progress_.step, table[id].name, state.parameter(id));
   }
 }
 
 void Trainer::report_bad_records() {
   if (config_.data.bad_records != BadRecordRule::skip) return;
-  parts_.reporter.bad_records(progress_.step, {"data.train", parts_.data.left_out()}, loader_->bad_records());
-  if (!parts_.evaluator) return;
-  parts_.reporter.bad_records(progress_.step, {"data.validation", parts_.evaluator->left_out()},
-                              parts_.evaluator->bad_records());
+  reporter_.bad_records(progress_.step, {"data.train", data_.left_out()}, loader_->bad_records());
+  if (!evaluator_) return;
+  reporter_.bad_records(progress_.step, {"data.validation", evaluator_->left_out()}, evaluator_->bad_records());
 }
 
 std::vector<double> Trainer::bucket_ready_seconds() const {
   std::vector<double> seconds;
-  if (!parts_.backend.host_addressable()) return seconds;
+  if (!rank_.backend().host_addressable()) return seconds;
   for (const double time : work_.ready_times()) seconds.push_back(time - step_began_);
   return seconds;
 }
 
-double Trainer::epoch() const {
-  return static_cast<double>(progress_.position) / static_cast<double>(parts_.data.size());
-}
+double Trainer::epoch() const { return static_cast<double>(progress_.position) / static_cast<double>(data_.size()); }
 
 }  // namespace lockstep

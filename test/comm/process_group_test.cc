@@ -5,7 +5,7 @@
 #include "test/catch.h"
 #include "test/mpi_main.h"
 
-using lockstep::ProcessGroup;
+using namespace lockstep;
 using lockstep::testing::world;
 
 TEST_CASE("ranks of one machine share a host and count locally") {
@@ -30,6 +30,17 @@ TEST_CASE("a lone group is this rank alone and waits for nobody") {
   CHECK(value == 3);
   CHECK(lone.broadcast(std::string("mine"), {"a text"}) == "mine");
   CHECK(lone.all_gather("mine", {"a text"}) == std::vector<std::string>{"mine"});
+}
+
+TEST_CASE("a group has its limits by phase, and that of training without a board") {
+  ProcessGroup lone = ProcessGroup::self(world());
+  CHECK(lone.limit() == 30);  // the world's
+  WaitLimits limits;
+  limits.fill(7);
+  limits[static_cast<size_t>(RunPhase::save)] = 70;
+  lone.set_limits(limits);
+  CHECK(lone.limit() == 7);
+  CHECK(lone.limit(RunPhase::save) == 70);
 }
 
 TEST_CASE("text and vectors of any length come from rank 0") {

@@ -18,7 +18,7 @@ namespace {
 struct Reporting {
   SharedDirectory directory;
   LogCapture log;
-  Reporter reporter{world(), {.every_steps = 5, .jsonl = directory / "metrics.jsonl", .wait_seconds = 30}};
+  Reporter reporter{world(), {.every_steps = 5, .jsonl = directory / "metrics.jsonl"}};
   ReporterUnderTest under_test{reporter};
 
   // Rank 0's only row; null elsewhere.

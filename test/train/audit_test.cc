@@ -12,11 +12,11 @@ using testing::world;
 TEST_CASE("one bit of one parameter that differs is found by name") {
   const SmallRun run(small_config());
   run.fill(1);
-  CHECK_NOTHROW(audit_parameters(world(), run.model, 30));
+  CHECK_NOTHROW(audit_parameters(world(), run.model));
   if (world().size() == 1) return;
   float& value = run.model.parameter(run.model.parameters().find("fc4.bias"))[7];
   if (world().rank() == world().size() - 1) value = std::nextafter(value, 1000.0F);
-  const auto error = agreed_error_of([&] { audit_parameters(world(), run.model, 30); });
+  const auto error = agreed_error_of([&] { audit_parameters(world(), run.model); });
   REQUIRE(error);
   CHECK(error->code() == ExitCode::internal);
   CHECK_THAT(error->what(), ContainsSubstring("fc4.bias"));

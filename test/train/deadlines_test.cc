@@ -18,6 +18,7 @@ TEST_CASE("phases without limits of their own have the general ones") {
     CHECK(phase_limits(config, phase).warn_seconds == 7);
     CHECK(phase_limits(config, phase).abort_seconds == 70);
     CHECK(wait_seconds(config, phase) == 70);
+    CHECK(wait_limits(config)[static_cast<size_t>(phase)] == 70);
   }
 }
 

@@ -21,10 +21,9 @@ Config config_for_evaluation() {
 }
 
 // An evaluation of `data` with batches of `batch` a rank.
-struct Evaluation {
+struct Evaluation : SmallRank {
   Evaluation(const DataSource& data, int64_t batch, Purpose purpose = Purpose::evaluate)
-      : run(config_for_evaluation(), purpose, batch),
-        evaluator({run.config, run.model, *run.backend, *run.stream, world(), watchdog, data}, 1) {
+      : SmallRank(config_for_evaluation(), purpose, batch), evaluator(context, data) {
     for (const ModelArray& a : run.arrays()) {
       for (int64_t i = 0; i < a.shape.elements(); ++i) {
         a.data[i] = random_unit_float(fnv1a64(a.path), static_cast<uint64_t>(i)) * 0.1F - 0.05F;
@@ -32,8 +31,6 @@ struct Evaluation {
     }
   }
 
-  SmallRun run;
-  Watchdog watchdog{WatchdogOptions{}};
   Evaluator evaluator;
 };
 

@@ -51,13 +51,8 @@ class HinderedCommunicator final : public Communicator {
 // Everything a run is made of, on every rank.
 struct Job {
   Job(Config c, const DataSource& data, const DataSource* validation = nullptr) : run(std::move(c)) {
-    if (validation) {
-      evaluator.emplace(
-          EvaluatorParts{run.config, run.model, *run.backend, *run.stream, testing::world(), watchdog, *validation}, 1);
-    }
-    trainer.emplace(TrainerParts{run.config, testing::world(), communicator, *run.backend, *run.stream, run.model, data,
-                                 evaluator ? &*evaluator : nullptr, checkpointer, reporter, watchdog, stop},
-                    1, start.progress);
+    if (validation) evaluator.emplace(context, *validation);
+    trainer.emplace(context, data, evaluator ? &*evaluator : nullptr, checkpointer, reporter, start.progress);
   }
   int64_t global_batch() const {
     return run.config.train.batch_size * testing::world().size() * run.config.train.accumulate;
@@ -70,7 +65,16 @@ struct Job {
     return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
   }
   HinderedCommunicator communicator{communicator_for(*run.backend)};
-  StartState start = prepare_start({run.config, testing::world(), communicator, *run.stream, run.model});
+  Watchdog watchdog{WatchdogOptions{}};
+  std::atomic<bool> stop{false};
+  RankContext context{.config = run.config,
+                      .group = testing::world(),
+                      .watchdog = watchdog,
+                      .stop_requested = stop,
+                      .communicator = communicator,
+                      .stream = *run.stream,
+                      .model = run.model};
+  StartState start = prepare_start(context);
   Checkpointer checkpointer{run.config,
                             run.model,
                             {.root = testing::world().is_root(),
@@ -79,14 +83,11 @@ struct Job {
                              .best = {.score = start.progress.best_score, .step = start.progress.best_step},
                              .stream = run.stream.get(),
                              .on_end = [this](const SaveResult& result) { reporter.checkpoint(result); }}};
-  Watchdog watchdog{WatchdogOptions{}};
   Reporter reporter{testing::world(),
                     {.every_steps = run.config.log.every_steps,
                      .jsonl = run.config.checkpoint.directory + "/metrics.jsonl",
-                     .resumed_step = start.progress.step,
-                     .wait_seconds = 30}};
+                     .resumed_step = start.progress.step}};
   ReporterUnderTest under_test{reporter};
-  std::atomic<bool> stop{false};
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;
 };

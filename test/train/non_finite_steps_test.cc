@@ -31,7 +31,7 @@ StepOutcome infinite_loss() {
 }
 
 struct Rule {
-  explicit Rule(NonFiniteRule rule) : steps(world(), run.model, {.rule = rule, .wait_seconds = 30}) {}
+  explicit Rule(NonFiniteRule rule) : steps(world(), run.model, rule) {}
   SmallRun run{small_config()};
   NonFiniteSteps steps;
 };

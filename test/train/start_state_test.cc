@@ -4,14 +4,12 @@
 #include <filesystem>
 
 #include "lockstep/checkpoint/run_directory.h"
-#include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/initialize.h"
 #include "test/catch.h"
 #include "test/train/log_capture.h"
-#include "test/train/small_run.h"
 #include "test/train/world.h"
 
 using namespace lockstep;
@@ -20,13 +18,9 @@ using testing::world;
 namespace {
 
 // A run on every rank, and its ways to start.
-struct Starting {
-  explicit Starting(Config c, Purpose purpose = Purpose::train) : run(std::move(c), purpose) {}
-  StartParts parts() { return {run.config, world(), communicator, *run.stream, run.model}; }
-  StartState start() { return prepare_start(parts()); }
-
-  SmallRun run;
-  MpiCommunicator communicator{world()};
+struct Starting : SmallRank {
+  using SmallRank::SmallRank;
+  StartState start() { return prepare_start(context); }
 };
 
 Config config_with(const SharedDirectory& directory, const std::string& resume = "auto") {
@@ -130,9 +124,7 @@ TEST_CASE("a run keeps the names of its classes where the data have none, and re
   }
   Starting starting(config);
   const auto start_with = [&](const std::vector<std::string>& classes) {
-    StartParts parts = starting.parts();
-    parts.classes = classes;
-    return prepare_start(parts).classes;
+    return prepare_start(starting.context, classes).classes;
   };
   using Names = std::vector<std::string>;
   CHECK(start_with({}) == Names{"cat", "dog"});
@@ -172,7 +164,7 @@ TEST_CASE("resume = never refuses a directory with checkpoints, unless they may 
   CHECK(start.progress.step == 0);
   CHECK(find_checkpoints(directory / "run").size() == 1);
   world().barrier({"the look at the directory"});
-  delete_given_up(s.parts(), start);
+  delete_given_up(s.context, start);
   CHECK(find_checkpoints(directory / "run").empty());
 }
 
@@ -216,7 +208,7 @@ TEST_CASE("going back to an older file of the run's own directory is refused, un
   CHECK(start.progress.step == 20);
   CHECK(find_checkpoints(directory / "run").size() == 2);
   world().barrier({"the look at the directory"});
-  delete_given_up(s.parts(), start);
+  delete_given_up(s.context, start);
   CHECK(find_checkpoints(directory / "run").size() == 1);
 }
 
@@ -298,7 +290,7 @@ TEST_CASE("what a run trained on is not kept for evaluation by a larger share of
     const auto training = agreed_error_of([&] { Starting(c).start(); });
     const auto evaluation = agreed_error_of([&] {
       Starting s(c, Purpose::evaluate);
-      load_for_evaluation(s.parts(), "latest");
+      load_for_evaluation(s.context, {}, "latest");
     });
     CHECK(message_of(training) == message_of(evaluation));
     if (training) CHECK(training->code() == ExitCode::config);
@@ -425,15 +417,15 @@ TEST_CASE("evaluation takes weights and averages of the newest checkpoint or a n
   config.checkpoint.overwrite = true;
   const Values older = save(config, 20), newer = save(config, 30);
   Starting s(config, Purpose::evaluate);
-  const LoadedWeights latest = load_for_evaluation(s.parts(), "latest");
+  const LoadedWeights latest = load_for_evaluation(s.context, {}, "latest");
   CHECK(latest.step == 30);
   CHECK(latest.has_average);
   const Values loaded = s.run.values();  // without slots
   CHECK(std::equal(loaded.begin(), loaded.end(), newer.begin()));
-  CHECK(load_for_evaluation(s.parts(), directory / "run/step-00000020.h5").step == 20);
+  CHECK(load_for_evaluation(s.context, {}, directory / "run/step-00000020.h5").step == 20);
   CHECK(s.run.values()[0] == older[0]);
   for (const char* name : {"never", "auto"}) {  // words of checkpoint.resume, here files that do not exist
-    const auto error = agreed_error_of([&] { load_for_evaluation(s.parts(), name); });
+    const auto error = agreed_error_of([&] { load_for_evaluation(s.context, {}, name); });
     REQUIRE(error);
     CHECK(error->code() == ExitCode::checkpoint);
   }
@@ -447,5 +439,5 @@ TEST_CASE("evaluation without averages in the file says so") {
   save(config, 20);
   config.ema.decay = 0.9;
   Starting s(config, Purpose::evaluate);
-  CHECK_FALSE(load_for_evaluation(s.parts(), "latest").has_average);
+  CHECK_FALSE(load_for_evaluation(s.context, {}, "latest").has_average);
 }

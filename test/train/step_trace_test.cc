@@ -65,7 +65,7 @@ TEST_CASE("a trace has the steps that were asked for, after the first two, of ev
   const SharedDirectory directory;
   const LogCapture log;
   FileWorker files({.directory = "run"});
-  StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = 2, .wait_seconds = 30});
+  StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = 2});
   int64_t step = 0;
   while (!trace.complete()) make_step(trace, ++step);
   CHECK(step == kWarmUp + 2);
@@ -90,7 +90,7 @@ TEST_CASE("the times of a trace count from the first beginning on any rank") {
   const SharedDirectory directory;
   const LogCapture log;
   FileWorker files({.directory = "run"});
-  StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = 1, .wait_seconds = 30});
+  StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = 1});
   int64_t step = 0;
   while (step < kWarmUp) make_step(trace, ++step);
   const double before = monotonic_seconds();  // a reduction that is still under way when tracing begins
@@ -113,7 +113,7 @@ TEST_CASE("a run without a trace, or with too few steps for one, writes none") {
   const LogCapture log;
   FileWorker files({.directory = "run"});
   for (const int64_t steps : {0, 5}) {
-    StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = steps, .wait_seconds = 30});
+    StepTrace trace(world(), files, {.path = directory / "trace.json", .steps = steps});
     for (int64_t step = 1; step <= kWarmUp; ++step) make_step(trace, step);
     trace.write();
     if (world().is_root()) CHECK_FALSE(std::filesystem::exists(directory / "trace.json"));

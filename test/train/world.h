@@ -1,12 +1,17 @@
 // What tests share that run on every rank.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/transport/mpi_communicator.h"
+#include "lockstep/train/rank_context.h"
 #include "test/mpi_main.h"
 #include "test/scratch.h"
+#include "test/train/small_run.h"
 
 namespace lockstep {
 
@@ -31,6 +36,25 @@ class SharedDirectory {
  private:
   std::optional<ScratchDirectory> own_;
   std::string path_;
+};
+
+// A small run on every rank, and what its rank runs on.
+struct SmallRank {
+  explicit SmallRank(Config config, Purpose purpose = Purpose::train, int64_t evaluation_batch = 4)
+      : run(std::move(config), purpose, evaluation_batch) {}
+  SmallRank(const SmallRank&) = delete;
+
+  SmallRun run;
+  MpiCommunicator communicator{testing::world()};
+  Watchdog watchdog{WatchdogOptions{}};
+  std::atomic<bool> stop{false};
+  RankContext context{.config = run.config,
+                      .group = testing::world(),
+                      .watchdog = watchdog,
+                      .stop_requested = stop,
+                      .communicator = communicator,
+                      .stream = *run.stream,
+                      .model = run.model};
 };
 
 // The AgreedError that `call` throws; nothing when it throws none.

@@ -32,7 +32,6 @@ struct ReporterOptions {
   std::function<void(const ProgressRow&)> on_interval{};
   int bar_columns = 0;  // width of a progress bar that replaces the log lines; 0: print log lines
   bool bar_colored = false;
-  double wait_seconds = 600;      // time limit of collective calls
   double slow_disk_seconds = 60;  // a file operation that takes longer is reported
 };
 

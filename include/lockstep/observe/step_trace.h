@@ -16,7 +16,6 @@ namespace lockstep {
 struct StepTraceOptions {
   std::string path;   // the file that rank 0 writes
   int64_t steps = 0;  // 0: no trace
-  double wait_seconds = 600;
 };
 
 // Every rank owns one; only the thread that runs the step uses it. The file leaves out the first two steps of a run, in

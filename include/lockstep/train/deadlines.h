@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/comm/supervision/watchdog.h"
 #include "lockstep/config/config.h"
@@ -28,7 +29,9 @@ inline constexpr double kRootSpeaksSeconds = 2;
 // The same if rank 0 uses files: its watchdog, which names the files, then ends the job before the other ranks do.
 inline constexpr double kRootFilesSeconds = 7;
 
-// Returns the limit of waits between ranks: the abort limit of the phase, or one year if that is 0 (never).
+// Returns the limit of a wait in this phase: its abort limit, or one year if that is 0 (never).
 double wait_seconds(const Config& config, RunPhase phase);
+// Returns the limits of waits between ranks, which belong to the group: wait_seconds() by phase.
+WaitLimits wait_limits(const Config& config);
 
 }  // namespace lockstep

@@ -10,17 +10,12 @@
 
 namespace lockstep {
 
-struct NonFiniteOptions {
-  NonFiniteRule rule = NonFiniteRule::stop;
-  double wait_seconds = 600;
-};
-
 // Every rank has one, owned by the trainer and used by the thread that runs the step. The group and the model must
 // outlive it. Every rank gets the same outcomes in the same order, so all ranks make the same decisions.
 class NonFiniteSteps {
  public:
-  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NonFiniteOptions options)
-      : group_(group), model_(model), options_(std::move(options)) {}
+  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NonFiniteRule rule)
+      : group_(group), model_(model), rule_(rule) {}
 
   // Records that a step has changed the weights.
   void applied() { skipped_in_a_row_ = 0; }
@@ -37,7 +32,7 @@ class NonFiniteSteps {
 
   ProcessGroup& group_;
   const CompiledModel& model_;
-  const NonFiniteOptions options_;
+  const NonFiniteRule rule_;
   int skipped_in_a_row_ = 0;
   int rollbacks_ = 0;
   std::string where_;

@@ -5,11 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/group/process_group.h"
-#include "lockstep/comm/transport/communicator.h"
-#include "lockstep/config/config.h"
-#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/progress.h"
+#include "lockstep/train/rank_context.h"
 
 namespace lockstep {
 
@@ -18,16 +15,6 @@ struct DataIdentity {
   int64_t samples = 0;
   uint64_t digest = 0;
   bool operator==(const DataIdentity&) const = default;
-};
-
-struct StartParts {
-  const Config& config;
-  ProcessGroup& group;
-  Communicator& communicator;
-  Stream& stream;
-  const CompiledModel& model;
-  std::vector<std::string> classes = {};  // names of the outputs from the data; empty if unknown
-  DataIdentity data = {};                 // identity of the training data; not compared if it has no samples
 };
 
 struct StartState {
@@ -45,19 +32,21 @@ double first_loss_scale(int64_t batch);
 
 // Collective. Only rank 0 chooses the state and reads it; all ranks receive its arenas and compare them. Throws
 // AgreedError: config (2) if a file does not match the model or a fresh start would overwrite checkpoints, data (3) if
-// the previous run had other classes, checkpoint (5) if there are files but none is intact.
-StartState prepare_start(const StartParts& parts);
+// the previous run had other classes, checkpoint (5) if there are files but none is intact. `classes` are the names of
+// the outputs from the data, empty if unknown. The training data are not compared if `data` has no samples.
+StartState prepare_start(const RankContext& rank, const std::vector<std::string>& classes = {},
+                         const DataIdentity& data = {});
 
 // Collective. Deletes the checkpoints that checkpoint.overwrite discards for this start. Call it only when no later
 // check can still reject the start.
-void delete_given_up(const StartParts& parts, const StartState& start);
+void delete_given_up(const RankContext& rank, const StartState& start);
 
 // Collective. Starts with initial values or those of checkpoint.init_from; checkpoint.directory is not read.
-StartState start_afresh(const StartParts& parts);
+StartState start_afresh(const RankContext& rank);
 
 // Collective. Rolls the run back to the newest intact checkpoint of its directory: weights, slots, statistics and
 // averages on all ranks. Throws AgreedError(numerics) if there is none.
-StartState return_to_checkpoint(const StartParts& parts);
+StartState return_to_checkpoint(const RankContext& rank);
 
 struct LoadedWeights {
   int64_t step = 0;
@@ -70,9 +59,10 @@ struct LoadedWeights {
 // a path, or "latest" in checkpoint.directory. Throws AgreedError as prepare_start() does. Data with only some of the
 // checkpoint's classes are accepted; the caller must then make them use the checkpoint's labels
 // (DataSource::follow_classes).
-LoadedWeights load_for_evaluation(const StartParts& parts, const std::string& checkpoint);
+LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std::string>& classes,
+                                  const std::string& checkpoint);
 
 // Collective. Broadcasts rank 0's parameters, statistics, slots and averages.
-void broadcast_state(const StartParts& parts);
+void broadcast_state(const RankContext& rank);
 
 }  // namespace lockstep

@@ -8,38 +8,24 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/backend.h"
-#include "lockstep/comm/transport/communicator.h"
 #include "lockstep/comm/transport/gradient_reducer.h"
-#include "lockstep/config/config.h"
 #include "lockstep/observe/step_timer.h"
 #include "lockstep/observe/step_trace.h"
 #include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
-#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/device_step_state.h"
 #include "lockstep/train/gradient_accumulator.h"
 #include "lockstep/train/optimizer.h"
+#include "lockstep/train/rank_context.h"
 
 namespace lockstep {
 
-// All members must outlive the StepWork.
-struct StepWorkParts {
-  const Config& config;
-  Communicator& communicator;
-  const Backend& backend;
-  Stream& stream;
-  const CompiledModel& model;
-  Checkpointer& checkpointer;
-  DeviceStepState& frame;
-  StepTimer& timer;
-  StepTrace& trace;
-};
-
 // Every rank has one, owned by the trainer and used by the thread that runs the step. On a GPU it only enqueues work.
+// What it is built on must outlive it.
 class StepWork {
  public:
-  explicit StepWork(const StepWorkParts& parts);
+  StepWork(const RankContext& rank, Checkpointer& checkpointer, DeviceStepState& device_state, StepTimer& timer,
+           StepTrace& trace);
   StepWork(const StepWork&) = delete;
   StepWork& operator=(const StepWork&) = delete;
 
@@ -65,7 +51,11 @@ class StepWork {
   void update();
   RankSum sum_over_ranks();
 
-  StepWorkParts parts_;
+  const RankContext rank_;
+  Checkpointer& checkpointer_;
+  DeviceStepState& device_state_;
+  StepTimer& timer_;
+  StepTrace& trace_;
   Updater updater_;
   GradientAccumulator accumulator_;
   GradientReducer reducer_;

@@ -1,56 +1,36 @@
 // The training loop.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/backend.h"
-#include "lockstep/comm/group/process_group.h"
-#include "lockstep/comm/supervision/watchdog.h"
-#include "lockstep/comm/transport/communicator.h"
-#include "lockstep/config/config.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/observe/reporter.h"
 #include "lockstep/observe/step_timer.h"
 #include "lockstep/observe/step_trace.h"
 #include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
-#include "lockstep/train/compiled_model.h"
 #include "lockstep/train/device_step_state.h"
 #include "lockstep/train/evaluator.h"
 #include "lockstep/train/non_finite_steps.h"
 #include "lockstep/train/progress.h"
+#include "lockstep/train/rank_context.h"
 #include "lockstep/train/schedule.h"
 #include "lockstep/train/step_work.h"
 
 namespace lockstep {
 
-// The parts of a run. main owns all of them, and they must outlive the trainer.
-struct TrainerParts {
-  const Config& config;
-  ProcessGroup& group;
-  Communicator& communicator;
-  const Backend& backend;
-  Stream& stream;
-  const CompiledModel& model;
-  const DataSource& data;
-  Evaluator* evaluator;  // null without validation data
-  Checkpointer& checkpointer;
-  Reporter& reporter;
-  Watchdog& watchdog;
-  const std::atomic<bool>& stop_requested;  // set by a signal handler
-};
-
 enum class RunEnd : uint8_t { finished, stopped };
 
-// Every rank has one. The thread that calls run() runs the steps.
+// Every rank has one. The thread that calls run() runs the steps. main owns what it is built on.
 class Trainer {
  public:
-  Trainer(const TrainerParts& parts, int loader_threads, const Progress& start);
+  // `evaluator` is null without validation data.
+  Trainer(const RankContext& rank, const DataSource& data, Evaluator* evaluator, Checkpointer& checkpointer,
+          Reporter& reporter, const Progress& start);
 
   // Waits for steps in flight.
   ~Trainer();
@@ -110,8 +90,14 @@ class Trainer {
   int64_t evaluation_after(int64_t position) const;
   double epoch() const;
 
-  TrainerParts parts_;
+  LoaderOptions training_options(int64_t position) const;
+
+  const RankContext rank_;
   const Config& config_;
+  const DataSource& data_;
+  Evaluator* evaluator_;
+  Checkpointer& checkpointer_;
+  Reporter& reporter_;
   int64_t global_batch_;
   int64_t total_steps_;
   Progress progress_;
@@ -122,7 +108,6 @@ class Trainer {
   StepTimer timer_;
   StepTrace trace_;
   StepWork work_;
-  int loader_threads_;
   std::optional<Loader> loader_;  // recreated when the run rolls back
   BatchUpload upload_;
   PendingActions pending_;

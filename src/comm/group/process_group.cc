@@ -15,8 +15,10 @@ namespace {
 
 constexpr int64_t kBytesPerCall = int64_t{1} << 30;  // MPI counts are int
 
-double limit(const ProcessGroupState& group, const Timeout& wait) {
-  return wait.seconds > 0 ? wait.seconds : group.wait_seconds;
+double seconds_of(const ProcessGroupState& group, const Timeout& wait) {
+  if (wait.seconds > 0) return wait.seconds;
+  const RunPhase phase = group.board ? group.board->own().phase : RunPhase::train;
+  return group.limits[static_cast<size_t>(phase)];
 }
 
 // Performs one exchange: a roll call, start(buffer, request) on a copy of `bytes`, the wait, and the copy back. It
@@ -25,7 +27,7 @@ template <class Start>
 void exchange(ProcessGroupState& group, std::string_view operation, const Timeout& wait, std::span<std::byte> bytes,
               Start start) {
   const std::string name = fmt::format("{} for {}", operation, wait.what);
-  const double seconds = limit(group, wait);
+  const double seconds = seconds_of(group, wait);
   const int64_t number = roll_call(group, name, seconds);
   auto buffer = std::make_unique<std::byte[]>(bytes.size());
   std::ranges::copy(bytes, buffer.get());
@@ -64,7 +66,7 @@ std::string processor_name() {
 ProcessGroup::ProcessGroup(const MpiSession&, ProcessGroupOptions options)
     : state_(std::make_unique<ProcessGroupState>()) {
   ProcessGroupState& group = *state_;
-  group.wait_seconds = options.wait_seconds;
+  group.limits.fill(options.wait_seconds);
   group.board = options.board;
   group.comm = duplicate(MPI_COMM_WORLD, options.wait_seconds, "first contact of the ranks");
   check_mpi(MPI_Comm_rank(group.comm.get(), &group.rank), "rank");
@@ -86,7 +88,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<ProcessGroupState> state) : state_(st
 
 ProcessGroup ProcessGroup::self(const ProcessGroup& job) {
   auto state = std::make_unique<ProcessGroupState>();
-  state->wait_seconds = job.state().wait_seconds;
+  state->limits = job.state().limits;
   state->hosts = {job.host()};
   return ProcessGroup(std::move(state));
 }
@@ -103,8 +105,12 @@ const std::vector<int64_t>& ProcessGroup::first_on_host() const { return state_-
 const std::string& ProcessGroup::host(int rank) const { return state_->hosts.at(static_cast<size_t>(rank)); }
 std::string ProcessGroup::describe(int rank) const { return describe_rank(*state_, rank); }
 
+void ProcessGroup::set_limits(const WaitLimits& seconds) { state_->limits = seconds; }
+double ProcessGroup::limit(RunPhase phase) const { return state_->limits[static_cast<size_t>(phase)]; }
+double ProcessGroup::limit() const { return seconds_of(*state_, {}); }
+
 void ProcessGroup::barrier(const Timeout& wait) {
-  roll_call(*state_, fmt::format("barrier for {}", wait.what), limit(*state_, wait));
+  roll_call(*state_, fmt::format("barrier for {}", wait.what), seconds_of(*state_, wait));
 }
 
 void ProcessGroup::broadcast(std::span<std::byte> bytes, const Timeout& wait) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/group/mpi_support.h"
-#include "lockstep/comm/supervision/progress_board.h"
+#include "lockstep/comm/group/process_group.h"
 
 namespace lockstep {
 
@@ -17,7 +17,7 @@ struct ProcessGroupState {
   int local_rank = 0;
   int local_size = 1;
   std::vector<int64_t> first_on_host{0};  // by rank
-  double wait_seconds = 0;
+  WaitLimits limits{};                    // in seconds, by RunPhase
   bool broken = false;
   ProgressBoard* board = nullptr;
   std::vector<std::string> hosts;  // by rank; empty until they have been gathered

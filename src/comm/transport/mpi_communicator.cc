@@ -271,9 +271,7 @@ MpiCommunicator::MpiCommunicator(ProcessGroup& group, MpiCommunicatorOptions opt
   if (group.size() == 1) return;
   group.barrier({.what = "the reduction's communicator"});
   const ProcessGroupState& state = group.state();
-  const auto make_comm = [&] {
-    return duplicate(state.comm.get(), state.wait_seconds, "the reduction's communicator");
-  };
+  const auto make_comm = [&] { return duplicate(state.comm.get(), group.limit(), "the reduction's communicator"); };
   PendingOperations::Comms comms{.in_order = make_comm(), .immediate = make_comm()};
   HostLayout hosts(options.first_on_host.empty() ? group.first_on_host() : options.first_on_host, group.rank());
   plan_ = fmt::format("gradients are summed over MPI by {} ranks", group.size());

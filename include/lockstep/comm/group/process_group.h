@@ -1,6 +1,7 @@
 // The ranks of the job as seen by host code: their identity, and small blocking collectives between them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,21 +11,24 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/comm/supervision/progress_board.h"
+
 namespace lockstep {
 
 class MpiSession;
-class ProgressBoard;
 struct ProcessGroupState;  // holds the MPI objects; defined in src/comm
 
 // The time limit of a collective call, and what it waits for ("the first step"), for messages. 0 seconds selects the
-// group's default limit.
+// group's limit.
 struct Timeout {
   std::string_view what;
   double seconds = 0;
 };
 
+using WaitLimits = std::array<double, kRunPhases>;
+
 struct ProcessGroupOptions {
-  double wait_seconds = 600;       // limit of calls whose Timeout has no limit
+  double wait_seconds = 600;       // limit in all phases until set_limits()
   ProgressBoard* board = nullptr;  // records every exchange and names the missing ranks; must outlive the group
 };
 
@@ -57,6 +61,12 @@ class ProcessGroup {
   const std::string& host() const { return host(rank()); }
   const std::string& host(int rank) const;
   std::string describe(int rank) const;  // "rank 3@node7"
+
+  // Sets the limits of waits, in seconds, by RunPhase. They hold for calls whose Timeout has no limit of its own.
+  void set_limits(const WaitLimits& seconds);
+  double limit(RunPhase phase) const;
+  // Returns the limit of the phase in which the board sees this rank; without a board, that of training.
+  double limit() const;
 
   void barrier(const Timeout& wait);
 
