@@ -20,6 +20,7 @@ def steps(kit):
             step("captured or not: the same bits", 40, lambda: captured(kit)),
             step("one rank with NCCL and without: the same bits", 40, lambda: nccl(kit)),
             step("two ranks on one GPU", 40, lambda: two_ranks(kit)),
+            step("two GPUs over NCCL, captured or not: the same bits", 60, lambda: two_gpus(kit)),
             step("kill and resume", 60, lambda: kill_and_resume(kit)),
             step("checkpoints between CPU and GPU", 60, lambda: exchange(kit)),
             *(step(f"digits to the end in {p}", 60, lambda p=p: convergence(kit, p)) for p in PRECISIONS),
@@ -69,6 +70,20 @@ def two_ranks(kit):
             raise Failed("two ranks on one GPU are not refused without device.share")
     kit.train("two", "--train.steps", kit.few, "--train.audit_every", 5, "--device.share", "true", ranks=2)
     return f"the ranks stay equal; loss {kit.losses('two')[0]:.4f} to {kit.losses('two')[-1]:.4f}"
+
+
+def two_gpus(kit):
+    """NCCL's own threads launch its operations, also into a capture that the step's thread began."""
+    if kit.device != "gpu":
+        raise Skipped("NCCL needs GPUs")
+    for name in ("nccl_off", "nccl_auto"):
+        try:
+            kit.train(name, "--train.steps", kit.few, "--comm.transport", "nccl", "--device.graph", name[5:], ranks=2)
+        except Failed as error:
+            if "device.share" in str(error):
+                raise Skipped("there is one GPU") from error
+            raise
+    return kit.same_bits("nccl_off", "nccl_auto")
 
 
 def kill_and_resume(kit):

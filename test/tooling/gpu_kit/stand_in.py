@@ -54,7 +54,7 @@ def train():
     directory = pathlib.Path(option("--checkpoint.directory"))
     directory.mkdir(parents=True, exist_ok=True)
     name_device(option("--device.kind"))
-    if "LOCKSTEP_STAND_IN_RANKS" in os.environ and option("--device.share") != "true":
+    if "LOCKSTEP_STAND_IN_RANKS" in os.environ and option("--device.share") != "true" and option("--comm.transport") != "nccl":
         sys.exit("error: two ranks have one GPU; device.share = true allows it")
     steps = int(option("--train.steps", 90))
     begin = max((int(file.stem[5:]) for file in directory.glob("step-*.h5")), default=0)
