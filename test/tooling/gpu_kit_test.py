@@ -233,6 +233,8 @@ class Slow(KitTest):
                     self.assertEqual((report["end"], report["steps"][0]["verdict"]), ("running", "running"))
                     for process in stand_ins_of(self.directory):
                         os.kill(int(process), signal.SIGKILL)  # what a hanging program started itself
+                    for left in self.scratch.iterdir():
+                        shutil.rmtree(left)
 
     def test_a_kit_that_is_asked_to_end_says_so_and_leaves_no_process(self):
         for mode in MODES:
