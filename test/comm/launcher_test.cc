@@ -60,7 +60,7 @@ const std::vector<Case> kCases = {
 
 }  // namespace
 
-TEST_CASE("a lone process is refused only when its launcher started several") {
+TEST_CASE("a single process is refused only when its launcher started several") {
   for (const Case& each : kCases) {
     INFO(each.situation);
     const std::optional<std::string> message = launcher_mismatch(1, lookup(each.variables));

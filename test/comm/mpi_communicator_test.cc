@@ -2,48 +2,21 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <ctime>
 #include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "lockstep/base/random.h"
-#include "lockstep/tensor/half.h"
 #include "test/catch.h"
-#include "test/comm/no_files.h"
+#include "test/comm/sum_values.h"
 #include "test/comm/test_stream.h"
 #include "test/mpi_main.h"
 
 using namespace lockstep;
+using lockstep::testing::common_bits;
 using lockstep::testing::IdleStream;
-using lockstep::testing::NoFiles;
+using lockstep::testing::random_values;
 using lockstep::testing::world;
-
-namespace {
-
-std::vector<float> random_values(int rank, size_t count) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = random_unit_float(static_cast<uint64_t>(rank), i) - 0.5F;
-  return values;
-}
-
-// 64 bits of the contents, equal on every rank or the test fails.
-uint64_t common_bits(const std::vector<float>& values) {
-  uint64_t hash = 0;
-  for (const float value : values) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof bits);
-    hash = splitmix64(hash ^ bits);
-  }
-  const int64_t mine = static_cast<int64_t>(hash);
-  const std::vector<int64_t> all = world().all_gather(std::span(&mine, 1), {"bits"});
-  for (const int64_t other : all) CHECK(other == mine);
-  return hash;
-}
-
-}  // namespace
 
 TEST_CASE("a sum is right for lengths from one element to megabytes") {
   MpiCommunicator communicator(world());
@@ -147,106 +120,6 @@ TEST_CASE("terms of a long sum are added in the order of ranks") {
   communicator.all_reduce(stream, values, "values");
   communicator.wait(stream);
   CHECK((values == expected));
-}
-
-TEST_CASE("a sum of 16-bit numbers is that of float32, rounded once, with the same bits on every rank") {
-  MpiCommunicator communicator(world());
-  IdleStream stream;
-  for (const DType type : {DType::bf16, DType::f16}) {
-    for (const size_t count : {1, 2, 5, 1000, 65537, 1'000'003}) {
-      std::vector<float> expected(count), values = random_values(world().rank(), count);
-      for (int r = 0; r < world().size(); ++r) {
-        std::vector<uint16_t> theirs(count);
-        to_half(type, random_values(r, count), theirs);
-        add_half(type, theirs, expected);
-      }
-      std::vector<uint16_t> rounded(count), halves(count);
-      to_half(type, expected, rounded);
-      to_half(type, values, halves);
-      communicator.all_reduce(stream, HalfSpan{halves, type}, "halves");
-      communicator.wait(stream);
-      INFO(count << " of " << dtype_name(type));
-      CHECK((halves == rounded));
-      from_half(type, halves, values);
-      common_bits(values);
-    }
-  }
-}
-
-TEST_CASE("a sum of 16-bit numbers is off by no more than the roundings of its terms and its own") {
-  MpiCommunicator communicator(world());
-  IdleStream stream;
-  constexpr size_t kCount = 100'000;
-  for (const auto& [type, unit] : {std::pair{DType::bf16, 0x1p-8}, std::pair{DType::f16, 0x1p-11}}) {
-    std::vector<double> exact(kCount), bound(kCount);
-    for (int r = 0; r < world().size(); ++r) {
-      const std::vector<float> theirs = random_values(r, kCount);
-      for (size_t i = 0; i < kCount; ++i) {
-        exact[i] += static_cast<double>(theirs[i]);
-        bound[i] += std::abs(static_cast<double>(theirs[i])) * unit;
-      }
-    }
-    std::vector<uint16_t> halves(kCount);
-    to_half(type, random_values(world().rank(), kCount), halves);
-    communicator.all_reduce(stream, HalfSpan{halves, type}, "halves");
-    communicator.wait(stream);
-    std::vector<float> sums(kCount);
-    from_half(type, halves, sums);
-    size_t outside = 0;
-    for (size_t i = 0; i < kCount; ++i) {
-      const double limit = bound[i] + unit * (std::abs(exact[i]) + bound[i]) + 0x1p-24 * world().size();
-      outside += std::abs(static_cast<double>(sums[i]) - exact[i]) > limit;
-    }
-    CHECK(outside == 0);
-  }
-}
-
-TEST_CASE("sums of all types may be in flight together, and long ones are split") {
-  MpiCommunicator communicator(world(), {.elements_per_call = 1000});
-  IdleStream stream;
-  const int n = world().size();
-  for (int repeat = 0; repeat < 10; ++repeat) {
-    std::vector<std::vector<uint16_t>> halves(4, std::vector<uint16_t>(2503, to_bf16(2)));
-    std::vector<float> floats(5000, 1), small(3, 1);
-    for (auto& values : halves) {
-      communicator.all_reduce(stream, HalfSpan{values, DType::bf16}, "halves");
-      communicator.all_reduce(stream, std::span(floats).first(500), "floats");
-      communicator.all_reduce(stream, HalfSpan{}, "nothing");
-      communicator.wait(stream);
-    }
-    for (auto& values : halves) {
-      std::fill(values.begin(), values.end(), to_bf16(2));
-      communicator.all_reduce(stream, HalfSpan{values, DType::bf16}, "halves");
-      communicator.all_reduce_now(stream, small, "small");
-    }
-    communicator.all_reduce(stream, floats, "floats");
-    communicator.wait(stream);
-    for (const auto& values : halves) {
-      CHECK(values == std::vector<uint16_t>(2503, to_bf16(2.0F * static_cast<float>(n))));
-    }
-    CHECK(floats.back() == static_cast<float>(n));
-    CHECK(small == std::vector<float>(3, static_cast<float>(n * n * n * n)));
-  }
-}
-
-TEST_CASE("NaN and infinity of one rank reach all ranks in 16 bits too, and fp16 overflows to infinity") {
-  MpiCommunicator communicator(world());
-  IdleStream stream;
-  std::vector<float> values(100, 1);
-  values[5] = 60000;
-  if (world().rank() == world().size() - 1) {
-    values[17] = std::numeric_limits<float>::quiet_NaN();
-    values[99] = -std::numeric_limits<float>::infinity();
-  }
-  std::vector<uint16_t> halves(values.size());
-  to_half(DType::f16, values, halves);
-  communicator.all_reduce(stream, HalfSpan{halves, DType::f16}, "halves");
-  communicator.wait(stream);
-  from_half(DType::f16, halves, values);
-  CHECK(std::isnan(values[17]));
-  CHECK(values[99] == -std::numeric_limits<float>::infinity());
-  CHECK(std::isinf(values[5]) == (world().size() > 1));
-  CHECK(values[0] == static_cast<float>(world().size()));
 }
 
 TEST_CASE("NaN and infinity of one rank reach all ranks") {
@@ -362,119 +235,6 @@ TEST_CASE("the rank for which the others wait alone is known while they wait") {
   communicator.wait(stream);
   for (int rank = 0; world().rank() == last && rank < last; ++rank) CHECK(waited(rank) < 0.25);
   CHECK(values.back() == static_cast<float>(world().size()));
-}
-
-TEST_CASE("sums in a shared buffer mix with all others") {
-  MpiCommunicator communicator(world(), {.shared_memory = true});
-  IdleStream stream;
-  const int n = world().size();
-  const auto count = static_cast<float>(n);
-  constexpr size_t kFloats = 300'000, kHalves = 1003;
-  const Buffer memory = communicator.shared_buffer(kFloats * sizeof(float));
-  const Buffer narrow = communicator.shared_buffer(kHalves * sizeof(uint16_t));
-  REQUIRE((memory.data() != nullptr) == (n > 1));
-  if (n == 1) return;
-  const std::span<float> shared(memory.as<float>(), kFloats);
-  const std::span<uint16_t> halves(narrow.as<uint16_t>(), kHalves);
-  for (int repeat = 0; repeat < 20; ++repeat) {
-    std::vector<float> own(2000, 1), small(7, static_cast<float>(repeat));
-    std::vector<std::byte> bytes(1000, static_cast<std::byte>(world().rank()));
-    for (size_t i = 0; i < kFloats; ++i) shared[i] = static_cast<float>(i % 1000);
-    std::fill(halves.begin(), halves.end(), to_bf16(2));
-    communicator.all_reduce(stream, shared.first(100'000), "in shared memory");
-    communicator.all_reduce(stream, own, "by MPI");
-    communicator.all_reduce(stream, HalfSpan{halves, DType::bf16}, "halves in shared memory");
-    communicator.broadcast(stream, bytes, n - 1, "bytes");
-    communicator.all_reduce(stream, shared.subspan(100'000, 1), "one number");
-    communicator.all_reduce(stream, shared.first(0), "nothing");
-    CHECK(communicator.all_reduce_now(stream, small, "at once") >= 0);
-    communicator.all_reduce(stream, shared.subspan(100'001), "the rest");
-    communicator.wait(stream);
-    size_t wrong = 0;
-    for (size_t i = 0; i < kFloats; ++i) wrong += shared[i] != count * static_cast<float>(i % 1000);
-    CHECK(wrong == 0);
-    CHECK(own == std::vector<float>(2000, count));
-    CHECK(small == std::vector<float>(7, static_cast<float>(repeat * n)));
-    CHECK(bytes == std::vector<std::byte>(1000, static_cast<std::byte>(n - 1)));
-    CHECK(halves.back() == to_bf16(2 * count));
-  }
-  CHECK(communicator.statistics().operations == 20 * 8);
-}
-
-TEST_CASE("a sum at once of values in a shared buffer keeps no order with the others") {
-  MpiCommunicator communicator(world(), {.shared_memory = true});
-  IdleStream stream;
-  const Buffer memory = communicator.shared_buffer(4'000'000);
-  if (!memory.data()) return;
-  const std::span<float> values(memory.as<float>(), 1'000'000);
-  std::fill(values.begin(), values.end(), 1.0F);
-  communicator.all_reduce(stream, values.subspan(10), "large");
-  communicator.all_reduce_now(stream, values.first(10), "at once");
-  CHECK(values[9] == static_cast<float>(world().size()));
-  communicator.wait(stream);
-  CHECK(values[10] == static_cast<float>(world().size()));
-  CHECK(values.back() == static_cast<float>(world().size()));
-}
-
-TEST_CASE("sums in a shared buffer have the same bits on every rank and in every repeat") {
-  MpiCommunicator communicator(world(), {.shared_memory = true});
-  IdleStream stream;
-  const std::vector<float> start = random_values(world().rank(), 1'000'003);
-  const Buffer memory = communicator.shared_buffer(start.size() * sizeof(float));
-  if (!memory.data()) return;
-  const std::span<float> values(memory.as<float>(), start.size());
-  uint64_t first = 0;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    std::copy(start.begin(), start.end(), values.begin());
-    communicator.all_reduce(stream, values.first(300'001), "first");
-    communicator.all_reduce(stream, values.subspan(300'001), "second");
-    communicator.wait(stream);
-    const uint64_t bits = common_bits({values.begin(), values.end()});
-    if (repeat == 0) first = bits;
-    CHECK(bits == first);
-  }
-}
-
-TEST_CASE("where no memory can be shared sums go through MPI") {
-  IdleStream stream;
-  const auto check = [&](MpiCommunicator& communicator) {
-    CHECK(communicator.shared_buffer(1000).data() == nullptr);
-    std::vector<float> values(1000, 1);
-    communicator.all_reduce(stream, values, "values");
-    communicator.wait(stream);
-    CHECK(values == std::vector<float>(1000, static_cast<float>(world().size())));
-  };
-  {
-    MpiCommunicator communicator(world());  // not asked for
-    check(communicator);
-  }
-  const bool here = world().rank() == world().size() - 1;
-  {
-    const NoFiles no_files(here);
-    MpiCommunicator communicator(world(), {.shared_memory = true});
-    check(communicator);
-  }
-  MpiCommunicator communicator(world(), {.shared_memory = true});  // it runs out of it later
-  const NoFiles no_files(here);
-  check(communicator);
-}
-
-TEST_CASE("a rank that waits for another in a shared buffer leaves the core alone") {
-  MpiCommunicator communicator(world(), {.shared_memory = true});
-  IdleStream stream;
-  const Buffer memory = communicator.shared_buffer(4000);
-  if (!memory.data()) return;
-  const auto cpu_seconds = [] {
-    timespec time{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  world().barrier({"the start"});
-  const double begin = cpu_seconds();
-  if (world().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  communicator.all_reduce(stream, std::span(memory.as<float>(), 1000), "values");
-  communicator.wait(stream);
-  CHECK(cpu_seconds() - begin < 0.1);
 }
 
 TEST_CASE("a communicator nobody used can be destroyed") { MpiCommunicator communicator(world()); }

@@ -17,19 +17,19 @@ TEST_CASE("ranks of one machine share a host and count locally") {
   CHECK(group.describe(0) == "rank 0@" + group.host());
 }
 
-TEST_CASE("a lone group is this rank alone and waits for nobody") {
-  ProcessGroup lone = ProcessGroup::self(world());
-  CHECK(lone.is_root());
-  CHECK(lone.size() == 1);
-  CHECK(lone.local_size() == 1);
-  CHECK(lone.describe(0) == "rank 0@" + world().host());
+TEST_CASE("a group of one rank waits for no other") {
+  ProcessGroup self = ProcessGroup::self(world());
+  CHECK(self.is_root());
+  CHECK(self.size() == 1);
+  CHECK(self.local_size() == 1);
+  CHECK(self.describe(0) == "rank 0@" + world().host());
   if (world().is_root()) return;  // the others go on without it
-  lone.barrier({"itself"});
+  self.barrier({"itself"});
   double value = 3;
-  lone.all_reduce_sum(std::span(&value, 1), {"a value"});
+  self.all_reduce_sum(std::span(&value, 1), {"a value"});
   CHECK(value == 3);
-  CHECK(lone.broadcast(std::string("mine"), {"a text"}) == "mine");
-  CHECK(lone.all_gather("mine", {"a text"}) == std::vector<std::string>{"mine"});
+  CHECK(self.broadcast(std::string("mine"), {"a text"}) == "mine");
+  CHECK(self.all_gather("mine", {"a text"}) == std::vector<std::string>{"mine"});
 }
 
 TEST_CASE("a group has its limits by phase, and that of training without a board") {
