@@ -3,7 +3,7 @@
 
     check_words.py [ROOT]
 
-Looks at code, comments, messages and the manual, not at tests. Fails on each use, with the word to take instead. Words that
+Looks at code, comments, messages, tests and the manual. Fails on each use, with the word to take instead. Words that
 are right in one place alone are listed in EXCEPTIONS with the reason.
 """
 
@@ -45,7 +45,8 @@ EXCEPTIONS = [
     (r".*", r"""["'`]folder[\\"'`]|[Ii]mage ?[Ff]olders?|image_folders?|folder_source|FolderSource|open_folder|format = "folder"|"""
             r"folder, cifar10|folder: |<folder>|IMAGE_FOLDER", "data.format = \"folder\", named after ImageFolder"),
     (r"src/app/explain_command\.cc", r"places", "a line that scripts read"),
-    (r"scripts/check_words\.py", r".*", "the list itself"),
+    (r"scripts/check_words\.py|test/tooling/check_words_test\.py", r".*", "the list itself and its test"),
+    (r"test/.*\.py", r"\bplaces=", "an argument of unittest"),
     (r"docs/(adr|benchmarks)/.*", r".*", "records of their time"),
 ]
 
@@ -53,8 +54,8 @@ SUFFIXES = {".cc", ".h", ".cu", ".md", ".py", ".sh", ".toml", ".cmake", ".txt"}
 
 
 def files_of(root):
-    """Code and manual, relative to the root."""
-    for top in ("src", "include", "models", "scripts", "docs", "cmake"):
+    """Code, tests and manual, relative to the root."""
+    for top in ("src", "include", "models", "test", "scripts", "docs", "cmake"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SUFFIXES and path.is_file() and "__pycache__" not in path.parts:
                 yield path.relative_to(root)

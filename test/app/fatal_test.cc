@@ -71,7 +71,7 @@ TEST_CASE("of threads that fail together one speaks, and its code is the process
   }
 }
 
-TEST_CASE("an error in the last words ends the process with the code of the first") {
+TEST_CASE("an error in the fatal report ends the process with the code of the first") {
   const Ending thrown =
       ending_of([] { fatal(Error(ExitCode::data, "a record is torn"), [] { throw std::runtime_error("and more"); }); });
   CHECK(thrown.code == static_cast<int>(ExitCode::data));

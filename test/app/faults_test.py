@@ -36,7 +36,7 @@ Kinds of faults known from other trainers, and where each is tested ("faults" is
     one rank has fewer batches                        train: data of any number of samples, run plan cases; ranks
     fewer files than ranks, empty data                errors: data that are missing, empty or something else
     a rank skips a bad batch alone                    faults: Waits; train: bad records
-    a stall that nobody notices                       faults: Phases, Waits; failure; crash: a rank that stands still
+    a stall that nobody notices                       faults: Phases, Waits; failure; crash: a suspended rank
   Slurm
     the warning signal never arrives                  slurm: stopped before its limit
     one second after SIGTERM                          faults: SlowStops; slurm: cancelled jobs; resume: any stop signal

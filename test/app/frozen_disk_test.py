@@ -1,7 +1,7 @@
 """A file system that stops answering under the run's directory: training goes on, and every end comes within its limit.
 
 A small ext4 image is mounted by way of a loop device and frozen (fsfreeze), so that every call that would change it
-waits, uninterruptibly, until the thaw. Needs root. A process that touches the mount meanwhile cannot be killed: whoever
+waits, uninterruptibly, until the thaw. Needs root. A process that touches the mount meanwhile cannot be killed: any program that
 freezes here also has a thread that thaws after a while, come what may, and nothing looks at the mount before that.
 """
 

@@ -137,7 +137,7 @@ class EarlierProgram(Case):
 
 
 class Slow(Case):
-    # Two epochs of warm-up (17.1 steps) and stairs of one (8.6 steps): in warm-up, before, at and behind edges, on a stair.
+    # Two epochs of warm-up (17.1 steps), then a staircase of one epoch (8.6 steps): in warm-up, around its edges, between.
     def test_the_rate_of_each_step_does_not_depend_on_where_the_run_was_stopped(self):
         self.records(60)
         config = self.config(base=SMALL)

@@ -18,7 +18,7 @@ NETWORK = ("exchange", SLOW // 4, "the reduction")
 SOCKETS = ("send", SLOW // 8, "the reduction")
 
 
-def steps_to_tell(output, step):
+def steps_to_report(output, step):
     """From the first of the lasting slow steps to the one at which the warning stands."""
     seconds = {int(number): float(spent) for number, spent in STEP.findall(output)}
     usual = statistics.median(spent for number, spent in seconds.items() if number < STEADY)
@@ -32,9 +32,9 @@ SOCKETS_ALONE = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"
 
 
 class Slow(kit.TestCase):
-    def warnings_of(self, victim, fault, transport="auto", flags=(), *, ranks=3, awaited):
+    def warnings_of(self, victim, fault, transport="auto", flags=(), *, ranks=3, expected):
         """[(step, text)] and the output of a job that suffers the fault after a while, some steps after a warning whose
-        text matches `awaited`."""
+        text matches `expected`."""
         call, delay, _ = fault
         self.records(96)
         case = f"{call}-{victim}-{ranks}".replace(":", "-")
@@ -47,21 +47,21 @@ class Slow(kit.TestCase):
         try:
             job.wait_for_output(f": step {STEADY},")
             kit.write(trigger, b"")
-            matching = lambda: [step for step, text in WARNING.findall(job.output()) if re.search(awaited, text)]
-            job.wait_for(matching, f"a warning of {awaited}")
+            matching = lambda: [step for step, text in WARNING.findall(job.output()) if re.search(expected, text)]
+            job.wait_for(matching, f"a warning of {expected}")
             job.wait_for_output(f": step {int(matching()[0]) + 5},")
         finally:
             job.kill()
         return WARNING.findall(job.output()), job.output()
 
     def assert_named(self, victim, fault, *more):
-        """Three ranks of which one becomes slow: it is told once, rightly, within 20 steps."""
-        # Other programs may slow all ranks down, which is told without a name.
-        warnings, output = self.warnings_of(victim, fault, *more, awaited=" on rank ")
+        """Three ranks of which one becomes slow: it is named once and correctly within 20 steps."""
+        # Other programs may slow all ranks down, which is reported without a name.
+        warnings, output = self.warnings_of(victim, fault, *more, expected=" on rank ")
         named = [(step, text) for step, text in warnings if " on rank " in text]
         self.assertEqual(len(named), 1, output)
         self.assertRegex(named[0][1], rf"^{fault[2]} on rank {victim}@\S+$", output)
-        self.assertLessEqual(steps_to_tell(output, int(named[0][0])), 20, output)
+        self.assertLessEqual(steps_to_report(output, int(named[0][0])), 20, output)
 
     def test_each_rank_is_named_for_each_fault(self):
         for fault, *more in ((READS,), (COMPUTE,), (NETWORK, "mpi"), (SOCKETS, "mpi", SOCKETS_ALONE)):
@@ -70,14 +70,14 @@ class Slow(kit.TestCase):
                     self.assert_named(victim, fault, *more)
 
     def test_no_rank_is_named_where_the_network_is_slow_for_all(self):
-        warnings, output = self.warnings_of("all", SOCKETS, "mpi", SOCKETS_ALONE, awaited="^the reduction")
+        warnings, output = self.warnings_of("all", SOCKETS, "mpi", SOCKETS_ALONE, expected="^the reduction")
         self.assertNotIn(" on rank ", str(warnings), output)
 
     def test_of_two_ranks_none_is_named_for_its_network(self):
-        warnings, output = self.warnings_of(1, NETWORK, "mpi", ranks=2, awaited="^the reduction")
+        warnings, output = self.warnings_of(1, NETWORK, "mpi", ranks=2, expected="^the reduction")
         self.assertNotIn(" on rank ", str(warnings), output)
 
-    def test_nothing_is_blamed_in_a_steady_run(self):
+    def test_nothing_is_reported_in_a_steady_run(self):
         self.records(96)
         config = self.config({"train.steps": 500, "train.batch_size": 2})
         result = self.train(3, config, flags=["--oversubscribe"], env=self.faulty(0, pace=PACE))

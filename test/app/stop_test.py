@@ -44,7 +44,7 @@ class Signals(kit.TestCase):
         self.assertTrue(saved or "nothing was trained" in result.output, str(result))
 
     def start_held(self, ranks, **more):
-        """A job whose ranks have only just begun to hold signals back, long before MPI has started."""
+        """A job whose ranks have just started to hold signals back, long before MPI has started."""
         job = self.start(ranks, "--config", self.config(LONG), **more)
         job.wait_for(lambda: len(job.ranks()) == max(ranks, 1)
                      and all(holds(pid, signal.SIGUSR1) for pid in job.ranks()), "signals are held")

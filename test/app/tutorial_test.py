@@ -35,7 +35,7 @@ class Tutorial(kit.TestCase):
         for text in ("resuming at step", "evaluation at step 120 (ema weights)", "(3, 192)", "inception",
                      "whole: the checksum is right"):
             self.assertIn(text, everything)
-        self.assertGreaterEqual(kit.metrics(self.path("runs/photos"), "eval")[-1]["top1"], 0.9)  # they can be told apart
+        self.assertGreaterEqual(kit.metrics(self.path("runs/photos"), "eval")[-1]["top1"], 0.9)  # the classes differ clearly
 
 
 if __name__ == "__main__":

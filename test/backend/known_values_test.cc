@@ -189,7 +189,7 @@ TEST_CASE("local response normalization follows its formula") {
   });
 }
 
-TEST_CASE("concatenation places channels side by side and slices take them out") {
+TEST_CASE("concatenation joins channels and slices extract them") {
   on_every_backend([](const Runner& r) {
     const HostTensor a = r.real({2, 1, 1, 2}, {1, 2, 3, 4}), b = r.real({2, 2, 1, 2}, {5, 6, 7, 8, 9, 10, 11, 12});
     const HostTensor joined = r.run(Concat{}, {a, b})[0];

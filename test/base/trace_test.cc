@@ -76,7 +76,7 @@ TEST_CASE("operations that overlap have rows of their own") {
   CHECK(row_of("other") != row_of("second"));
 }
 
-TEST_CASE("an observer is told of each span as it begins and ends, whether or not tracing is on") {
+TEST_CASE("an observer is called as each span begins and ends, whether or not tracing is on") {
   Notes notes;
   observe_spans(&notes);
   CHECK(span_observer() == &notes);

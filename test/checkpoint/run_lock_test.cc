@@ -82,7 +82,7 @@ TEST_CASE("the lock of a dead process of this machine is taken over at once") {
   }
 }
 
-TEST_CASE("a dead owner's lock that cannot be moved is refused, not tried for ever") {
+TEST_CASE("a dead owner's lock that cannot be moved is refused, and not tried without end") {
   const ScratchDirectory directory;
   std::string space, host;
   {
@@ -100,7 +100,7 @@ TEST_CASE("a dead owner's lock that cannot be moved is refused, not tried for ev
                                               "taken over: "));
 }
 
-TEST_CASE("the lock of another machine is taken over when its heartbeat stands still") {
+TEST_CASE("the lock of another machine is taken over when its heartbeat stops") {
   const ScratchDirectory directory;
   write_lock(directory, "host node7\npid 12\nstarted 1\nspace elsewhere\nheartbeat 000000000007\n");
   const RunLock lock(directory.path(), kFast);

@@ -78,7 +78,7 @@ class Tool {
       ++rounds;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    say(rounds > 10 ? "went on" : "stood still");
+    say(rounds > 10 ? "went on" : "stalled");
     finish();
   }
 

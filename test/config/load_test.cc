@@ -112,7 +112,7 @@ TEST_CASE("a misspelt variable of ours is an error, others with the prefix are l
   CHECK_NOTHROW(load_config(s));
 }
 
-TEST_CASE("batch_size and global_batch together are an error that names both places") {
+TEST_CASE("batch_size and global_batch together are an error that names both settings") {
   ConfigSources s = sources("[train]\nbatch_size = 8\n");
   s.overrides = {{"train.global_batch", "64"}};
   CHECK_THAT(load_error(s),

@@ -34,8 +34,8 @@ TEST_CASE("crops of one-pixel, thin and nearly fitting images stay inside the im
   }
 }
 
-TEST_CASE("crop_flip on 32 x 32 is the usual CIFAR-10 recipe: 4 pixels of padding, all 81 places, both ways round") {
-  std::set<std::pair<int64_t, int64_t>> places;
+TEST_CASE("crop_flip on 32 x 32 is the usual CIFAR-10 recipe: 4 pixels of padding, all 81 positions, both ways round") {
+  std::set<std::pair<int64_t, int64_t>> positions;
   int mirrored = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     RandomStream random(random_key(seed));
@@ -43,10 +43,10 @@ TEST_CASE("crop_flip on 32 x 32 is the usual CIFAR-10 recipe: 4 pixels of paddin
     REQUIRE(plan.rows.target == 32);
     REQUIRE(plan.rows.first >= -4);
     REQUIRE(plan.rows.first <= 4);
-    places.emplace(plan.rows.first, plan.columns.first);
+    positions.emplace(plan.rows.first, plan.columns.first);
     mirrored += plan.columns.mirror ? 1 : 0;
   }
-  CHECK(places.size() == 81);
+  CHECK(positions.size() == 81);
   CHECK(std::abs(mirrored - 1000) < 120);  // five deviations
 }
 

@@ -94,7 +94,7 @@ TEST_CASE("every orientation is turned upright") {
   CHECK(upright(8, "abcdef", 2, 3) == "cf/be/ad");
 }
 
-TEST_CASE("the loader ignores the orientation unless it is told to apply it") {
+TEST_CASE("the loader ignores the orientation unless it is asked to apply it") {
   std::vector<uint8_t> pixels;
   for (int i = 0; i < 24 * 24; ++i) pixels.insert(pixels.end(), 3, static_cast<uint8_t>(i % 24 < 8 ? 200 : 40));
   const std::string plain = encode_jpeg(pixels, 24, 24, {});

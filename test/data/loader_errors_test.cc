@@ -30,7 +30,7 @@ std::string first_error(const DataSource& source, const LoaderOptions& options) 
   return "no error";
 }
 
-// Does not hand out its sample before it is told to.
+// Does not return its sample before it is released.
 class Held final : public DataSource {
  public:
   Held() : DataSource({}) {}

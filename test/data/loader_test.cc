@@ -182,7 +182,7 @@ TEST_CASE("as many batches are prepared ahead as there are slots, and no sample 
         CHECK(loader.queue_depth() == batches);
       };
       wait_for(slots);
-      CHECK(source.count() == slots * kBatch);  // nothing else can be begun before a slot is given back
+      CHECK(source.count() == slots * kBatch);  // nothing else can be started before a slot is given back
       for (int64_t taken = 1; taken <= 3; ++taken) {
         const Batch batch = loader.next();
         wait_for(slots - 1);

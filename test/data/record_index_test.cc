@@ -84,7 +84,7 @@ TEST_CASE("a length near 2^64 with a right checksum is a truncated file, not an 
   CHECK_THAT(data_error(directory / "shard"), ContainsSubstring("cut off"));
 }
 
-TEST_CASE("a cached index is used while it fits the file, and made anew when stale or damaged") {
+TEST_CASE("a cached index is used while it fits the file, and made again if it is stale or damaged") {
   const ScratchDirectory directory;
   const std::string shard = directory / "shard";
   const std::string cache = directory / "cache";

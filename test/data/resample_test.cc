@@ -75,7 +75,7 @@ TEST_CASE("shrinking by 4/3 has TensorFlow's weights: 7:3, 1:1, 3:7") {
   CHECK(out[2] == Approx(0.3 * 40 + 0.7 * 80));
 }
 
-TEST_CASE("a smaller source is read at the places that its plan means in the whole one") {
+TEST_CASE("a smaller source is read at the positions of the plan for the whole one") {
   // A ramp of 32 pixels whose halves are the means of two; the crop [5, 29) to 4 pixels.
   std::vector<float> whole, half;
   for (int i = 0; i < 32; ++i) whole.push_back(static_cast<float>(i));

@@ -41,12 +41,12 @@ TEST_CASE("orders differ between epochs and seeds and are the same for the same"
 }
 
 TEST_CASE("a sample is equally likely in every place") {
-  std::map<int64_t, int> places;
+  std::map<int64_t, int> positions;
   for (uint64_t seed = 0; seed < 6000; ++seed) {
     const auto order = epoch_order({.size = 6, .seed = seed}, 0);
-    ++places[std::find(order.begin(), order.end(), 2) - order.begin()];
+    ++positions[std::find(order.begin(), order.end(), 2) - order.begin()];
   }
-  for (const auto& [place, count] : places) CHECK(std::abs(count - 1000) < 150);  // five deviations
+  for (const auto& [place, count] : positions) CHECK(std::abs(count - 1000) < 150);  // five deviations
 }
 
 TEST_CASE("blocks stay together while they and their samples are shuffled") {

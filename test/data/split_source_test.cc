@@ -16,7 +16,7 @@ std::unique_ptr<DataSource> synthetic(int64_t samples) {
       {.format = "synthetic", .labels = {.classes = 10}, .synthetic = {.samples = samples, .image_size = 1}});
 }
 
-std::set<std::string> places(const DataSource& source) {
+std::set<std::string> names(const DataSource& source) {
   std::set<std::string> all;
   for (int64_t i = 0; i < source.size(); ++i) all.insert(source.where(i));
   return all;
@@ -29,13 +29,13 @@ TEST_CASE("a split has every sample on one side, the same in every run") {
   const auto validation = split_source(synthetic(1000), {.validation_fraction = 0.2, .validation = true});
   CHECK(training->size() + validation->size() == 1000);
   CHECK(std::abs(validation->size() - 200) < 40);  // three deviations of 200 draws
-  std::set<std::string> all = places(*training);
-  for (const std::string& place : places(*validation)) CHECK(all.insert(place).second);
-  CHECK(all == places(*synthetic(1000)));
-  CHECK(places(*split_source(synthetic(1000), {.validation_fraction = 0.2})) == places(*training));
+  std::set<std::string> all = names(*training);
+  for (const std::string& place : names(*validation)) CHECK(all.insert(place).second);
+  CHECK(all == names(*synthetic(1000)));
+  CHECK(names(*split_source(synthetic(1000), {.validation_fraction = 0.2})) == names(*training));
   // A larger share for training never holds a sample of a smaller one's validation.
-  const auto more = places(*split_source(synthetic(1000), {.validation_fraction = 0.3, .validation = true}));
-  for (const std::string& place : places(*validation)) CHECK(more.contains(place));
+  const auto more = names(*split_source(synthetic(1000), {.validation_fraction = 0.3, .validation = true}));
+  for (const std::string& place : names(*validation)) CHECK(more.contains(place));
 }
 
 TEST_CASE("samples of a split keep content, label rule and place") {

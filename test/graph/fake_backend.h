@@ -1,4 +1,4 @@
-// A backend without arithmetic, for tests of the graph layer. It has wishes (blocked images and packed weights for
+// A backend without arithmetic, for tests of the graph layer. It has preferences (blocked images and packed weights for
 // convolutions, saved blobs, workspaces), and its kernels mix every byte they read into every byte they write: memory
 // that was given away too early changes all that is computed from it.
 #pragma once
@@ -16,7 +16,7 @@ inline const Format kBlocked = Format::blocked(8);
 inline const Format kPacked = Format::opaque(1);
 inline constexpr size_t kConvWorkspace = 1000;
 
-struct FakeWishes {
+struct FakePreferences {
   bool formats = true;   // false: everything plain
   int refuses_op = -1;   // index in Op of an operation that compile() refuses
   size_t workspace = 0;  // bytes that every kernel but a convolution asks for
@@ -63,7 +63,7 @@ class FakeKernel final : public Kernel {
 
 class FakeBackend final : public Backend {
  public:
-  explicit FakeBackend(FakeWishes wishes = {}) : pending_(wishes) {}
+  explicit FakeBackend(FakePreferences preferences = {}) : pending_(preferences) {}
 
   std::string_view name() const override { return "fake"; }
 
@@ -135,7 +135,7 @@ class FakeBackend final : public Backend {
   std::unique_ptr<Event> make_event() const override { fail(ExitCode::internal, "the fake backend has no events"); }
 
  private:
-  FakeWishes pending_;
+  FakePreferences pending_;
 };
 
 }  // namespace lockstep::test

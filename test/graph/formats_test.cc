@@ -49,7 +49,7 @@ TEST_CASE("values pass from operation to operation in the format both want") {
   CHECK(is_well_formed(graph));
 }
 
-TEST_CASE("a backend without wishes gets no reorders") {
+TEST_CASE("a backend without preferences gets no reorders") {
   Graph graph = small_net(small_options());
   add_gradients(graph);
   const size_t nodes = graph.nodes.size();

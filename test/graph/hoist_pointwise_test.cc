@@ -43,7 +43,7 @@ TEST_CASE("a convolution stays behind its pool where that is not the same or cos
   CHECK(hoisted(kThree, {.channels = 4}) == 1);
   CHECK(hoisted(kThree, {.channels = 8}) == 0);                    // pools as many channels
   CHECK(hoisted(kThree, {.channels = 4, .bias = true}) == 0);      // the padding would not get the bias
-  CHECK(hoisted(kThree, {.channels = 4, .window = kThree}) == 0);  // sees several places
+  CHECK(hoisted(kThree, {.channels = 4, .window = kThree}) == 0);  // sees several pixels
   CHECK(hoisted(kHalve, {.channels = 4}) == 0);                    // would convolve a larger image
   CHECK(hoisted(kThree, {.channels = 4}, true) == 0);
 }

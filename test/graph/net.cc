@@ -198,9 +198,9 @@ void Net::write(void* to, DType type, std::span<const double> values) const {
   stream_->wait();
 }
 
-int places_of(const Executable& executable, std::string_view rewrite) {
-  for (const auto& [name, places] : executable.applied_rewrites()) {
-    if (name == rewrite) return places;
+int matches_of(const Executable& executable, std::string_view rewrite) {
+  for (const auto& [name, matches] : executable.applied_rewrites()) {
+    if (name == rewrite) return matches;
   }
   return -1;
 }

@@ -62,7 +62,7 @@ class Net {
   Arenas arenas_;
 };
 
-// How many places a rewrite changed; -1: it did not run.
+// How many matches a rewrite changed; -1: it did not run.
 int places_of(const Executable& executable, std::string_view rewrite);
 
 // Runs both nets forward and backward on the same random numbers; returns the largest relative error of the logits of

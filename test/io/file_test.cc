@@ -102,7 +102,7 @@ TEST_CASE(
   CHECK(read(60).empty());
   writer.join();
 
-  const int both = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);  // a writer that writes once and then stands still
+  const int both = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);  // a writer that writes once and then stalls
   REQUIRE(::write(both, "abc", 3) == 3);
   CHECK(error_of([&] { read(0.05); }));
   ::close(both);
@@ -203,7 +203,7 @@ TEST_CASE("who may read and write a file is the umask's to say") {
   ::umask(before);
 }
 
-TEST_CASE("a file is created once only, and a log follows whoever removes or replaces it") {
+TEST_CASE("a file is created once only, and a log notices that it was removed or replaced") {
   const ScratchDirectory directory;
   CHECK(create_file(directory / "a", ExitCode::internal));
   CHECK_FALSE(create_file(directory / "a", ExitCode::internal));

@@ -21,7 +21,7 @@ namespace {
 int capability_major = 0;  // of the device that is planned for
 }
 
-// cuDNN's frontend asks the runtime for the current device, whatever device it is told to plan for.
+// cuDNN's frontend asks the runtime for the current device, whatever device it plans for.
 extern "C" {
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;

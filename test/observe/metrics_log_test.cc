@@ -63,7 +63,7 @@ TEST_CASE("rows of steps after the one resumed from are dropped, whatever their 
   CHECK(file.after_resume(0).empty());
 }
 
-TEST_CASE("a file with nothing to drop is not written anew") {
+TEST_CASE("a file with nothing to drop is not written again") {
   const MetricsFile file;
   file.put(kThree);
   const auto before = std::filesystem::last_write_time(file.path);
@@ -71,7 +71,7 @@ TEST_CASE("a file with nothing to drop is not written anew") {
   CHECK(std::filesystem::last_write_time(file.path) == before);
 }
 
-TEST_CASE("rows that are written anew are dropped first") {
+TEST_CASE("rows that are written again are dropped first") {
   const MetricsFile file;
   file.put(kThree);
   MetricsLog log(file.path, 30);

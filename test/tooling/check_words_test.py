@@ -29,8 +29,9 @@ class CheckWords(unittest.TestCase):
         self.assertIn("src/io/file.cc:2: 'folder': rather directory\n", output)
         self.assertIn("src/io/file.cc:2: 'anew': rather again\n", output)
 
-    def test_the_manual_is_read_too(self):
-        self.assertEqual(run_on("docs/data.md", "The obstacle is named.\n")[0], 1)
+    def test_the_manual_and_the_tests_are_read_too(self):
+        for path in ("docs/data.md", "test/io/file_test.cc"):
+            self.assertEqual(run_on(path, "The obstacle is named.\n")[0], 1)
 
     def test_a_data_format_keeps_its_name(self):
         self.assertEqual(run_on("docs/data.md", "| `folder` | one directory a class |\n")[0], 0)

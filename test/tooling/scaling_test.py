@@ -21,7 +21,7 @@ class Model(unittest.TestCase):
     def seconds(self, profile=PROFILE, **job):
         return simulate(profile, Job(**{"ranks": 2, "bytes_per_second": 1e30, **job})).seconds
 
-    def test_a_link_without_limits_leaves_computing_alone(self):
+    def test_a_link_without_limits_leaves_computing_asingle(self):
         self.assertAlmostEqual(self.seconds(ranks=1000), 4)
 
     def test_one_rank_sends_nothing(self):
@@ -49,8 +49,8 @@ class Model(unittest.TestCase):
                                3 + 6 * 0.01 + 1)
 
     def test_one_bucket_at_the_end_adds_its_whole_time(self):
-        lone = Profile([Bucket(250, 0, 3.0)], 4.0)
-        self.assertAlmostEqual(self.seconds(lone, bytes_per_second=500), 3 + 2 + 1)
+        single = Profile([Bucket(250, 0, 3.0)], 4.0)
+        self.assertAlmostEqual(self.seconds(single, bytes_per_second=500), 3 + 2 + 1)
 
     def test_only_the_last_bucket_shows_where_the_others_fit_under_computing(self):
         self.assertAlmostEqual(self.seconds(bytes_per_second=1000), 3 + 1 + 1)
@@ -90,10 +90,10 @@ class Report(unittest.TestCase):
 
     def test_the_step_is_that_of_the_slowest_rank(self):
         buckets = [dataclasses.asdict(b) for b in PROFILE.buckets]
-        self.assertEqual(self.load({"alone": {"rank_seconds": [4.0, 8.0], "buckets": buckets}}), PROFILE.scaled_to(8.0))
+        self.assertEqual(self.load({"asingle": {"rank_seconds": [4.0, 8.0], "buckets": buckets}}), PROFILE.scaled_to(8.0))
 
-    def test_a_report_without_steps_alone_is_refused(self):
-        with self.assertRaisesRegex(SystemExit, "says nothing of steps alone"):
+    def test_a_report_without_steps_asingle_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "says nothing of steps asingle"):
             self.load({"ranks": 2})
 
     def test_the_table_has_a_row_a_job_and_a_column_a_link(self):

@@ -36,7 +36,7 @@ TEST_CASE("on a CPU kernels read the loader's memory") {
   CHECK(placed.weights == batch.weights);
 }
 
-TEST_CASE("sparse batches come to fixed places of a device too, ids and values") {
+TEST_CASE("sparse batches, ids and values, have fixed addresses on a device as well") {
   const auto source = open_data_source(
       {.format = "synthetic", .labels = {.classes = 2}, .synthetic = {.vocabulary = 50, .max_ids = 7}});
   const auto backend = make_deferred_backend(cpu());

@@ -70,7 +70,7 @@ TEST_CASE("no save is started that the end of the job would cut off") {
   CHECK(std::filesystem::is_empty(s.scratch / "run"));
 }
 
-TEST_CASE("a run has time while the job has, and without an end for ever") {
+TEST_CASE("a run has as much time as its job, or unlimited time") {
   CHECK_FALSE(Saving().checkpointer->must_stop(1e6));
   const JobEnd later([](const char*) { return std::to_string(std::time(nullptr) + 3600); });
   Saving s({}, {.job_end = later});
@@ -208,7 +208,7 @@ TEST_CASE("a step that is on disk is not written again") {
   CHECK_FALSE(std::filesystem::exists(resumed.file(7)));
 }
 
-TEST_CASE("a step is written anew after the run went back past it") {
+TEST_CASE("a step is written again after the run went back past it") {
   Saving s;
   s.checkpointer->save({.step = 4});
   s.wait_and_poll();

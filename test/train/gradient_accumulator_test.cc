@@ -7,7 +7,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("each bucket gets the sum of all micro-batches, and the next step starts anew") {
+TEST_CASE("each bucket gets the sum of all micro-batches, and the next step starts from zero") {
   const SmallRun run(small_config());
   const ModelState& state = run.model.state();
   const int64_t elements = state.gradient_elements(), cut = elements / 3;

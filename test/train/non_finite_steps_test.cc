@@ -59,7 +59,7 @@ TEST_CASE("the rule stop ends all ranks alike at the first such step and names t
              ContainsSubstring("step 7: the loss is not finite on " + world().describe(world().size() - 1) + ";"));
 }
 
-TEST_CASE("the rule skip allows ten such steps in a row, counted anew after one that was applied") {
+TEST_CASE("the rule skip allows ten such steps in a row, counted again from one that was applied") {
   Rule rule(NonFiniteRule::skip);
   for (int round = 0; round < 2; ++round) {
     for (int step = 1; step <= 10; ++step) CHECK_FALSE(rule.steps.skip(step, infinite_loss()));
@@ -174,7 +174,7 @@ TEST_CASE(
   CHECK(field<int64_t>(directory, "event", "step") == std::vector<int64_t>{4});
 }
 
-TEST_CASE("a run that goes back past a damaged file writes it anew") {
+TEST_CASE("a run that goes back past a damaged file writes it again") {
   const SharedDirectory directory;
   const PlainSource data(64);
   Job job(config_with_rollback(directory), data);

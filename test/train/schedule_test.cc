@@ -6,7 +6,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("a constant schedule keeps the base rate for ever") {
+TEST_CASE("a constant schedule keeps the base rate") {
   const LearningRateSchedule schedule{.kind = ScheduleKind::constant, .base_rate = 0.1, .total_steps = 10};
   CHECK(schedule.rate(0) == 0.1);
   CHECK(schedule.rate(9) == 0.1);
@@ -22,7 +22,7 @@ TEST_CASE("warm-up rises linearly and reaches the full rate at its last step") {
   CHECK(schedule.rate(4) == Approx(0.4));
 }
 
-TEST_CASE("the exponential schedule falls in stairs counted from step 0") {
+TEST_CASE("the exponential schedule is a staircase counted from step 0") {
   const LearningRateSchedule schedule{
       .kind = ScheduleKind::exponential, .base_rate = 1, .total_steps = 100, .decay_rate = 0.5, .decay_steps = 10};
   CHECK(schedule.rate(0) == 1);
@@ -33,7 +33,7 @@ TEST_CASE("the exponential schedule falls in stairs counted from step 0") {
   CHECK(schedule.rate(35) == 0.125);
 }
 
-TEST_CASE("warm-up multiplies the exponential schedule without moving its stairs") {
+TEST_CASE("warm-up multiplies the exponential schedule without moving its edges") {
   const LearningRateSchedule schedule{
       .kind = ScheduleKind::exponential, .base_rate = 1, .warmup_steps = 20, .decay_rate = 0.5, .decay_steps = 10};
   CHECK(schedule.rate(9) == Approx(0.5));
@@ -76,7 +76,7 @@ TEST_CASE("the linear rule scales the rate by the global batch over 256") {
   CHECK(schedule.rate(0) == Approx(0.2));
 }
 
-TEST_CASE("a stair shorter than a step lasts one step") {
+TEST_CASE("an interval shorter than a step lasts one step") {
   Config config;
   config.schedule = {.name = ScheduleKind::exponential, .decay_rate = 0.5, .decay_epochs = 0.01};
   const LearningRateSchedule schedule =
@@ -84,7 +84,7 @@ TEST_CASE("a stair shorter than a step lasts one step") {
   CHECK(schedule.decay_steps == 1);
 }
 
-TEST_CASE("the step schedule's stairs begin with the first step at or past their epoch and do not drift") {
+TEST_CASE("the intervals of the step schedule start at the first step of their epoch and do not drift") {
   Config config;
   config.optimizer.lr = 1;
   config.schedule = {.name = ScheduleKind::step, .decay_rate = 0.1, .decay_epochs = 1};
@@ -100,15 +100,15 @@ TEST_CASE("the step schedule's stairs begin with the first step at or past their
   CHECK(schedule.rate(10) == Approx(1e-4));
 }
 
-TEST_CASE("stairs whose length only rounding keeps from a whole number of steps do not come a step late") {
+TEST_CASE("intervals that only rounding keeps from a whole number of steps are not a step late") {
   Config config;
   config.optimizer.lr = 1;
   config.schedule = {.name = ScheduleKind::step, .decay_rate = 0.5, .decay_epochs = 0.1};
   const LearningRateSchedule schedule =
       make_learning_rate_schedule(config, {.samples_per_epoch = 30, .global_batch = 1, .total_steps = 100});
-  for (int64_t stair = 1; stair < 9; ++stair) {
-    CHECK(schedule.rate(3 * stair - 1) == std::pow(0.5, stair - 1));
-    CHECK(schedule.rate(3 * stair) == std::pow(0.5, stair));
+  for (int64_t interval = 1; interval < 9; ++interval) {
+    CHECK(schedule.rate(3 * interval - 1) == std::pow(0.5, interval - 1));
+    CHECK(schedule.rate(3 * interval) == std::pow(0.5, interval));
   }
 }
 

@@ -350,7 +350,9 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
   CHECK(again.run.values()[0] == saved[0]);
 }
 
-TEST_CASE("a head for other classes starts anew from init_from, and is said so, and everything else must fit") {
+TEST_CASE(
+    "a head for other classes starts from random values with init_from, which is logged, and everything else must "
+    "fit") {
   const SharedDirectory directory;
   Config config = config_with(directory);
   save(config, 7);

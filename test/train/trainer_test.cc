@@ -125,7 +125,7 @@ TEST_CASE("a run that is stopped and resumed ends with the same bits as one that
   for (;; ++stops) {
     Job job(config(parts), data);
     CHECK(job.trainer->total_steps() == uninterrupted.trainer->total_steps());
-    job.stop = stops < 2 && world().rank() == world().size() - 1;  // one rank's wish is all ranks' end
+    job.stop = stops < 2 && world().rank() == world().size() - 1;  // a request on one rank stops all
     if (job.trainer->run() == RunEnd::finished) {
       CHECK(job.run.values() == uninterrupted.run.values());
       break;
@@ -204,7 +204,7 @@ TEST_CASE("a run that stops where it was to evaluate does so when it goes on, an
   const auto run_to = [&](int64_t step) {
     Job job(config, data, &validation);
     job.communicator.before_sum = [&](std::string_view label, std::span<float>) {
-      // What a step carries of a wish to stop was decided before its sum.
+      // A step carries a stop request only if it came before the all-reduce of the step.
       if (label.starts_with(fmt::format("step {} bucket 1 ", step - 1))) job.stop = true;
     };
     CHECK(job.trainer->run() == (step < 5 ? RunEnd::stopped : RunEnd::finished));
@@ -322,7 +322,7 @@ TEST_CASE("a save that fails is in the metrics, and so is the one that ends the 
   config.checkpoint.on_error = strict ? SaveErrorRule::fail : SaveErrorRule::warn;
   Job job(config, data);
   if (world().is_root()) std::filesystem::create_directories(directory / "run/" + checkpoint_name(2) + "/in the way");
-  world().barrier({"the obstacle"});
+  world().barrier({"the directory in the way"});
   // Rank 0 alone knows, and would end the job: here it must not leave the others behind in a reduction.
   if (strict && world().size() > 1) return;
   const LogCapture log;
@@ -349,7 +349,7 @@ TEST_CASE("a run saves every so many steps and at its end, each step once") {
   CHECK(field<int64_t>(directory, "checkpoint", "step") == std::vector<int64_t>{7});
 }
 
-TEST_CASE("with the host two steps ahead a wish to stop is met two steps later, and the run goes on from there") {
+TEST_CASE("with the host two steps ahead a stop request takes effect two steps later, and the run goes on from there") {
   const PlainSource data(64);
   const SharedDirectory whole, parts;
   const auto config = [](const SharedDirectory& directory) {

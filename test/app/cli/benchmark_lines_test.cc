@@ -49,7 +49,7 @@ TEST_CASE("the banner of a benchmark") {
   CHECK(lines.banner() == expected);
 }
 
-TEST_CASE("a lone rank of a forward pass says so in the banner") {
+TEST_CASE("the banner names a single rank of a forward pass") {
   BenchmarkOptions options = kOptions;
   options.forward_only = true;
   const std::vector<std::string> banner =
@@ -92,7 +92,7 @@ TEST_CASE("the efficiency is the rate of all ranks over the sum of their own") {
   CHECK(json["alone"]["buckets"][1] == nlohmann::json{{"gradients", 20}, {"others", 7}, {"ready_seconds", 0.5}});
 }
 
-TEST_CASE("a lone rank has buckets to tell of and no line on efficiency") {
+TEST_CASE("a single rank has lines on buckets, but none on efficiency") {
   BenchmarkLines lines(kOptions, {.batch = 8, .samples = 1000});
   told(lines, 22, 0.5);
   lines.set_alone({.rank_seconds = {0.5}, .buckets = {{100, 5, 0.25}}});

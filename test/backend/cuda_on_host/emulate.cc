@@ -97,7 +97,7 @@ void yield() { lockstep_switch_stack(&running->place, scheduler); }
 void enter(Thread& thread) { lockstep_switch_stack(&scheduler, thread.place); }
 void arrived() {}
 #else
-// The sanitizer must be told of each change of stacks. It tells which stack was left: at a yield the scheduler's.
+// The sanitizer must be notified of each change of stacks. It returns which stack was left: at a yield the scheduler's.
 [[maybe_unused]] const void* left_stack;
 [[maybe_unused]] size_t left_stack_bytes;
 

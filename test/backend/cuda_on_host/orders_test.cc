@@ -37,16 +37,16 @@ constexpr ThreadOrder kOtherOrders[] = {ThreadOrder::descending, ThreadOrder::sh
 std::vector<Step> lowered(const OpCase& op_case, DType to) {
   const int count = static_cast<int>(op_case.inputs.size());
   std::vector<Step> steps;
-  std::vector<int> places(op_case.inputs.size());
+  std::vector<int> positions(op_case.inputs.size());
   int casts = 0;
   for (int i = 0; i < count; ++i) {
     const Fill fill = op_case.inputs[static_cast<size_t>(i)].fill;
     const bool low = to != DType::f32 && (fill == Fill::activation || fill == Fill::weight);
-    places[static_cast<size_t>(i)] = low ? count + casts++ : i;
+    positions[static_cast<size_t>(i)] = low ? count + casts++ : i;
     if (low) steps.push_back({Cast{to}, {i}});
   }
   for (Step step : op_case.steps) {
-    for (int& input : step.inputs) input = input < count ? places[static_cast<size_t>(input)] : input + casts;
+    for (int& input : step.inputs) input = input < count ? positions[static_cast<size_t>(input)] : input + casts;
     steps.push_back(std::move(step));
   }
   return steps;
