@@ -56,7 +56,7 @@ TEST_CASE("merged siblings' parameters lie side by side in the arenas, in traini
   options.dtype = DType::f32;
   Net train(*cpu, block_net(options), {});
   const Executable& e = train.executable();
-  REQUIRE(places_of(e, "merge_siblings") == 1);
+  REQUIRE(matches_of(e, "merge_siblings") == 1);
   const auto offset = [&](const char* name) {
     return e.layout().offset[static_cast<size_t>(e.graph().parameters.find(name))];
   };

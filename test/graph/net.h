@@ -63,7 +63,7 @@ class Net {
 };
 
 // How many matches a rewrite changed; -1: it did not run.
-int places_of(const Executable& executable, std::string_view rewrite);
+int matches_of(const Executable& executable, std::string_view rewrite);
 
 // Runs both nets forward and backward on the same random numbers; returns the largest relative error of the logits of
 // all heads and of the gradients (see worst_gradient_error).
