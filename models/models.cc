@@ -15,16 +15,20 @@ std::span<const Model> models() {
 }
 
 Graph build_model(std::string_view name, const ModelOptions& options) {
+  ModelBuilder builder(options);
+  if (name == kModelFile) {
+    build_model_file(builder);
+    return std::move(builder).finish();
+  }
   std::string known;
   for (const Model& model : models()) {
     if (model.name == name) {
-      ModelBuilder builder(options);
       model.build(builder);
       return std::move(builder).finish();
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", model.name);
   }
-  fail(ExitCode::config, "model.name = \"{}\" is not a model; there are {}", name, known);
+  fail(ExitCode::config, "model.name = \"{}\" is not a model; there are {}, {}", name, known, kModelFile);
 }
 
 }  // namespace lockstep

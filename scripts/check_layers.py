@@ -26,8 +26,8 @@ LEVELS = {
     "train": 6,
     "app": 7,
 }
-# Model authors write against the graph builder alone.
-ONLY = {"models": {"models", "graph", "ops", "tensor", "base"}, "config": {"config", "io", "base"}}
+# Model authors write against the graph builder alone; models from files are text.
+ONLY = {"models": {"models", "graph", "ops", "tensor", "io", "base"}, "config": {"config", "io", "base"}}
 
 VENDOR = re.compile(
     r"^(mpi|hdf5|H5\w*|dnnl\w*|cuda\w*|cublas\w*|cudnn\w*|nccl\w*|jpeglib|turbojpeg|png)\.(h|hpp)$"

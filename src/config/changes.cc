@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 7> kWithoutEffect = {"checkpoint", "eval"
 // All keys of the other sections.
 constexpr Row kRows[] = {
     {"model.name", ChangeEffect::none},  // the names and shapes of the arrays reveal these
+    {"model.file", ChangeEffect::none},
+    {"model.definition", ChangeEffect::none},
     {"model.classes", ChangeEffect::none},
     {"model.hidden", ChangeEffect::none},
     {"model.vocabulary", ChangeEffect::none},

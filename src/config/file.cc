@@ -7,12 +7,12 @@
 #include <cmath>
 #include <optional>
 
-#include "config/toml_limits.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/keys.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/config/value.h"
+#include "lockstep/io/toml_limits.h"
 
 namespace lockstep {
 namespace {

@@ -46,8 +46,13 @@ ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}
 
 std::vector<ConfigKey> make_keys() {
   return {
-      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50", "wide_mlp"},
-       .meaning = "The model.", .also = {"model", "arch", "architecture"}},
+      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50", "wide_mlp", "file"},
+       .meaning = "The model. file: the network that model.file defines.", .also = {"model", "arch", "architecture"}},
+      {LOCKSTEP_KEY(model, file), .path = PathRole::input,
+       .meaning = "file: the file that defines the network, see docs/model_files.md. Rank 0 reads it."},
+      {LOCKSTEP_KEY(model, definition),
+       .meaning = "file: the definition itself, in place of a file. The program copies the contents of model.file to "
+                  "this key, so that checkpoints contain them."},
       {LOCKSTEP_KEY(model, classes), .range = between(2, 1e6),
        .meaning = "Number of classes; labels are 0 to classes - 1.", .also = {"num_classes", "n_classes"}},
       {LOCKSTEP_KEY(model, image_size), .unit = "pixels", .range = between(1, 8192),
@@ -242,7 +247,8 @@ std::vector<ConfigKey> make_keys() {
        .also = {"ema_decay"}},
 
       {LOCKSTEP_KEY(checkpoint, directory), .path = PathRole::output,
-       .meaning = "Directory of checkpoints and logs; every run needs its own. Empty: runs/ and the model's name.",
+       .meaning = "Directory of checkpoints and logs; every run needs its own. Empty: runs/ and the name of the model "
+                  "or of its file.",
        .also = {"dir", "folder", "path", "output_dir", "train_dir"}},
       {LOCKSTEP_KEY(checkpoint, every_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between saves. 0: do not save by steps.", .also = {"save_every", "save_steps", "save_freq"}},

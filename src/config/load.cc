@@ -121,6 +121,26 @@ void apply_model_defaults(LoadedConfig& loaded) {
   }
 }
 
+// Copies the contents of model.file to model.definition. A definition in the same file, as in that of a checkpoint,
+// takes precedence.
+void read_definition(const ConfigSources& sources, LoadedConfig& loaded) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  Config::Model& model = loaded.config.model;
+  if (model.name != "file") return;
+  const bool same_source = loaded.origin.at("model.file").rfind(sources.file_path + ":", 0) == 0;
+  if (!model.definition.empty() && (model.file.empty() || same_source)) return;
+  if (model.file.empty() || !sources.read_file) {
+    fail(ExitCode::config, "model.name = \"file\" needs model.file, the file that defines the network");
+  }
+  model.definition = sources.read_file(model.file);
+  if (model.definition.empty()) fail(ExitCode::config, "{}: this model file is empty", printable(model.file));
+  if (model.definition.size() > kMostBytes) {
+    fail(ExitCode::config, "{}: {} bytes are too many for a model file; the limit is {}", printable(model.file),
+         model.definition.size(), kMostBytes);
+  }
+  loaded.origin.insert_or_assign("model.definition", model.file);
+}
+
 // batch_size and global_batch are alternatives; if both are given, one of them would be ignored silently.
 void reject_two_batch_sizes(const LoadedConfig& loaded) {
   const std::string& per_rank = loaded.origin.at("train.batch_size");
@@ -139,11 +159,15 @@ LoadedConfig load_config(const ConfigSources& sources) {
   apply_environment(sources, loaded);
   apply_overrides(sources, loaded);
   apply_model_defaults(loaded);
+  read_definition(sources, loaded);
 
   Config& config = loaded.config;
   if (config.checkpoint.directory.empty()) {
     const std::filesystem::path runs = std::filesystem::path(sources.working_directory) / "runs";
-    config.checkpoint.directory = (runs / config.model.name).lexically_normal().string();
+    const bool from_file = config.model.name == "file" && !config.model.file.empty();
+    const std::filesystem::path name(from_file ? std::filesystem::path(config.model.file).stem().string()
+                                               : config.model.name);
+    config.checkpoint.directory = (runs / name).lexically_normal().string();
   }
   // Arguments and directory names may contain any bytes, and paths were built from both.
   for (const ConfigKey& key : config_keys()) {

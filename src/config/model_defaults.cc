@@ -45,12 +45,30 @@ constexpr ModelDefault kWideMlp[] = {
     {"ema.decay", "0"},
 };
 
+// For networks of which nothing is known.
+constexpr ModelDefault kFile[] = {
+    {"model.image_size", "224"},
+    {"model.dropout", "0"},
+    {"model.bn_epsilon", "1e-5"},
+    {"data.augment", "torchvision"},
+    {"data.normalize", "torchvision"},
+    {"train.label_smoothing", "0"},
+    {"optimizer.name", "adamw"},
+    {"optimizer.lr", "1e-3"},
+    {"optimizer.epsilon", "1e-8"},
+    {"optimizer.weight_decay", "0.02"},
+    {"schedule.name", "cosine"},
+    {"schedule.warmup_epochs", "0.5"},
+    {"ema.decay", "0"},
+};
+
 }  // namespace
 
 std::span<const ModelDefault> model_defaults(std::string_view model) {
   if (model == "resnet50") return kResnet50;
   if (model == "cifar10_cnn") return kCifar10Cnn;
   if (model == "wide_mlp") return kWideMlp;
+  if (model == "file") return kFile;
   return {};
 }
 

@@ -82,6 +82,7 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides) {
   ConfigSources sources{.environment = environment_variables(),
                         .overrides = std::move(overrides),
+                        .read_file = [](const std::string& path) { return read_text_file(path, ExitCode::config); },
                         .working_directory = fs::current_path().string()};
   if (!name_or_path.empty()) {
     sources.file_path = find_config_file(name_or_path, recipe_directories());

@@ -107,7 +107,10 @@ std::string to_toml(const Config& config) {
 }
 
 std::string to_toml(const LoadedConfig& loaded) {
-  return toml_text(loaded.config, [&](const ConfigKey& key) {
+  Config shown = loaded.config;
+  const bool from_file = loaded.origin.at("model.definition") == shown.model.file;
+  if (from_file) shown.model.definition.clear();  // the file is at hand
+  return toml_text(shown, [&](const ConfigKey& key) {
     const std::string& origin = loaded.origin.at(key.full_name());
     return origin == "default" ? std::string() : fmt::format("  # {}", origin);
   });

@@ -10,7 +10,7 @@ bool one_of(std::string_view value, std::initializer_list<std::string_view> word
   return std::ranges::find(words, value) != words.end();
 }
 
-bool has_batch_norm(const Config& c) { return one_of(c.model.name, {"inception_v3", "resnet50"}); }
+bool has_batch_norm(const Config& c) { return one_of(c.model.name, {"inception_v3", "resnet50", "file"}); }
 bool is_wide_mlp(const Config& c) { return c.model.name == "wide_mlp"; }
 bool has_images(const Config& c) { return !is_wide_mlp(c); }
 bool is_inception(const Config& c) { return c.model.name == "inception_v3"; }
@@ -23,9 +23,10 @@ bool schedule_is(const Config& c, std::initializer_list<ScheduleKind> kinds) {
 }
 
 constexpr ConfigUse kUses[] = {
+    {"model.file model.definition", "model.name = \"file\"", [](const Config& c) { return c.model.name == "file"; }},
     {"model.aux_weight model.mixed_7c_pool", "model.name = \"inception_v3\"", is_inception},
     {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm",
-     "model.name = \"inception_v3\" or \"resnet50\", which have batch normalization", has_batch_norm},
+     "model.name = \"inception_v3\", \"resnet50\" or \"file\", which have batch normalization", has_batch_norm},
     {"model.hidden model.vocabulary model.max_ids", "model.name = \"wide_mlp\"", is_wide_mlp},
     {"model.image_size data.augment data.normalize", "a model of images", has_images},
     {"data.train data.label_offset data.bad_records", "a data.format that reads files", reads_files},

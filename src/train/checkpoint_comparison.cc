@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/config/changes.h"
 #include "lockstep/config/load.h"
 
@@ -79,6 +80,16 @@ void check_split(const Config::Data& data, const CheckpointReader& file) {
        "{} was trained with data.validation_fraction = {}, here it is {}: samples that it was trained on would be "
        "evaluated on. Set data.validation_fraction = {}, or start afresh",
        file.path(), before.validation_fraction, data.validation_fraction, before.validation_fraction);
+}
+
+void check_definition(const Config::Model& model, const CheckpointReader& file) {
+  if (model.name != "file" || !file.has("/config") ||
+      config_from_toml(file.config(), file.path()).model.definition == model.definition)
+    return;
+  fail(ExitCode::config,
+       "{} was trained with another definition of the network than that of {}: set model.file to an unchanged file, or "
+       "choose another checkpoint.directory and start there, with checkpoint.init_from if the weights fit",
+       file.path(), model.file.empty() ? "model.definition" : printable(model.file));
 }
 
 int64_t compare_with_run(const Config& config, int ranks, const DataIdentity& data, const CheckpointReader& file) {

@@ -14,6 +14,9 @@ namespace lockstep {
 // larger fraction of the same data is held out.
 void check_split(const Config::Data& data, const CheckpointReader& file);
 
+// Throws Error(config) if the network of a model file is defined by another text than that of the checkpoint.
+void check_definition(const Config::Model& model, const CheckpointReader& file);
+
 // For a run on `ranks` ranks that resumes from the checkpoint. Returns the number of differences. Throws Error(config)
 // for differences that change what the network computes or which kind of images it gets, unless
 // checkpoint.allow_changes permits them.

@@ -23,7 +23,9 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
           .mixed_7c_max_pool = config.model.mixed_7c_pool == BranchPool::max,
           .hidden = config.model.hidden,
           .vocabulary = config.model.vocabulary,
-          .max_ids = config.model.max_ids};
+          .max_ids = config.model.max_ids,
+          .definition = config.model.definition,
+          .definition_path = config.model.file.empty() ? "model.definition" : config.model.file};
 }
 
 DType compute_type(const Config& config) {

@@ -174,6 +174,7 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
     fail(ExitCode::config, "{} is a checkpoint of {}, model.name is {}", file.path(), printable(file.meta().model),
          config.model.name);
   }
+  check_definition(config.model, file);
   match_schema(model.parameters(), file, {.group = "/model"});
   if (config.ema.decay > 0) match_schema(model.parameters(), file, {.group = "/ema"});
   for (std::string_view slot : optimizer_slots(parse_optimizer(config.optimizer.name)).slots) {
@@ -347,6 +348,7 @@ LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std
     if (rank.config.data.label_offset != 0 || !are_part_of(data_classes, classes)) {
       require_same_classes({file.path(), classes}, {"the data", data_classes});
     }
+    check_definition(rank.config.model, file);
     compare_with_evaluation(rank.config, file);
     read_group(file, {"/model"}, rank.model, host);
     const bool average = rank.config.ema.decay > 0 && file.has("/ema");

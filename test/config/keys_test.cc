@@ -40,6 +40,7 @@ TEST_CASE("every data format there is can be chosen") {
 TEST_CASE("every model there is can be chosen") {
   std::vector<std::string_view> names;
   for (const Model& model : models()) names.push_back(model.name);
+  names.push_back(kModelFile);
   CHECK(find_config_key("model.name")->allowed == names);
 }
 

@@ -195,7 +195,8 @@ TEST_CASE(
   s.overrides = {{"data.shuffle", "false"}, {"data.shuffle_block", "8"}, {"checkpoint.overwrite", "true"}};
   const std::vector<std::string> expected = {
       "model.aux_weight = 0.0 (/configs/c.toml:5): it needs model.name = \"inception_v3\"",
-      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs model.name = \"inception_v3\" or \"resnet50\", which have "
+      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs model.name = \"inception_v3\", \"resnet50\" or \"file\", "
+      "which have "
       "batch "
       "normalization",
       "data.shuffle_block = 8 (command line): it needs data.shuffle = true",
@@ -242,6 +243,7 @@ TEST_CASE("the table of effects names keys that exist, and each row can hold and
     third.optimizer.name = "lars";
     third.device.kind = DeviceChoice::cpu;
     Config fourth;
+    fourth.model.name = "file";
     fourth.optimizer.name = "ftrl";
     fourth.device.kind = DeviceChoice::gpu;
     int holding = 0;
@@ -249,4 +251,20 @@ TEST_CASE("the table of effects names keys that exist, and each row can hold and
     CHECK(holding > 0);
     CHECK(holding < 4);
   }
+}
+
+TEST_CASE("a model file is read where it is named, unless its contents come with the configuration") {
+  ConfigSources s = sources("[model]\nname = \"file\"\nfile = \"net.toml\"\n");
+  s.read_file = [](const std::string& path) { return "the text\nof " + path; };
+  const Config config = load_config(s).config;
+  CHECK(config.model.definition == "the text\nof /configs/net.toml");
+  CHECK(config.checkpoint.directory == "/home/a/runs/net");
+  CHECK(config_from_toml(to_toml(config), "itself") == config);
+  s.file_text += "definition = \"another\"\n";
+  CHECK(load_config(s).config.model.definition == "another");
+  s.overrides = {{"model.file", "/other.toml"}};
+  CHECK(load_config(s).config.model.definition == "the text\nof /other.toml");
+  s.read_file = [](const std::string&) { return std::string(); };
+  CHECK_THAT(load_error(s), ContainsSubstring("/other.toml: this model file is empty"));
+  CHECK_THAT(load_error(sources("[model]\nname = \"file\"\n")), ContainsSubstring("needs model.file"));
 }

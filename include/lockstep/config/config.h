@@ -15,6 +15,8 @@ namespace lockstep {
 struct Config {
   struct Model {
     std::string name = "inception_v3";
+    std::string file;
+    std::string definition;
     int64_t classes = 1000;
     int64_t image_size = 299;
     double aux_weight = 0.4;

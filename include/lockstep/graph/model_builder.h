@@ -23,6 +23,8 @@ struct ModelOptions {
   std::vector<int64_t> hidden;     // wide_mlp: widths
   int64_t vocabulary = 1;          // wide_mlp: ids are below this
   int64_t max_ids = 1;             // wide_mlp: most ids of a sample
+  std::string definition;          // model file: its text
+  std::string definition_path;     // model file: its name in messages
   DType dtype = DType::f32;
 };
 

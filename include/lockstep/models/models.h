@@ -13,9 +13,11 @@ struct Model {
   void (*build)(ModelBuilder&);
 };
 
+inline constexpr std::string_view kModelFile = "file";  // the model.name that stands for the network of model.file
+
 std::span<const Model> models();
 
-// Draws the model. Throws Error(config) on an unknown name, or when the image is too small for its structure.
+// Draws the model of the table, or the one of a file if the name is "file". Throws Error(config) on an unknown name, or when the image is too small for its structure.
 Graph build_model(std::string_view name, const ModelOptions& options);
 
 // The pooling branch of Mixed_7c averages, as in torchvision and TensorFlow's slim; options().mixed_7c_max_pool makes
@@ -24,5 +26,8 @@ void build_inception_v3(ModelBuilder& b);
 void build_cifar10_cnn(ModelBuilder& b);
 void build_resnet50(ModelBuilder& b);
 void build_wide_mlp(ModelBuilder& b);
+
+// The network that options().definition defines (docs/model_files.md). Errors name the file, line and layer.
+void build_model_file(ModelBuilder& b);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "config/toml_limits.h"
+#include "lockstep/io/toml_limits.h"
 
 #include <algorithm>
 
