@@ -33,14 +33,14 @@ TEST_CASE("a group of one rank waits for no other") {
 }
 
 TEST_CASE("a group has its limits by phase, and that of training without a board") {
-  ProcessGroup lone = ProcessGroup::self(world());
-  CHECK(lone.limit() == 30);  // the world's
+  ProcessGroup self = ProcessGroup::self(world());
+  CHECK(self.limit() == 30);  // the world's
   WaitLimits limits;
   limits.fill(7);
   limits[static_cast<size_t>(RunPhase::save)] = 70;
-  lone.set_limits(limits);
-  CHECK(lone.limit() == 7);
-  CHECK(lone.limit(RunPhase::save) == 70);
+  self.set_limits(limits);
+  CHECK(self.limit() == 7);
+  CHECK(self.limit(RunPhase::save) == 70);
 }
 
 TEST_CASE("text and vectors of any length come from rank 0") {
