@@ -7,6 +7,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/checkpoint/schema.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/data/image/augment.h"
 #include "lockstep/exchange/hdf5_weights.h"
 #include "lockstep/exchange/onnx.h"
@@ -54,7 +55,7 @@ Metadata metadata_of(const CheckpointReader& file, const Config& config, const C
                        {"step", fmt::format("{}", file.meta().step)},
                        {"weights", command.average ? "ema" : "raw"},
                        {"classes", fmt::format("{}", fmt::join(classes, "\n"))}};
-  if (config.model.name == "wide_mlp") {
+  if (model_info(config.model.name).sparse) {
     metadata.emplace("vocabulary", fmt::format("{}", config.model.vocabulary));
     return metadata;
   }

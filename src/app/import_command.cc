@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/config/sources.h"
 #include "lockstep/exchange/hdf5_weights.h"
 #include "lockstep/exchange/safetensors.h"
@@ -52,7 +53,9 @@ bool has_scales(const std::vector<NamedTensor>& tensors, const Graph& graph) {
 // head of the file.
 std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
   const bool has_aux = std::ranges::any_of(tensors, [](const auto& t) { return t.name.starts_with("AuxLogits."); });
-  for (const char* recipe : {"inception_v3_imagenet", "resnet50_imagenet", "cifar10_cnn"}) {
+  for (const ModelInfo& info : model_infos()) {
+    if (info.sparse || info.recipe.empty()) continue;
+    const std::string recipe(info.recipe);
     // Recipes name no files of data, and synthetic data need none.
     Config config = load_config(gather_config_sources(recipe, {{.name = "data.format", .value = "synthetic"}})).config;
     if (!has_aux) config.model.aux_weight = 0;

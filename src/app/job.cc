@@ -15,6 +15,7 @@
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/config/advice.h"
 #include "lockstep/config/load.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/config/sources.h"
 #include "lockstep/data/source/formats.h"
 #include "lockstep/data/source/split_source.h"
@@ -219,7 +220,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
                             .labels = {.classes = config.model.classes, .offset = config.data.label_offset},
                             .bad_records = bad_record_rule(config)};
   options.synthetic = {.image_size = config.model.image_size, .split = training ? 0u : 1u};
-  if (config.model.name == "wide_mlp") {
+  if (model_info(config.model.name).sparse) {
     options.synthetic.vocabulary = config.model.vocabulary;
     options.synthetic.max_ids = config.model.max_ids;
   }

@@ -1,32 +1,30 @@
 #include "lockstep/config/advice.h"
 
 #include <fmt/format.h>
+#include "lockstep/config/model_info.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double kPublishedEpsilon = 1.0;       // from TensorFlow's RMSProp recipe
-constexpr double kInceptionNormEpsilon = 1e-3;  // from TensorFlow's and torchvision's Inception-v3
-constexpr double kResnetNormEpsilon = 1e-5;     // from torchvision's ResNet-50
+constexpr double kPublishedEpsilon = 1.0;  // from TensorFlow's RMSProp recipe
 constexpr double kLargeAccumulator = 1e-3;
-constexpr int64_t kInceptionSize = 299;
 constexpr int64_t kLargeBatch = 2048;
 constexpr int64_t kImagenetClasses = 1000;
 
 void advise_on_model(const Config& config, std::vector<std::string>& out) {
   const Config::Model& model = config.model;
-  const bool inception = model.name == "inception_v3";
-  if (inception && model.image_size != kInceptionSize) {
+  const ModelInfo& info = model_info(model.name);
+  if (info.published_image > 0 && model.image_size != info.published_image) {
+    out.push_back(fmt::format("model.image_size = {}: {} was published for {}", model.image_size, info.name,
+                              info.published_image));
+  }
+  if (info.auxiliary_image > 0 && model.aux_weight == 0 && model.image_size >= info.auxiliary_image) {
     out.push_back(
-        fmt::format("model.image_size = {}: inception_v3 was published for {}", model.image_size, kInceptionSize));
+        fmt::format("model.aux_weight = 0: recipes train {} with its auxiliary head at 0.3 to 0.4", info.name));
   }
-  if (inception && model.aux_weight == 0 && model.image_size >= kInceptionSize) {
-    out.push_back("model.aux_weight = 0: recipes train inception_v3 with its auxiliary head at 0.3 to 0.4");
-  }
-  const double usual = inception ? kInceptionNormEpsilon : kResnetNormEpsilon;
-  if ((inception || model.name == "resnet50") && model.bn_epsilon != usual) {
+  if (info.norm_epsilon > 0 && model.bn_epsilon != info.norm_epsilon) {
     out.push_back(fmt::format("model.bn_epsilon = {}: published weights of {} were trained with {}", model.bn_epsilon,
-                              model.name, usual));
+                              info.name, info.norm_epsilon));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/error.h"
+#include "lockstep/config/model_info.h"
 
 namespace lockstep {
 namespace {
@@ -46,7 +47,7 @@ ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}
 
 std::vector<ConfigKey> make_keys() {
   return {
-      {LOCKSTEP_KEY(model, name), .allowed = {"inception_v3", "cifar10_cnn", "resnet50", "wide_mlp", "file"},
+      {LOCKSTEP_KEY(model, name), .allowed = model_names(),
        .meaning = "The model. file: the network that model.file defines.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, file), .path = PathRole::input,
        .meaning = "file: the file that defines the network, see docs/model_files.md. Rank 0 reads it."},

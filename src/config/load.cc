@@ -7,11 +7,11 @@
 #include <set>
 
 #include "config/file.h"
-#include "config/model_defaults.h"
 #include "config/uses.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/keys.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/config/value.h"
 
@@ -104,14 +104,13 @@ bool belongs_to_another(const LoadedConfig& loaded, std::string_view section, st
 }
 
 void apply_model_defaults(LoadedConfig& loaded) {
-  const std::string model = loaded.config.model.name;
-  const std::span<const ModelDefault> defaults = model_defaults(model);
-  const std::string origin = fmt::format("{} of {}", kDefault, model);
+  const ModelInfo& model = model_info(loaded.config.model.name);
+  const std::string origin = fmt::format("{} of {}", kDefault, model.name);
   std::set<std::string_view> skipped;
   for (const std::string_view section : config_sections()) {
-    if (belongs_to_another(loaded, section, defaults)) skipped.insert(section);
+    if (belongs_to_another(loaded, section, model.defaults)) skipped.insert(section);
   }
-  for (const auto& [name, value] : defaults) {
+  for (const auto& [name, value] : model.defaults) {
     const ConfigKey* key = find_config_key(name);
     require(key != nullptr, "model default {} is no key", name);
     std::string& from = loaded.origin.at(key->full_name());

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "config/model_defaults.h"
 #include "lockstep/config/keys.h"
 #include "lockstep/config/load.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/config/value.h"
 
 namespace lockstep {
@@ -90,12 +90,12 @@ std::string model_default_text() {
       "The default values in the tables below are those of inception_v3. Other models have the following defaults. "
       "Those of\n[optimizer] and [schedule] apply only if no other optimizer or schedule is chosen.\n\n"
       "| model.name | defaults |\n|---|---|\n";
-  for (const std::string_view model : find_config_key("model.name")->allowed) {
+  for (const ModelInfo& model : model_infos()) {
     std::string values;
-    for (const auto& [key, value] : model_defaults(model)) {
+    for (const auto& [key, value] : model.defaults) {
       values += fmt::format("{}`{} = {}`", values.empty() ? "" : ", ", key, value);
     }
-    if (!values.empty()) out += fmt::format("| `{}` | {} |\n", model, values);
+    if (!values.empty()) out += fmt::format("| `{}` | {} |\n", model.name, values);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include "lockstep/config/model_info.h"
 
 namespace lockstep {
 namespace {
@@ -10,9 +11,10 @@ bool one_of(std::string_view value, std::initializer_list<std::string_view> word
   return std::ranges::find(words, value) != words.end();
 }
 
-bool has_batch_norm(const Config& c) { return one_of(c.model.name, {"inception_v3", "resnet50", "file"}); }
-bool is_wide_mlp(const Config& c) { return c.model.name == "wide_mlp"; }
-bool has_images(const Config& c) { return !is_wide_mlp(c); }
+bool has_batch_norm(const Config& c) { return model_info(c.model.name).batch_norm; }
+bool is_sparse(const Config& c) { return model_info(c.model.name).sparse; }
+bool has_images(const Config& c) { return !is_sparse(c); }
+bool has_auxiliary_head(const Config& c) { return model_info(c.model.name).auxiliary_image > 0; }
 bool is_inception(const Config& c) { return c.model.name == "inception_v3"; }
 bool reads_files(const Config& c) { return c.data.format != "synthetic"; }
 bool optimizer_is(const Config& c, std::initializer_list<std::string_view> names) {
@@ -24,10 +26,11 @@ bool schedule_is(const Config& c, std::initializer_list<ScheduleKind> kinds) {
 
 constexpr ConfigUse kUses[] = {
     {"model.file model.definition", "model.name = \"file\"", [](const Config& c) { return c.model.name == "file"; }},
-    {"model.aux_weight model.mixed_7c_pool", "model.name = \"inception_v3\"", is_inception},
+    {"model.aux_weight", "a model with an auxiliary head (inception_v3)", has_auxiliary_head},
+    {"model.mixed_7c_pool", "model.name = \"inception_v3\"", is_inception},
     {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm",
-     "model.name = \"inception_v3\", \"resnet50\" or \"file\", which have batch normalization", has_batch_norm},
-    {"model.hidden model.vocabulary model.max_ids", "model.name = \"wide_mlp\"", is_wide_mlp},
+     "a model with batch normalization (inception_v3, resnet50, file)", has_batch_norm},
+    {"model.hidden model.vocabulary model.max_ids", "a model of sparse samples (wide_mlp)", is_sparse},
     {"model.image_size data.augment data.normalize", "a model of images", has_images},
     {"data.train data.label_offset data.bad_records", "a data.format that reads files", reads_files},
     {"data.label_key data.ids_key data.values_key", "data.format = \"sparse_tfrecord\"",

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/load.h"
+#include "lockstep/config/model_info.h"
 
 namespace lockstep {
 namespace {
@@ -21,24 +22,22 @@ void validate_model(const Config& config) {
          "here they are \"{}\" and \"{}\"",
          model.name, config.data.normalize);
   }
-  if (model.name != "inception_v3") return;
-  constexpr int64_t kSmallestImage = 75;    // below it, the last feature maps are empty
-  constexpr int64_t kAuxiliaryImage = 299;  // below it, the input of the head's 5x5 convolution is too small
-  if (model.image_size < kSmallestImage) {
-    fail(ExitCode::config, "model.image_size = {}: inception_v3 needs at least {} pixels", model.image_size,
-         kSmallestImage);
+  const ModelInfo& info = model_info(model.name);
+  if (model.image_size < info.smallest_image) {
+    fail(ExitCode::config, "model.image_size = {}: {} needs at least {} pixels", model.image_size, info.name,
+         info.smallest_image);
   }
-  if (model.aux_weight > 0 && model.image_size < kAuxiliaryImage) {
+  if (model.aux_weight > 0 && model.image_size < info.auxiliary_image) {
     fail(ExitCode::config,
          "model.aux_weight = {} with model.image_size = {}: the auxiliary head needs at least {} pixels; set "
          "model.aux_weight = 0 or enlarge the image",
-         model.aux_weight, model.image_size, kAuxiliaryImage);
+         model.aux_weight, model.image_size, info.auxiliary_image);
   }
 }
 
 void validate_data(const Config& config, bool evaluation) {
   const bool sparse = config.data.format == "sparse_tfrecord";
-  if (config.model.name == "wide_mlp" ? !sparse && config.data.format != "synthetic" : sparse) {
+  if (model_info(config.model.name).sparse ? !sparse && config.data.format != "synthetic" : sparse) {
     fail(ExitCode::config,
          "model.name = \"{}\" with data.format = \"{}\": wide_mlp, and it alone, takes sparse_tfrecord",
          config.model.name, config.data.format);

@@ -1,6 +1,7 @@
 #include "lockstep/train/loading.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/train/batch_upload.h"
 
 namespace lockstep {
@@ -13,7 +14,7 @@ LoaderOptions loader_options(const Config& config, const LoaderUse& use) {
   const auto augment = parse_augment(config.data.augment);
   const auto normalize = parse_normalize(config.data.normalize);
   require(augment && normalize, "data.augment or data.normalize was not checked");
-  const bool sparse = config.model.name == "wide_mlp";
+  const bool sparse = model_info(config.model.name).sparse;
   return {.training = use.training,
           .rank = use.group.rank(),
           .world_size = use.group.size(),

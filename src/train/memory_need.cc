@@ -2,6 +2,7 @@
 
 #include <string>
 #include <vector>
+#include "lockstep/config/model_info.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +25,7 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
   } else {
     add(fmt::format("train.batch_size ({})", batches.training));
   }
-  if (config.model.name != "wide_mlp") add(fmt::format("model.image_size ({})", config.model.image_size));
+  if (!model_info(config.model.name).sparse) add(fmt::format("model.image_size ({})", config.model.image_size));
   // CPUs compute only in float32.
   const bool full = config.train.precision == Precision::float32 || config.train.precision == Precision::tf32;
   if (gpu && full) add(fmt::format("train.precision ({}; bf16 halves activations)", word(config.train.precision)));

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "config/model_defaults.h"
 #include "config/uses.h"
 #include "lockstep/config/keys.h"
+#include "lockstep/config/model_info.h"
 #include "test/catch.h"
 #include "test/config/config_error.h"
 
@@ -158,18 +158,19 @@ TEST_CASE("where another optimizer or schedule is chosen than the model's, its r
 }
 
 TEST_CASE("the defaults of a model are keys with values that they take, and a whole configuration") {
-  for (const char* model : {"resnet50", "cifar10_cnn", "wide_mlp"}) {
+  for (const ModelInfo& info : model_infos()) {
+    const std::string model(info.name);
     INFO(model);
-    CHECK_FALSE(model_defaults(model).empty());
+    CHECK(info.defaults.empty() == (model == Config().model.name));  // its defaults are the built-in ones
+    std::vector<KeyValue> overrides = {{"model.name", model}, {"data.format", "synthetic"}};
+    if (model == "file") overrides.push_back({"model.definition", "the text of a file"});
     LoadedConfig loaded;
-    CHECK_NOTHROW(loaded = load_config(
-                      {.overrides = {{"model.name", model}, {"data.format", "synthetic"}}, .working_directory = "/w"}));
-    for (const auto& [name, value] : model_defaults(model)) {
-      CHECK(loaded.origin.at(std::string(name)) == "default of " + std::string(model));
+    CHECK_NOTHROW(loaded = load_config({.overrides = overrides, .working_directory = "/w"}));
+    for (const auto& [name, value] : info.defaults) {
+      CHECK(loaded.origin.at(std::string(name)) == "default of " + model);
     }
     CHECK(settings_without_effect(loaded).empty());
   }
-  CHECK(model_defaults("inception_v3").empty());
 }
 
 TEST_CASE("what a setting without effect needs are formats that exist") {
@@ -194,11 +195,9 @@ TEST_CASE(
   s.environment = {{"LOCKSTEP_SCHEDULE_DECAY_RATE", "0.5"}};
   s.overrides = {{"data.shuffle", "false"}, {"data.shuffle_block", "8"}, {"checkpoint.overwrite", "true"}};
   const std::vector<std::string> expected = {
-      "model.aux_weight = 0.0 (/configs/c.toml:5): it needs model.name = \"inception_v3\"",
-      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs model.name = \"inception_v3\", \"resnet50\" or \"file\", "
-      "which have "
-      "batch "
-      "normalization",
+      "model.aux_weight = 0.0 (/configs/c.toml:5): it needs a model with an auxiliary head (inception_v3)",
+      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs a model with batch normalization (inception_v3, resnet50, "
+      "file)",
       "data.shuffle_block = 8 (command line): it needs data.shuffle = true",
       "optimizer.momentum = 0.9 (/configs/c.toml:8): it needs optimizer.name = \"sgd\", \"rmsprop_tf\", \"rmsprop\" or "
       "\"lars\"",

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "lockstep/config/model_info.h"
 #include "test/catch.h"
 #include "test/config/config_error.h"
 #include "test/scratch.h"
@@ -117,6 +118,17 @@ TEST_CASE("every bundled recipe is valid once it has data, and digits has them")
     sources.environment.clear();
     if (name != "digits") sources.overrides = {{"data.train", "train-*"}, {"data.validation", "validation-*"}};
     CHECK_NOTHROW(load_config(sources));
+  }
+}
+
+TEST_CASE("the recipe of every model trains it") {
+  for (const ModelInfo& info : model_infos()) {
+    if (info.name == "file") continue;
+    INFO(info.name);
+    ConfigSources sources = gather_config_sources(std::string(info.recipe), {});
+    sources.environment.clear();
+    sources.overrides = {{"data.train", "train-*"}, {"data.validation", "validation-*"}};
+    CHECK(load_config(sources).config.model.name == info.name);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/backend/update.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/io/hdf5.h"
 #include "lockstep/models/models.h"
 #include "test/graph/net.h"
@@ -17,9 +18,6 @@ namespace lockstep::test {
 namespace {
 
 constexpr int kHead = 4;  // elements of each tensor that the lists quote
-
-// torchvision's value for the model.
-double batch_norm_epsilon(const std::string& model) { return model == "resnet50" ? 1e-5 : 1e-3; }
 
 // ---- reading
 
@@ -202,7 +200,7 @@ GoldenCase read_golden(const std::string& file_name) {
                                 .classes = integer("classes"),
                                 .aux_weight = number("aux_weight"),
                                 .label_smoothing = number("label_smoothing"),
-                                .bn_epsilon = batch_norm_epsilon(text("model"))},
+                                .bn_epsilon = model_info(text("model")).norm_epsilon},
                     .learning_rate = number("lr"),
                     .weight_decay = number("weight_decay")};
   golden.parameters = file.dataset("/train/names").read_strings();

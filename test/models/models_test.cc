@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/graph/executable.h"
 #include "test/catch.h"
 
@@ -191,7 +192,7 @@ TEST_CASE("no model falls to a slow path of the cpu backend") {
   const auto backend = make_backend("cpu", {.threads = 1});
   for (const Model& model : models()) {
     for (const Input& input : kInputs) {
-      if (model.name == std::string("inception_v3") && input.image_size < 75) continue;
+      if (input.image_size < model_info(model.name).smallest_image) continue;
       for (const bool training : {true, false}) {
         check_kernels(model,
                       {.batch_size = input.batch_size,

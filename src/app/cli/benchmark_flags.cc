@@ -12,6 +12,7 @@
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/keys.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/config/value.h"
 
@@ -20,18 +21,15 @@ namespace {
 
 struct BenchmarkModel {
   std::string_view flag, model;
-  std::string_view image_size, classes, batch_size, learning_rate;
-  std::string_view dropout, aux_weight;
+  std::string_view dropout = "0", aux_weight = "0";
 };
 
-// Batch sizes, learning rates and networks are those of tf_cnn_benchmarks where it has the model. Its Inception-v3 has
-// neither an auxiliary head nor dropout, and its ImageNet has a background class.
+// The networks are those of tf_cnn_benchmarks where it has the model. Its Inception-v3 has neither an auxiliary head
+// nor dropout.
 constexpr std::array kModels = {
-    BenchmarkModel{"inception3", "inception_v3", "299", "1001", "32", "0.005", "0", "0"},
-    BenchmarkModel{"inception_v3", "inception_v3", "299", "1001", "32", "0.005", "0.2", "0.4"},
-    BenchmarkModel{"resnet50_v1.5", "resnet50", "224", "1001", "64", "0.005", "0", "0"},
-    BenchmarkModel{"resnet50", "resnet50", "224", "1001", "64", "0.005", "0", "0"},
-    BenchmarkModel{"cifar10_cnn", "cifar10_cnn", "32", "10", "128", "0.005", "0", "0"},
+    BenchmarkModel{"inception3", "inception_v3"}, BenchmarkModel{"inception_v3", "inception_v3", "0.2", "0.4"},
+    BenchmarkModel{"resnet50_v1.5", "resnet50"},  BenchmarkModel{"resnet50", "resnet50"},
+    BenchmarkModel{"cifar10_cnn", "cifar10_cnn"},
 };
 
 using Flag = BenchmarkFlag;
@@ -240,17 +238,18 @@ using Keys = std::map<std::string, std::string, std::less<>>;
 
 // Disables everything that takes time besides the steps: averages, evaluation, checkpoints and files.
 void set_fixed(Keys& keys, const BenchmarkModel& model, const BenchmarkOptions& options) {
+  const ModelInfo& info = model_info(model.model);
   keys = {{"model.name", std::string(model.model)},
-          {"model.image_size", std::string(model.image_size)},
-          {"model.classes", std::string(model.classes)},
+          {"model.image_size", std::string(info.benchmark_image)},
+          {"model.classes", std::string(info.benchmark_classes)},
           {"model.dropout", std::string(model.dropout)},
           {"model.aux_weight", std::string(model.aux_weight)},
           {"data.format", "synthetic"},
           {"data.augment", "none"},
-          {"train.batch_size", std::string(model.batch_size)},
+          {"train.batch_size", std::string(info.benchmark_batch)},
           {"train.label_smoothing", "0"},
           {"train.steps", std::to_string(options.warm_up + options.batches)},
-          {"optimizer.lr", std::string(model.learning_rate)},
+          {"optimizer.lr", "0.005"},
           {"schedule.name", "constant"},
           {"ema.decay", "0"},
           {"checkpoint.every_seconds", "0"},

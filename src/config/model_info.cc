@@ -1,4 +1,8 @@
-#include "config/model_defaults.h"
+#include "lockstep/config/model_info.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -62,14 +66,52 @@ constexpr ModelDefault kFile[] = {
     {"ema.decay", "0"},
 };
 
+// Inception-v3's values are the built-in defaults. Batch sizes of benchmarks are those of tf_cnn_benchmarks where it
+// has the model; its ImageNet has a background class.
+constexpr ModelInfo kModels[] = {
+    {.name = "inception_v3",
+     .recipe = "inception_v3_imagenet",
+     .defaults = {},
+     .smallest_image = 75,
+     .published_image = 299,
+     .auxiliary_image = 299,
+     .batch_norm = true,
+     .norm_epsilon = 1e-3,
+     .benchmark_image = "299",
+     .benchmark_classes = "1001",
+     .benchmark_batch = "32"},
+    {.name = "cifar10_cnn",
+     .recipe = "cifar10_cnn",
+     .defaults = kCifar10Cnn,
+     .benchmark_image = "32",
+     .benchmark_classes = "10",
+     .benchmark_batch = "128"},
+    {.name = "resnet50",
+     .recipe = "resnet50_imagenet",
+     .defaults = kResnet50,
+     .batch_norm = true,
+     .norm_epsilon = 1e-5,
+     .benchmark_image = "224",
+     .benchmark_classes = "1001",
+     .benchmark_batch = "64"},
+    {.name = "wide_mlp", .recipe = "a8a_mlp", .defaults = kWideMlp, .sparse = true},
+    {.name = "file", .recipe = {}, .defaults = kFile, .batch_norm = true},
+};
+
 }  // namespace
 
-std::span<const ModelDefault> model_defaults(std::string_view model) {
-  if (model == "resnet50") return kResnet50;
-  if (model == "cifar10_cnn") return kCifar10Cnn;
-  if (model == "wide_mlp") return kWideMlp;
-  if (model == "file") return kFile;
-  return {};
+std::span<const ModelInfo> model_infos() { return kModels; }
+
+const ModelInfo& model_info(std::string_view name) {
+  const auto* const found = std::ranges::find(kModels, name, &ModelInfo::name);
+  require(found != std::end(kModels), "model \"{}\" is not in the table", name);
+  return *found;
+}
+
+std::vector<std::string_view> model_names() {
+  std::vector<std::string_view> names;
+  for (const ModelInfo& model : kModels) names.push_back(model.name);
+  return names;
 }
 
 }  // namespace lockstep
