@@ -19,6 +19,8 @@ bool exists_and_is_special(const std::string& path) {
 }
 
 constexpr int kMostSoftLinks = 16;  // as many as the library follows
+// Of all paths that one path leads through: links whose targets name links again multiply.
+constexpr int kMostParts = 1000;
 
 // Returns the value of a soft or external link.
 std::vector<char> value_of(hid_t location, const std::string& path, size_t bytes, const LinkAccess& access,
@@ -30,10 +32,13 @@ std::vector<char> value_of(hid_t location, const std::string& path, size_t bytes
 }
 
 void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context,
-                         int soft_links) {
+                         int soft_links, int& parts) {
   // The path is followed part by part, so that each group on the way is checked before it is used.
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);
+    if (++parts > kMostParts) {
+      fail(context.blame, "{}: the links lead through more than {} groups", context.where, kMostParts);
+    }
     H5L_info_t info = {};
     if (part == "/" || H5Lget_info(location, part.c_str(), &info, access.list()) < 0) {
       H5Eclear2(H5E_DEFAULT);  // no such link: opening it reports that
@@ -49,7 +54,7 @@ void require_sound_links(hid_t location, const std::string& path, const LinkAcce
     } else if (info.type == H5L_TYPE_SOFT && soft_links < kMostSoftLinks) {
       std::string target = value_of(location, part, info.u.val_size, access, context).data();
       if (!target.starts_with('/')) target.insert(0, part, 0, part.rfind('/') + 1);
-      require_sound_links(location, target, access, context, soft_links + 1);
+      require_sound_links(location, target, access, context, soft_links + 1, parts);
     }
     if (slash == std::string::npos) return;
   }
@@ -71,7 +76,8 @@ bool is_special(const std::string& parent, const std::string& named) {
 }
 
 void require_sound_links(hid_t location, const std::string& path, const LinkAccess& access, const Context& context) {
-  require_sound_links(location, path, access, context, 0);
+  int parts = 0;
+  require_sound_links(location, path, access, context, 0, parts);
 }
 
 LinkAccess::LinkAccess(bool stands_alone, const Context& context)

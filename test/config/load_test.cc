@@ -162,7 +162,7 @@ TEST_CASE("the defaults of a model are keys with values that they take, and a wh
     const std::string model(info.name);
     INFO(model);
     CHECK(info.defaults.empty() == (model == Config().model.name));  // its defaults are the built-in ones
-    std::vector<KeyValue> overrides = {{"model.name", model}, {"data.format", "synthetic"}};
+    std::vector<Assignment> overrides = {{"model.name", model}, {"data.format", "synthetic"}};
     if (model == "file") overrides.push_back({"model.definition", "the text of a file"});
     LoadedConfig loaded;
     CHECK_NOTHROW(loaded = load_config({.overrides = overrides, .working_directory = "/w"}));

@@ -72,6 +72,22 @@ TEST_CASE("a file in memory follows no link out of itself") {
         "weights.h5: /virtual: is a virtual data set, whose values lie elsewhere; copy them into this file");
 }
 
+TEST_CASE("a link that leads through groups without end is refused") {
+  const ScratchDirectory directory;
+  const std::string path = directory / "cycle.h5";
+  write_part(path, "own");
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Lcreate_hard(file, "/", file, "root", H5P_DEFAULT, H5P_DEFAULT);  // the root group contains itself
+  std::string far;
+  for (int i = 0; i < 1000; ++i) far += "/root";
+  H5Lcreate_soft((far + "/own").c_str(), file, "far", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("/root/root/own", file, "near", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  CHECK(Hdf5File::open(path, ExitCode::data).read<uint8_t>("/near") == kPixels);
+  CHECK_THAT(refusal([&] { Hdf5File::open(path, ExitCode::data).read<uint8_t>("/far"); }, ExitCode::data),
+             ContainsSubstring("cycle.h5: the links lead through more than 1000 groups"));
+}
+
 TEST_CASE("an external link whose text has no end is an error, on disk, in memory and behind a soft link") {
   const ScratchDirectory directory;
   const std::string path = write_master(directory, "part_part_part_part.h5");
