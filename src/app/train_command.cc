@@ -139,7 +139,7 @@ int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog)
       .training = {{"data_samples", start.identity.samples},
                    {"data_digest", static_cast<int64_t>(start.identity.digest)}},
       .resumed_step = start.state->in_run_directory ? start.state->progress.step : -1,
-      .best = {.score = start.state->progress.best_score, .step = start.state->progress.best_step},
+      .best = start.state->progress.best,
       .job_end = start.job_end,
       .stream = &rank.stream,
       .lock = start.lock ? &*start.lock : nullptr,

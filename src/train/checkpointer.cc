@@ -34,7 +34,7 @@ Checkpointer::Checkpointer(const Config& config, const CompiledModel& model, Che
                     .give_up_seconds = wait_seconds(config, RunPhase::save),
                     .last_saved_step = options_.resumed_step,
                     .best_step = options_.best.step});
-  best_ = options_.best;
+  best_ = published_best_ = options_.best;
   saved_step_ = options_.resumed_step;
   const int64_t bytes = estimate_checkpoint_bytes(contents({}, model.state(), best_));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
@@ -63,8 +63,7 @@ void Checkpointer::require_time(const Progress& progress) const {
       progress.step, std::max(left, 0.0), longest_save_);
 }
 
-CheckpointContents Checkpointer::contents(const Progress& progress, const ModelState& state,
-                                          const BestSave& best) const {
+CheckpointContents Checkpointer::contents(Progress progress, const ModelState& state, const BestSave& best) const {
   CheckpointContents c;
   c.meta = {.step = progress.step,
             .epoch = progress.position / options_.samples_per_epoch,
@@ -77,15 +76,9 @@ CheckpointContents Checkpointer::contents(const Progress& progress, const ModelS
        model_arrays(model_.parameters(), model_.layout(), state, parse_optimizer(config_.optimizer.name))) {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
-  c.training = options_.training;
-  c.training["position"] = progress.position;
-  c.training["updates"] = progress.updates;
-  if (best.score >= 0) c.training["best_score"] = best.score;
-  if (best.step >= 0) c.training["best_step"] = best.step;
-  if (compute_type(config_) == DType::f16) {
-    c.training["loss_scale"] = progress.loss_scale.value;
-    c.training["loss_scale_steady_steps"] = progress.loss_scale.steady_steps;
-  }
+  progress.best = best;
+  c.training = to_training(progress, config_);
+  c.training.insert(options_.training.begin(), options_.training.end());
   c.config = options_.config_text;
   c.classes = options_.classes;
   return c;
@@ -144,7 +137,8 @@ bool Checkpointer::save_if_best(const Progress& progress, double score) {
   last_save_ = monotonic_seconds();
   const BestSave best{.score = score, .step = progress.step};
   if (start(progress, best) != CheckpointWriter::Start::busy) {
-    best_before_ = std::exchange(best_, best);
+    best_ = best;
+    if (saved_step_ == best.step) published_best_ = best;
     return true;
   }
   if (best_skipped_++ == 0) {
@@ -170,14 +164,16 @@ void Checkpointer::take(SaveResult result, int64_t last_step) {
   result.snapshot_seconds = std::exchange(last_wait_, 0);
   options_.on_end(result);
   report_skipped(result.step);
-  if (result.error && result.step == best_.step) best_ = best_before_;
   const double seconds = result.snapshot_seconds + result.write_seconds;
+  const bool is_best = result.step == best_.step;
   if (!result.error) {
+    if (is_best) published_best_ = best_;
     longest_save_ = measured_ ? std::max(longest_save_, seconds) : seconds;
     measured_ = true;
     saved_step_ = result.step;
     return;
   }
+  if (is_best) best_ = published_best_;
   const bool numerics = result.error->code() == ExitCode::numerics;
   if (numerics || config_.checkpoint.on_error == SaveErrorRule::fail || result.step == last_step) throw *result.error;
   log_error("{} (failed saves so far: {})", result.error->what(), ++failures_);
@@ -192,7 +188,7 @@ void Checkpointer::poll(int64_t last_step) {
 void Checkpointer::returned_to(const Progress& progress) {
   if (!writer_) return;
   saved_step_ = progress.step;
-  if (best_.step > progress.step) best_ = {.score = progress.best_score, .step = progress.best_step};
+  if (best_.step > progress.step) best_ = published_best_ = progress.best;
   writer_->returned_to(progress.step);
 }
 

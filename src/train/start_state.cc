@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -28,6 +27,14 @@
 #include "train/checkpoint_comparison.h"
 
 namespace lockstep {
+
+// How rank 0 sends its results to the other ranks.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossScale, value, steady_steps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BestSave, score, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Progress, step, position, updates, loss_scale, best)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartState, progress, resumed_from, in_run_directory, classes, changes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LoadedWeights, step, epoch, has_average, classes)
+
 namespace {
 
 void copy_weights_to_averages(const ModelState& state) {
@@ -182,33 +189,6 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
   }
 }
 
-// Returns the loss scale of the checkpoint if both this run and the previous one use loss scaling. Otherwise returns an
-// initial scale, which soon adapts, or no scale. `batch` is the number of samples per rank.
-LossScale loss_scale_of(const Config& config, int64_t batch, const std::map<std::string, TrainingValue>& training) {
-  if (compute_type(config) != DType::f16) return {};
-  LossScale scale{.value = first_loss_scale(batch)};
-  if (const auto found = training.find("loss_scale"); found != training.end()) {
-    if (const auto* value = std::get_if<double>(&found->second)) scale.value = *value;
-  }
-  if (const auto found = training.find("loss_scale_steady_steps"); found != training.end()) {
-    if (const auto* steps = std::get_if<int64_t>(&found->second)) scale.steady_steps = *steps;
-  }
-  return scale;
-}
-
-double best_score_of(const std::map<std::string, TrainingValue>& training) {
-  const auto found = training.find("best_score");
-  const double* value = found == training.end() ? nullptr : std::get_if<double>(&found->second);
-  return value ? *value : Progress{}.best_score;
-}
-
-// Reads the step of the best checkpoint, which files of version 0.1.0 lack.
-int64_t best_step_of(const std::map<std::string, TrainingValue>& training) {
-  const auto found = training.find("best_step");
-  const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
-  return value ? *value : Progress{}.best_step;
-}
-
 Progress load_all(const Config& config, const CompiledModel& model, const HostState& host,
                   const CheckpointReader& file) {
   check_fit(config, model, file);
@@ -216,44 +196,22 @@ Progress load_all(const Config& config, const CompiledModel& model, const HostSt
   for (const ModelArray& a : model_arrays(model.parameters(), model.layout(), host.arenas(), optimizer)) {
     file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
   }
-  const auto training = file.training();
-  auto number = [&](const char* name) {
-    const auto found = training.find(name);
-    const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
-    if (!value) fail(ExitCode::checkpoint, "{}: /training/{} is missing", file.path(), name);
-    return *value;
+  return progress_in(file, config, model.batches().training);
+}
+
+// Collective. Runs `work`, which loads the state, on rank 0 and sends its result to all ranks, as text.
+template <class Result>
+Result send_from_root(const RankContext& rank, const Timeout& wait, const std::function<Result()>& work) {
+  const auto encode = [&] {
+    return nlohmann::json(work()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   };
-  return {.step = file.meta().step,
-          .position = number("position"),
-          .updates = number("updates"),
-          .loss_scale = loss_scale_of(config, model.batches().training, training),
-          .best_score = best_score_of(training),
-          .best_step = best_step_of(training)};
-}
-
-// Encodes the result of rank 0 as text, which is sent to all ranks.
-std::string encode(const StartState& start) {
-  return nlohmann::json{start.progress.step,
-                        start.progress.position,
-                        start.progress.updates,
-                        start.resumed_from,
-                        start.in_run_directory,
-                        start.progress.loss_scale.value,
-                        start.progress.loss_scale.steady_steps,
-                        start.progress.best_score,
-                        start.classes,
-                        start.changes,
-                        start.progress.best_step}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-// Collective. Runs `work`, which loads the state, on rank 0 and sends the state to all ranks.
-StartState start_all(const RankContext& rank, const std::function<std::string()>& work) {
-  const Timeout files{"the start state", rank.group.limit() + kRootFilesSeconds};
-  const auto text = nlohmann::json::parse(on_root(rank.group, files, work));
-  const StartState start{
-      {text[0], text[1], text[2], {text[5], text[6]}, text[7], text[10]}, text[3], text[4], text[8], text[9]};
+  auto result = nlohmann::json::parse(on_root(rank.group, wait, encode)).template get<Result>();
   broadcast_state(rank);
+  return result;
+}
+
+StartState start_all(const RankContext& rank, const std::function<StartState()>& work) {
+  StartState start = send_from_root(rank, {"the start state", rank.group.limit() + kRootFilesSeconds}, work);
   audit_parameters(rank.group, rank.model);
   return start;
 }
@@ -262,11 +220,11 @@ Progress begin_fresh(const RankContext& rank, const HostState& host) {
   initialize_parameters(rank.config, rank.model, host);
   if (!rank.config.checkpoint.init_from.empty()) load_weights_only(rank.config, rank.model, host);
   copy_weights_to_averages(host.arenas());
-  return {.loss_scale = loss_scale_of(rank.config, rank.model.batches().training, {})};
+  return first_progress(rank.config, rank.model.batches().training);
 }
 
-std::string start_on_root(const RankContext& rank, const std::vector<std::string>& data_classes,
-                          const DataIdentity& data) {
+StartState start_on_root(const RankContext& rank, const std::vector<std::string>& data_classes,
+                         const DataIdentity& data) {
   const HostState host(rank.model);
   host.download();  // the initial values of the optimizer slots
   StartState start{.classes = data_classes};
@@ -284,15 +242,10 @@ std::string start_on_root(const RankContext& rank, const std::vector<std::string
     log_info("starting at step 0: no checkpoint to resume from in {}", rank.config.checkpoint.directory);
   }
   host.upload();
-  return encode(start);
+  return start;
 }
 
 }  // namespace
-
-double first_loss_scale(int64_t batch) {
-  constexpr uint64_t kMostHalf = 65504;
-  return static_cast<double>(std::bit_floor(std::max<uint64_t>(kMostHalf / static_cast<uint64_t>(batch), 1)));
-}
 
 StartState prepare_start(const RankContext& rank, const std::vector<std::string>& classes, const DataIdentity& data) {
   return start_all(rank, [&] { return start_on_root(rank, classes, data); });
@@ -319,7 +272,7 @@ StartState start_afresh(const RankContext& rank) {
     host.download();  // the initial values of the optimizer slots
     const Progress progress = begin_fresh(rank, host);
     host.upload();
-    return encode({.progress = progress});
+    return StartState{.progress = progress};
   });
 }
 
@@ -331,13 +284,13 @@ StartState return_to_checkpoint(const RankContext& rank) {
     const HostState host(rank.model);
     const Progress progress = load_all(rank.config, rank.model, host, *file);
     host.upload();
-    return encode({progress, file->path(), true});
+    return StartState{.progress = progress, .resumed_from = file->path(), .in_run_directory = true};
   });
 }
 
 LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std::string>& data_classes,
                                   const std::string& checkpoint) {
-  const auto text = nlohmann::json::parse(on_root(rank.group, {"the checkpoint"}, [&] {
+  return send_from_root<LoadedWeights>(rank, {"the checkpoint"}, [&] {
     const CheckpointReader file = checkpoint == "latest"
                                       ? open_newest(rank.config.checkpoint.directory, "--checkpoint latest")
                                       : CheckpointReader::open(checkpoint_at(checkpoint));
@@ -355,10 +308,11 @@ LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std
     if (average) read_group(file, {"/ema", Weights::average}, rank.model, host);
     host.upload();
     log_info("weights of step {} from {}", file.meta().step, file.path());
-    return nlohmann::json{file.meta().step, file.meta().epoch, average, classes}.dump();
-  }));
-  broadcast_state(rank);
-  return {text[0], text[1], text[2], text[3]};
+    return LoadedWeights{.step = file.meta().step,
+                         .epoch = static_cast<double>(file.meta().epoch),
+                         .has_average = average,
+                         .classes = classes};
+  });
 }
 
 void broadcast_state(const RankContext& rank) {

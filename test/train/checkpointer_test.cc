@@ -276,7 +276,7 @@ TEST_CASE("a best state that the run went back past is forgotten") {
   Saving s({}, {.best = {.score = 0.5, .step = 2}});
   REQUIRE(s.checkpointer->save_if_best({.step = 8}, 0.9));
   s.wait_and_poll();
-  s.checkpointer->returned_to({.step = 4, .best_score = 0.5, .best_step = 2});
+  s.checkpointer->returned_to({.step = 4, .best = {.score = 0.5, .step = 2}});
   CHECK(s.checkpointer->best().score == 0.5);
   CHECK(s.checkpointer->save_if_best({.step = 8}, 0.6));
   REQUIRE(s.wait_and_poll().size() == 1);

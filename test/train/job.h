@@ -80,7 +80,7 @@ struct Job {
                             {.root = testing::world().is_root(),
                              .global_batch = global_batch(),
                              .resumed_step = start.in_run_directory ? start.progress.step : -1,
-                             .best = {.score = start.progress.best_score, .step = start.progress.best_step},
+                             .best = start.progress.best,
                              .stream = run.stream.get(),
                              .on_end = [this](const SaveResult& result) { reporter.checkpoint(result); }}};
   Reporter reporter{testing::world(),

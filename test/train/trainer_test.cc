@@ -165,7 +165,7 @@ TEST_CASE("the best state by top-1 is kept beside the newest, and a resumed run 
   const auto top1 = field<double>(directory, "eval", "top1");
   const auto best = std::ranges::max_element(top1);  // the first of equals
   CHECK(job.checkpointer.best().score == *best);
-  CHECK(again.start.progress.best_score == *best);
+  CHECK(again.start.progress.best.score == *best);
   const std::string name = checkpoint_name(steps[static_cast<size_t>(best - top1.begin())]);
   CHECK(std::filesystem::read_symlink(directory / "run/best") == name);
   CHECK(std::filesystem::read_symlink(directory / "run/latest") == checkpoint_name(12));

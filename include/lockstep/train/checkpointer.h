@@ -18,12 +18,6 @@
 
 namespace lockstep {
 
-// The best checkpoint so far, if checkpoint.keep_best is set.
-struct BestSave {
-  double score = -1;  // score of the evaluation at its step; -1: unknown
-  int64_t step = -1;  // -1 if there is no best checkpoint
-};
-
 struct CheckpointerOptions {
   bool root = true;  // only rank 0 writes; on other ranks every call does nothing
   int world_size = 1;
@@ -89,7 +83,7 @@ class Checkpointer {
   void finish(const Progress& progress);
 
  private:
-  CheckpointContents contents(const Progress& progress, const ModelState& state, const BestSave& best) const;
+  CheckpointContents contents(Progress progress, const ModelState& state, const BestSave& best) const;
   void report_skipped(int64_t step);
   void require_time(const Progress& progress) const;
   void hand_over_snapshot();
@@ -109,7 +103,7 @@ class Checkpointer {
   bool measured_ = false;                   // longest_save_ has been measured
   int64_t saved_step_ = -1;                 // the last published step
   BestSave best_;                           // the best checkpoint that is in flight or published
-  BestSave best_before_;                    // restored if the best save in flight fails
+  BestSave published_best_;                 // restored if the best save in flight fails
   int64_t skipped_ = 0, best_skipped_ = 0;  // numbers of saves skipped because of the one in flight
   bool end_reported_ = false;
   int64_t failures_ = 0;

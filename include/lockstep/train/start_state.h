@@ -25,11 +25,6 @@ struct StartState {
   int64_t changes = 0;                    // number of settings that differ from the run that is continued
 };
 
-// Returns the initial loss scale of a run in half precision, a power of two. Losses are summed over the `batch` of a
-// rank, and the gradient of a sample with respect to its logits is at most 1. The scale is chosen so that the largest
-// sum over a batch, the gradient of a bias, does not overflow.
-double first_loss_scale(int64_t batch);
-
 // Collective. Only rank 0 chooses the state and reads it; all ranks receive its arenas and compare them. Throws
 // AgreedError: config (2) if a file does not match the model or a fresh start would overwrite checkpoints, data (3) if
 // the previous run had other classes, checkpoint (5) if there are files but none is intact. `classes` are the names of

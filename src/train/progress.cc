@@ -1,0 +1,73 @@
+#include "lockstep/train/progress.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/compiled_model.h"
+
+namespace lockstep {
+namespace {
+
+// The names in the file, which are part of the checkpoint layout.
+constexpr const char* kPosition = "position";
+constexpr const char* kUpdates = "updates";
+constexpr const char* kScale = "loss_scale";
+constexpr const char* kScaleSteadySteps = "loss_scale_steady_steps";
+constexpr const char* kBestScore = "best_score";
+constexpr const char* kBestStep = "best_step";  // not in files of version 0.1.0
+
+bool scales_loss(const Config& config) { return compute_type(config) == DType::f16; }
+
+// Reads a number into `to`. Returns false if the file has no number of this type and name.
+template <class T>
+bool take(const std::map<std::string, TrainingValue>& training, const char* name, T& to) {
+  const auto found = training.find(name);
+  const T* value = found == training.end() ? nullptr : std::get_if<T>(&found->second);
+  if (value) to = *value;
+  return value != nullptr;
+}
+
+}  // namespace
+
+double first_loss_scale(int64_t batch) {
+  constexpr uint64_t kMostHalf = 65504;
+  return static_cast<double>(std::bit_floor(std::max<uint64_t>(kMostHalf / static_cast<uint64_t>(batch), 1)));
+}
+
+Progress first_progress(const Config& config, int64_t batch) {
+  Progress progress;
+  if (scales_loss(config)) progress.loss_scale.value = first_loss_scale(batch);
+  return progress;
+}
+
+std::map<std::string, TrainingValue> to_training(const Progress& progress, const Config& config) {
+  std::map<std::string, TrainingValue> training{{kPosition, progress.position}, {kUpdates, progress.updates}};
+  if (progress.best.score >= 0) training[kBestScore] = progress.best.score;
+  if (progress.best.step >= 0) training[kBestStep] = progress.best.step;
+  if (scales_loss(config)) {
+    training[kScale] = progress.loss_scale.value;
+    training[kScaleSteadySteps] = progress.loss_scale.steady_steps;
+  }
+  return training;
+}
+
+Progress progress_in(const CheckpointReader& file, const Config& config, int64_t batch) {
+  const std::map<std::string, TrainingValue> training = file.training();
+  Progress progress = first_progress(config, batch);
+  progress.step = file.meta().step;
+  const auto require_number = [&](const char* name, int64_t& to) {
+    if (!take(training, name, to)) fail(ExitCode::checkpoint, "{}: /training/{} is missing", file.path(), name);
+  };
+  require_number(kPosition, progress.position);
+  require_number(kUpdates, progress.updates);
+  take(training, kBestScore, progress.best.score);
+  take(training, kBestStep, progress.best.step);
+  if (scales_loss(config)) {
+    take(training, kScale, progress.loss_scale.value);
+    take(training, kScaleSteadySteps, progress.loss_scale.steady_steps);
+  }
+  return progress;
+}
+
+}  // namespace lockstep
