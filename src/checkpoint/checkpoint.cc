@@ -188,6 +188,7 @@ void CheckpointReader::read_meta(const CheckpointHeader& header) {
     fail(kBlame, "{}: damaged checkpoint, its header tells step {} and its attribute step {}", path_, header.step,
          meta_.step);
   }
+  version_ = header.version;
   meta_.model = file_->string_attribute("/", "model").value_or("");
   meta_.created = file_->string_attribute("/", "created").value_or("");
 }

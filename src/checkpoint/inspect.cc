@@ -186,7 +186,7 @@ Inspection inspect_checkpoint(const std::string& path, bool verify) {
   try {
     const CheckpointReader file = CheckpointReader::open(path);
     const std::vector<CheckpointReader::Array> arrays = all_arrays(file);
-    fmt::format_to(out, "{}: Lockstep checkpoint, format version {}, {} bytes\n", path, kCheckpointVersion,
+    fmt::format_to(out, "{}: Lockstep checkpoint, format version {}, {} bytes\n", path, file.version(),
                    file.file_bytes());
     print_meta(file, out);
     print_classes(file.classes(), out);

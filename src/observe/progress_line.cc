@@ -21,6 +21,10 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
+std::string rate_text(double examples_per_second) {
+  return std::isnan(examples_per_second) ? "-" : fmt::format("{:.1f}", examples_per_second);
+}
+
 std::string loss_text(double loss, int digits) {
   return std::isnan(loss) ? "none" : fmt::format("{:.{}f}", loss, digits);
 }
@@ -29,9 +33,9 @@ std::string loss_text(double loss, int digits) {
 
 std::string training_line(const std::string& timestamp, const ProgressRow& r) {
   std::string line = fmt::format(
-      "{}: step {}, loss = {} ({:.1f} examples/sec; {:.3f} sec/batch) [data {:.3f} compute {:.3f} reduce {:.3f} "
+      "{}: step {}, loss = {} ({} examples/sec; {:.3f} sec/batch) [data {:.3f} compute {:.3f} reduce {:.3f} "
       "save {:.3f}",
-      timestamp, r.step, loss_text(r.loss, 2), r.examples_per_second, r.seconds_per_step, r.data_seconds,
+      timestamp, r.step, loss_text(r.loss, 2), rate_text(r.examples_per_second), r.seconds_per_step, r.data_seconds,
       r.compute_seconds, r.reduce_seconds, r.save_seconds);
   if (!r.slowest_rank.empty()) line += fmt::format("; slowest rank {} {:+.3f}", r.slowest_rank, r.slowest_lag_seconds);
   return line + "]";
@@ -40,8 +44,9 @@ std::string training_line(const std::string& timestamp, const ProgressRow& r) {
 std::string progress_bar(const ProgressRow& r, int width, bool colored) {
   const double done = r.total_steps > 0 ? static_cast<double>(r.step) / static_cast<double>(r.total_steps) : 0;
   const std::string left = fmt::format("step {}/{} ", r.step, r.total_steps);
-  std::string right = fmt::format(" {:.1f} examples/sec loss {} ETA {}", r.examples_per_second, loss_text(r.loss, 3),
-                                  duration(static_cast<double>(r.total_steps - r.step) * r.seconds_per_step));
+  std::string right =
+      fmt::format(" {} examples/sec loss {} ETA {}", rate_text(r.examples_per_second), loss_text(r.loss, 3),
+                  duration(static_cast<double>(r.total_steps - r.step) * r.seconds_per_step));
   constexpr int kMinBarWidth = 8;
   const auto room_beside = [&](const std::string& text) {
     return width - static_cast<int>(left.size() + text.size()) - 3;

@@ -95,7 +95,8 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   row.reduce_seconds = mean(StepPart::reduce);
   row.save_seconds = mean(StepPart::save);
   row.seconds_per_step = timer.total_seconds() / steps;
-  row.examples_per_second = static_cast<double>(timer.samples()) / timer.total_seconds();
+  const double seconds = timer.total_seconds();  // 0 if the outcomes of several steps on a device arrive together
+  row.examples_per_second = seconds > 0 ? static_cast<double>(timer.samples()) / seconds : std::nan("");
   const std::vector<RankTimes> ranks =
       gather({.parts = {row.data_seconds, row.compute_seconds, row.reduce_seconds, row.save_seconds}});
   const OwnWork own = own_work(ranks);
@@ -131,16 +132,15 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
     json["own_seconds"] = {{"min", own.min}, {"median", own.median}, {"max", own.max}};
   }
   write_row(json_line(json));
-  EventScalars scalars = {{"train/learning_rate", row.learning_rate},
-                          {"train/epoch", row.epoch},
-                          {"speed/examples_per_second", row.examples_per_second},
-                          {"speed/seconds_per_step", row.seconds_per_step},
-                          {"speed/data_seconds", row.data_seconds},
-                          {"speed/compute_seconds", row.compute_seconds},
-                          {"speed/reduce_seconds", row.reduce_seconds},
-                          {"speed/save_seconds", row.save_seconds},
-                          {"speed/queue_depth", row.queue_depth}};
+  EventScalars scalars = {
+      {"train/learning_rate", row.learning_rate},       {"train/epoch", row.epoch},
+      {"speed/seconds_per_step", row.seconds_per_step}, {"speed/data_seconds", row.data_seconds},
+      {"speed/compute_seconds", row.compute_seconds},   {"speed/reduce_seconds", row.reduce_seconds},
+      {"speed/save_seconds", row.save_seconds},         {"speed/queue_depth", row.queue_depth}};
   if (!std::isnan(row.loss)) scalars.emplace_back("train/loss", row.loss);
+  if (!std::isnan(row.examples_per_second)) {
+    scalars.emplace_back("speed/examples_per_second", row.examples_per_second);
+  }
   write_event(encode_scalars(row.step, scalars));
 }
 

@@ -1,7 +1,10 @@
 #include "lockstep/checkpoint/inspect.h"
 
 #include <limits>
+#include <span>
 
+#include "lockstep/io/crc64.h"
+#include "lockstep/io/file.h"
 #include "test/catch.h"
 #include "test/checkpoint/fixtures.h"
 #include "test/scratch.h"
@@ -19,6 +22,19 @@ TEST_CASE("a report tells where a checkpoint stands and what is in it") {
         "whole: the checksum is right\n"}) {
     CHECK_THAT(report.text, ContainsSubstring(line));
   }
+}
+
+TEST_CASE("the format version is that of the file") {
+  const ScratchDirectory directory;
+  const std::string path = SmallModel().write(41, directory / "a.h5");
+  CHECK_THAT(inspect_checkpoint(path, false).text, ContainsSubstring("format version 1,"));
+  std::string file = read_text_file(path, ExitCode::internal);
+  file.replace(file.find("version 1"), 9, "version 0");
+  const size_t header = file.find("header ");
+  const uint64_t checksum = crc64(std::as_bytes(std::span(file).first(header)));
+  file.replace(header, 23, fmt::format("header {:016x}", checksum));
+  write_text_atomically(path, file, ExitCode::internal);
+  CHECK_THAT(inspect_checkpoint(path, false).text, ContainsSubstring("format version 0,"));
 }
 
 TEST_CASE("verifying gives range and norm of every array and finds values that are not finite") {

@@ -41,6 +41,13 @@ TEST_CASE("an interval without a finite loss says so") {
   CHECK_THAT(progress_bar(row, 80), ContainsSubstring("loss none ETA"));
 }
 
+TEST_CASE("an interval that took no time has no rate") {
+  ProgressRow row = kRow;
+  row.examples_per_second = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(training_line("now", row), ContainsSubstring("(- examples/sec; "));
+  CHECK_THAT(progress_bar(row, 80), ContainsSubstring(" - examples/sec loss"));
+}
+
 TEST_CASE("the bar grows with the steps done and says how long it will take") {
   ProgressRow row = kRow;
   row.step = 500;

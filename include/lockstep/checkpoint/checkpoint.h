@@ -92,6 +92,7 @@ class CheckpointReader {
 
   const std::string& path() const { return path_; }
   const CheckpointMeta& meta() const { return meta_; }
+  int64_t version() const { return version_; }  // of the format; 0 for a file of bare weights
   int64_t file_bytes() const { return static_cast<int64_t>(bytes_.size()); }
 
   struct Array {
@@ -121,6 +122,7 @@ class CheckpointReader {
   std::vector<std::byte> bytes_;
   std::optional<Hdf5File> file_;
   CheckpointMeta meta_;
+  int64_t version_ = 0;
   std::vector<Array> arrays_;  // all, sorted by path
 };
 
