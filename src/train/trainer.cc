@@ -107,7 +107,8 @@ RunEnd Trainer::run() {
 RunEnd Trainer::end(RunEnd how) {
   write_trace();
   report_bad_records();
-  finish_saves();
+  rank_.watchdog.progress(RunPhase::save, progress_.step);
+  checkpointer_.finish(progress_);
   return how;
 }
 
@@ -120,8 +121,8 @@ void Trainer::step() {
   trace_.begin_step(progress_.step + steps_in_flight_ + 1);
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
     enter(StepPart::data);
-    window_queue_ += static_cast<double>(loader_->queue_depth());
-    window_batches_ += 1;
+    window_.queue_depths += static_cast<double>(loader_->queue_depth());
+    window_.batches += 1;
     const Batch batch = upload_.next(*loader_);
     enter(StepPart::compute);
     if (micro == 0) device_state_.begin(rank_.stream, step_input(batch));
@@ -200,8 +201,8 @@ void Trainer::retire(const StepOutcome& outcome) {
   progress_.updates = static_cast<int64_t>(outcome.updates);
   timer_.finish_step(static_cast<int64_t>(outcome.samples));
   if (outcome.not_finite == 0) {
-    window_loss_ += outcome.loss;
-    window_samples_ += outcome.samples;
+    window_.loss += outcome.loss;
+    window_.samples += outcome.samples;
   }
   pending_.stop |= outcome.stop > 0;
   pending_.save |= outcome.save > 0;
@@ -247,7 +248,7 @@ void Trainer::roll_back() {
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = -1;
   pending_ = {};
-  window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
+  window_ = {};
   const std::string text = non_finite_.went_back(from, state.resumed_from);
   if (rank_.group.is_root()) log_warning("{}", text);
   reporter_.back_to(progress_.step, text);
@@ -260,11 +261,11 @@ void Trainer::report_if_due() {
   reporter_.interval({.step = progress_.step,
                       .total_steps = total_steps_,
                       .epoch = epoch(),
-                      .loss = window_loss_ / window_samples_,
+                      .loss = window_.loss / window_.samples,
                       .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_)),
-                      .queue_depth = window_queue_ / std::max(1.0, window_batches_)},
+                      .queue_depth = window_.queue_depths / std::max(1.0, window_.batches)},
                      timer_);
-  window_loss_ = window_samples_ = window_queue_ = window_batches_ = 0;
+  window_ = {};
   warn_if_not_captured();
   timer_.restart();
 }
@@ -282,6 +283,11 @@ void Trainer::watch_speed_if_due() {
   reporter_.watch_speed(progress_.step, timer_.totals(), rank_.communicator.statistics().straggler_wait_seconds);
 }
 
+// Returns whether something that is done every `steps` steps (0: never) is due in the state between two steps.
+bool Trainer::due_every(int64_t steps) const {
+  return steps_in_flight_ == 0 && steps > 0 && progress_.step % steps == 0;
+}
+
 // Returns whether an audit, a histogram, a save or an evaluation needs the state after the last enqueued step.
 bool Trainer::boundary_is_due() const {
   const auto every = [&](int64_t steps) { return steps > 0 && (progress_.step + steps_in_flight_) % steps == 0; };
@@ -293,17 +299,10 @@ bool Trainer::boundary_is_due() const {
 
 void Trainer::save_if_due() {
   checkpointer_.poll();
-  const int64_t every = config_.checkpoint.every_steps;
-  const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
-  if (!pending_.save && !by_steps) return;
+  if (!pending_.save && !due_every(config_.checkpoint.every_steps)) return;
   retire(true);
   pending_.save = false;
   checkpointer_.save(progress_);
-}
-
-void Trainer::finish_saves() {
-  rank_.watchdog.progress(RunPhase::save, progress_.step);
-  checkpointer_.finish(progress_);
 }
 
 int64_t Trainer::evaluation_after(int64_t position) const {
@@ -311,10 +310,8 @@ int64_t Trainer::evaluation_after(int64_t position) const {
 }
 
 void Trainer::evaluate_if_due() {
-  const int64_t every = config_.eval.every_steps;
-  const bool by_steps = steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0;
-  const bool by_epochs = every == 0 && progress_.position >= next_evaluation_;
-  if (by_steps || by_epochs) evaluate();
+  const bool by_epochs = config_.eval.every_steps == 0 && progress_.position >= next_evaluation_;
+  if (by_epochs || due_every(config_.eval.every_steps)) evaluate();
 }
 
 // Returns false if the ranks agreed to stop during the evaluation.
@@ -335,7 +332,7 @@ bool Trainer::evaluate() {
   }
   reporter_.evaluation(progress_.step, epoch(), results);
   explain_large_loss(results.front());
-  keep_if_best(results.back());
+  if (config_.checkpoint.keep_best) checkpointer_.save_if_best(progress_, results.back().score());
   return true;
 }
 
@@ -354,18 +351,12 @@ void Trainer::explain_large_loss(const EvaluationResult& result) {
       guessing);
 }
 
-void Trainer::keep_if_best(const EvaluationResult& result) {
-  if (config_.checkpoint.keep_best) checkpointer_.save_if_best(progress_, result.score());
-}
-
 void Trainer::audit_if_due() {
-  const int64_t every = config_.train.audit_every;
-  if (steps_in_flight_ == 0 && every > 0 && progress_.step % every == 0) audit_parameters(rank_.group, rank_.model);
+  if (due_every(config_.train.audit_every)) audit_parameters(rank_.group, rank_.model);
 }
 
 void Trainer::report_weights_if_due() {
-  const int64_t every = config_.log.histogram_steps;
-  if (steps_in_flight_ > 0 || every == 0 || progress_.step % every != 0) return;
+  if (!due_every(config_.log.histogram_steps)) return;
   timer_.pause();
   if (!reporter_.writes_events()) return;
   const HostState state(rank_.model);

@@ -60,6 +60,11 @@ class Trainer {
     bool save = false;
     bool roll_back = false;
   };
+  // Sums over a log interval. Steps with a non-finite loss do not count in the first two.
+  struct Window {
+    double loss = 0, samples = 0;
+    double queue_depths = 0, batches = 0;  // of the loader
+  };
   bool finished() const { return progress_.step >= total_steps_; }
   int64_t schedule_step(int64_t position) const;
   void step();
@@ -76,14 +81,13 @@ class Trainer {
   void report_if_due();
   void warn_if_not_captured();
   void watch_speed_if_due();
+  bool due_every(int64_t steps) const;
   bool boundary_is_due() const;
   void save_if_due();
   RunEnd end(RunEnd how);
-  void finish_saves();
   void evaluate_if_due();
   bool evaluate();
   void explain_large_loss(const EvaluationResult& result);
-  void keep_if_best(const EvaluationResult& result);
   void audit_if_due();
   void report_weights_if_due();
   void report_bad_records();
@@ -112,8 +116,7 @@ class Trainer {
   BatchUpload upload_;
   PendingActions pending_;
   double started_ = 0;
-  double window_loss_ = 0, window_samples_ = 0;   // over the log interval, without steps with a non-finite loss
-  double window_queue_ = 0, window_batches_ = 0;  // sum of the loader's queue depths, and number of batches
+  Window window_;
   int64_t next_evaluation_;
   int64_t evaluated_at_ = -1;  // step of the last evaluation
   bool loss_explained_ = false;
