@@ -166,6 +166,10 @@ class Drawing {
       layer.refuse("{} takes {}{} inputs, not {}", row->name, row->least_inputs == row->most_inputs ? "" : "at least ",
                    row->least_inputs, names.size());
     }
+    require_free(layer);
+    if (row->draw == &Drawing::conv_norm_relu) {
+      for (const LayerText& part : parts_of(layer)) require_free(part);
+    }
     Inputs inputs;
     for (const std::string& name : names) inputs.push_back(read(layer, *row, name));
     input_names_ = names;
@@ -180,9 +184,8 @@ class Drawing {
     double elements = 1;
     for (int d = 1; d < b_.shape(value).rank(); ++d) elements *= static_cast<double>(b_.shape(value)[d]);
     if (elements > kMostElements) layer.refuse("its output is too large: {}", b_.shape(value).to_string());
-    if (row->draw == &Drawing::conv_norm_relu) {  // it consists of these layers, whose names it takes
-      for (const char* part : {".conv", ".bn", ".relu"})
-        add_output({layer.table, layer.scope, globals_, path_, layer.name + part}, {.used = true});
+    if (row->draw == &Drawing::conv_norm_relu) {
+      for (const LayerText& part : parts_of(layer)) add_output(part, {.used = true});
     }
     add_output(layer, {.value = value, .linear = row->draw == &Drawing::linear});
   }
@@ -221,11 +224,23 @@ class Drawing {
     return found->second.value;
   }
 
-  void add_output(const LayerText& layer, Output output) {
-    output.line = line_of(layer.table);
-    if (layer.name == "images" || !outputs_.emplace(layer.name, output).second) {
-      layer.refuse("this name is taken");
+  // The layers of which conv_norm_relu consists. It takes their names as well.
+  std::vector<LayerText> parts_of(const LayerText& layer) const {
+    std::vector<LayerText> parts;
+    for (const char* part : {".conv", ".bn", ".relu"}) {
+      parts.push_back({layer.table, layer.scope, globals_, path_, layer.name + part});
     }
+    return parts;
+  }
+
+  void require_free(const LayerText& layer) const {
+    if (layer.name == "images" || outputs_.contains(layer.name)) layer.refuse("this name is taken");
+  }
+
+  void add_output(const LayerText& layer, Output output) {
+    require_free(layer);
+    output.line = line_of(layer.table);
+    outputs_.emplace(layer.name, output);
     if (outputs_.size() > kMostLayers) layer.refuse("there are more than {} layers", kMostLayers);
     last_of_block_ = last_;
     last_ = layer.name;

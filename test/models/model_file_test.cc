@@ -193,6 +193,11 @@ TEST_CASE("what is wrong with a model file is said with its line and layer") {
        "net.toml:3: layer x: no layer reads its output, and it is no loss"},
       {around("  { op = \"conv_norm_relu\", name = \"x\", channels = 3 },\n  { op = \"relu\", name = \"x.conv\" },"),
        "net.toml:4: layer x.conv: this name is taken"},
+      {around("  { op = \"conv\", name = \"x.conv\", channels = 3 },\n"
+              "  { op = \"conv_norm_relu\", name = \"x\", channels = 3 },"),
+       "net.toml:4: layer x.conv: this name is taken"},
+      {around("  { op = \"conv\", name = \"x\", channels = 3 },\n  { op = \"conv\", name = \"x\", channels = 3 },"),
+       "net.toml:4: layer x: this name is taken"},
       {around("  { op = \"local_response_norm\", name = \"x\", size = 4 },"), "net.toml:3: layer x: size is odd"},
       {around("  { op = \"local_response_norm\", name = \"x\", size = 3, k = \"1\" },"),
        "layer x: k is a finite number"},
