@@ -129,21 +129,20 @@ int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog)
   if (group.is_root()) warn_of_lost_restart(*start.state);
 
   Reporter reporter(group, reporter_options(config, *start.state));
-  CheckpointerOptions saving{
-      .root = group.is_root(),
-      .world_size = group.size(),
-      .global_batch = batches.global,
-      .samples_per_epoch = data.size(),
-      .config_text = to_toml(config),
-      .classes = start.state->classes,
-      .training = {{"data_samples", start.identity.samples},
-                   {"data_digest", static_cast<int64_t>(start.identity.digest)}},
-      .resumed_step = start.state->in_run_directory ? start.state->progress.step : -1,
-      .best = start.state->progress.best,
-      .job_end = start.job_end,
-      .stream = &rank.stream,
-      .lock = start.lock ? &*start.lock : nullptr,
-      .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
+  CheckpointerOptions saving{.root = group.is_root(),
+                             .world_size = group.size(),
+                             .global_batch = batches.global,
+                             .samples_per_epoch = data.size(),
+                             .config_text = to_toml(config),
+                             .classes = start.state->classes,
+                             .training = {{"data_samples", start.identity.samples},
+                                          {"data_digest", static_cast<int64_t>(start.identity.digest)}},
+                             .resumed_step = start.state->in_run_directory ? start.state->progress.step : -1,
+                             .best = start.state->progress.best,
+                             .job_end = start.job_end,
+                             .stream = &rank.stream,
+                             .lock = start.lock ? &*start.lock : nullptr,
+                             .on_end = [&](const SaveResult& result) { reporter.checkpoint(result); }};
   std::optional<Checkpointer> checkpointer;
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;

@@ -24,10 +24,10 @@ struct ConfigSources {
   std::string file_text;  // its contents
   std::string
       file_directory;  // absolute; the base of relative input paths in the file; empty: the directory of the file
-  std::vector<Assignment> environment;  // any variables; only LOCKSTEP_SECTION_KEY is read
-  std::vector<Assignment> overrides;    // "section.key" and value, from the command line
-  bool evaluation = false;              // for an evaluation, data.train may be missing
-  bool effective = false;               // file_text sets every key, as to_toml() writes it
+  std::vector<Assignment> environment;                          // any variables; only LOCKSTEP_SECTION_KEY is read
+  std::vector<Assignment> overrides;                            // "section.key" and value, from the command line
+  bool evaluation = false;                                      // for an evaluation, data.train may be missing
+  bool effective = false;                                       // file_text sets every key, as to_toml() writes it
   std::string (*read_file)(const std::string& path) = nullptr;  // for model.file
   std::string working_directory;  // absolute; the base of relative output paths, and of paths in the command line and
                                   // environment
