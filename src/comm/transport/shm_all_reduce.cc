@@ -63,7 +63,7 @@ struct Receivers {
 
 template <class T, class AddBlock>
 void add_share(const ShmRange& range, Range share, Receivers receivers, const AddBlock& add) {
-  std::array<T, kBlock> total;
+  alignas(kCacheLine) std::array<T, kBlock> total;
   for (size_t begin = share.begin; begin < share.end; begin += kBlock) {
     const Range block{begin, std::min(share.end, begin + kBlock)};
     add(range, block, total);
