@@ -222,6 +222,14 @@ def text_seeds():
     put("config", "types.toml", "[train]\nsteps = 1979-05-27T07:32:00Z\nepochs = [[1], {a = 2}]\nseed = 0x7f\n")
     put("config", "dotted.toml", ".".join("a" * 600) + " = 1\n")
     put("config", "strings.toml", "[model]\nname = \"\"\"\na\\u0000\\U0001F600\"\"\"\n[data]\ntrain = '''x'''\n")
+    put("model_file", "net.toml", 'layer = [\n  { op = "conv_norm_relu", name = "c", channels = 4, kernel = [3, 1], pad = [1, 0] },\n'
+        '  { block = "b", names = ["x", "y"], n = 4 },\n  { op = "max_pool", name = "p", kernel = 2, stride = 2 },\n'
+        '  { op = "local_response_norm", name = "l", size = 3, k = 2.0 },\n  { op = "flatten", name = "f" },\n'
+        '  { op = "linear", name = "fc", outputs = "$classes", deviation = 0.01 },\n  { op = "loss", name = "s" },\n]\n'
+        '[block]\nb = [\n  { op = "conv", name = "c", channels = "$n", bias = true, deviation = "fan_out" },\n'
+        '  { op = "add", name = "a", inputs = ["c", "input"] },\n]\n')
+    put("model_file", "twice.toml", 'layer = [{ op = "relu", names = ["a", "a"] }]\n')
+    put("model_file", "large.toml", 'layer = [{ op = "conv", name = "a", channels = 65536, kernel = 1024, pad = 1023 }]\n')
     lines = {"train": "--config=digits\n--train.steps=5\n--optimizer.lr\n0.1", "help": "--help", "version": "--version",
              "evaluate": "evaluate\n--config\nx.toml\n--checkpoint\nlatest", "inspect": "inspect\n--verify\nx.h5",
              "export": "export\nx.h5\n--to\ny.onnx\n--fold_batch_norm", "import": "import\nx.h5\n--to\ny.h5",

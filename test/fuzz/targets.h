@@ -21,6 +21,7 @@ void hdf5_weights(Bytes input);
 void checkpoint_header(Bytes input);
 void checkpoint(Bytes input);
 void config(Bytes input);
+void model_file(Bytes input);
 void command_line(Bytes input);
 void environment(Bytes input);
 
@@ -43,6 +44,7 @@ inline constexpr std::array kTargets = {
     Target{"checkpoint_header", checkpoint_header},
     Target{"checkpoint", checkpoint},
     Target{"config", config},
+    Target{"model_file", model_file},
     Target{"command_line", command_line},
     Target{"environment", environment},
 };
