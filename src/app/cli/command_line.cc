@@ -161,19 +161,20 @@ void Parser::add_keys() {
   }
 }
 
-// Returns the option that is nearest to an unknown one; the value of the option is ignored.
-std::vector<std::string> suggest_options(const std::string& option) {
+// Returns what to say about an unknown option, whose value is ignored: the nearest one, if there is one.
+std::string advice_on(const std::string& option) {
   const std::string name = option.substr(0, option.find('='));
   const std::string plain =
       nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--help-keys", "--version", "--to", "--ema",
                           "--short_side", "--quality", "--png", "--records_per_file"});
-  if (!plain.empty()) return {plain};
+  if (plain == name) return "; other commands have it, see trainer --help";
+  if (!plain.empty()) return did_you_mean({plain});
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const size_t dot = bare.find('.');
   std::vector<std::string> keys =
       dot == std::string::npos ? suggest_keys("", bare) : suggest_keys(bare.substr(0, dot), bare.substr(dot + 1));
   for (std::string& key : keys) key.insert(0, "--");
-  return keys;
+  return did_you_mean(keys);
 }
 
 void Parser::fail_not_understood() const {
@@ -181,8 +182,7 @@ void Parser::fail_not_understood() const {
   require(!remaining.empty(), "nothing was left over");
   const std::string& first = remaining.front();
   if (first.starts_with('-')) {
-    fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first),
-         did_you_mean(suggest_options(first)));
+    fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first), advice_on(first));
   }
   const std::string nearest =
       nearest_word(first, {"check", "evaluate", "explain", "inspect", "export", "import", "pack"});
