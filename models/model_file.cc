@@ -104,7 +104,7 @@ class Drawing {
     std::vector<std::string> names;
     if (table.contains("name") == table.contains("names")) unnamed.refuse("it needs either name or names");
     const toml::node& node = *table.get(table.contains("name") ? "name" : "names");
-    const toml::array* list = node.as_array();
+    const toml::array* list = table.contains("names") ? node.as_array() : nullptr;
     if (table.contains("names") && (!list || list->empty())) unnamed.refuse("names is a list of strings");
     for (size_t i = 0; i < (list ? list->size() : 1); ++i) {
       const auto* text = (list ? list->get(i) : &node)->as_string();

@@ -170,6 +170,7 @@ TEST_CASE("what is wrong with a model file is said with its line and layer") {
       {around("  { op = \"rleu\", name = \"x\" },"), "net.toml:3: layer x: unknown op rleu; did you mean relu?"},
       {around("  { op = \"attention\", name = \"x\" },"), "layer x: unknown op attention; there are conv, "},
       {around("  { op = \"relu\" },"), "net.toml:3: layer ?: it needs either name or names"},
+      {"layer = [{ op = \"relu\", name = [] }]\n", "net.toml:1: layer ?: a name is a string of letters, digits"},
       {around("  { op = \"relu\", name = \"x/y\" },"), "net.toml:3: layer ?: a name is a string of letters, digits"},
       {around("  { op = \"relu\", name = \"a\" },"), "net.toml:3: layer a: this name is taken"},
       {around("  { op = \"conv\", name = \"x\" },"), "net.toml:3: layer x: it needs channels"},
