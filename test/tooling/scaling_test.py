@@ -21,7 +21,7 @@ class Model(unittest.TestCase):
     def seconds(self, profile=PROFILE, **job):
         return simulate(profile, Job(**{"ranks": 2, "bytes_per_second": 1e30, **job})).seconds
 
-    def test_a_link_without_limits_leaves_computing_asingle(self):
+    def test_a_link_without_limits_leaves_computing_alone(self):
         self.assertAlmostEqual(self.seconds(ranks=1000), 4)
 
     def test_one_rank_sends_nothing(self):
@@ -90,10 +90,10 @@ class Report(unittest.TestCase):
 
     def test_the_step_is_that_of_the_slowest_rank(self):
         buckets = [dataclasses.asdict(b) for b in PROFILE.buckets]
-        self.assertEqual(self.load({"asingle": {"rank_seconds": [4.0, 8.0], "buckets": buckets}}), PROFILE.scaled_to(8.0))
+        self.assertEqual(self.load({"alone": {"rank_seconds": [4.0, 8.0], "buckets": buckets}}), PROFILE.scaled_to(8.0))
 
-    def test_a_report_without_steps_asingle_is_refused(self):
-        with self.assertRaisesRegex(SystemExit, "says nothing of steps asingle"):
+    def test_a_report_without_steps_alone_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "says nothing of steps alone"):
             self.load({"ranks": 2})
 
     def test_the_table_has_a_row_a_job_and_a_column_a_link(self):
