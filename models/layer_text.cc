@@ -12,15 +12,10 @@ constexpr int64_t kLargestKernel = 1024;
 
 }  // namespace
 
-std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
-  const std::string nearest = nearest_word(word, known);
-  return did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest});
-}
-
 void LayerText::check_keys(const std::vector<std::string>& known) const {
   for (const auto& [key, node] : table) {
     if (std::ranges::find(known, key.str()) == known.end()) {
-      refuse("unknown key {}{}", printable(key.str()), suggestion(key.str(), known));
+      refuse("unknown key {}{}", printable(key.str()), did_you_mean(key.str(), known));
     }
   }
 }

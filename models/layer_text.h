@@ -18,9 +18,6 @@ namespace lockstep {
 
 inline int line_of(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
 
-// Returns "; did you mean X?", or an empty string if no known word is similar.
-std::string suggestion(std::string_view word, const std::vector<std::string>& known);
-
 // Where an entry stands: in the network, or in a use of a block.
 struct LayerScope {
   std::string prefix;                      // of the names in it

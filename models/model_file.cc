@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/nearest_word.h"
+#include "lockstep/base/split_words.h"
 #include "lockstep/io/toml_limits.h"
 #include "lockstep/models/models.h"
 #include "models/layer_text.h"
@@ -16,16 +18,6 @@ constexpr size_t kMostLayers = 10'000;
 constexpr double kMostElements = 2147483648.0;  // of a weight, and of one sample's output of a layer
 constexpr int64_t kMostChannels = 65'536;
 constexpr size_t kAnyNumber = 1024;  // of inputs
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    words.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
 
 struct Output {
   ValueId value = -1;
@@ -43,7 +35,7 @@ class Drawing {
     const toml::table root = parse();
     for (const auto& [key, node] : root) {
       if (key.str() != "layer" && key.str() != "block") {
-        const std::string hint = suggestion(key.str(), {"layer", "block"});
+        const std::string hint = did_you_mean(key.str(), {"layer", "block"});
         fail(ExitCode::config, "{}:{}: unknown key {}{}", path_, line_of(node), printable(key.str()),
              hint.empty() ? ": a model file has layer = [...] and [block]" : hint);
       }
@@ -128,7 +120,7 @@ class Drawing {
       std::vector<std::string> known;
       for (const auto& [key, node] : blocks_ ? *blocks_ : toml::table()) known.emplace_back(key.str());
       layer.refuse("there is no block {}{}", which ? printable(which->get()) : "of this name",
-                   suggestion(which ? which->get() : "", known));
+                   did_you_mean(which ? which->get() : "", known));
     }
     std::vector<std::string> known = {"block", "name", "names", "input"};
     for (const toml::node& entry : list->is_array() ? *list->as_array() : toml::array()) {
@@ -154,11 +146,12 @@ class Drawing {
       std::vector<std::string> known;
       for (const Operation& o : all) known.emplace_back(o.name);
       if (!op) layer.refuse("it needs op, one of {}", fmt::join(known, ", "));
-      const std::string nearest = suggestion(op->get(), known);
+      const std::string nearest = did_you_mean(op->get(), known);
       layer.refuse("unknown op {}{}", printable(op->get()),
                    nearest.empty() ? fmt::format("; there are {}", fmt::join(known, ", ")) : nearest);
     }
-    std::vector<std::string> known = words_of(row->keys);
+    const std::vector<std::string_view> own = split_words(row->keys, ' ');
+    std::vector<std::string> known(own.begin(), own.end());
     for (const char* key : {"op", "name", "names", row->most_inputs > 1 ? "inputs" : "input"}) known.emplace_back(key);
     layer.check_keys(known);
     const std::vector<std::string> names = inputs_of(layer, previous);
@@ -212,7 +205,7 @@ class Drawing {
     if (found == outputs_.end()) {
       std::vector<std::string> known;
       for (const auto& [other, output] : outputs_) known.push_back(other);
-      layer.refuse("its input {} is no layer above it{}", printable(name), suggestion(name, known));
+      layer.refuse("its input {} is no layer above it{}", printable(name), did_you_mean(name, known));
     }
     if (found->second.value < 0) layer.refuse("its input {} has no output to read", name);
     found->second.used = true;

@@ -50,4 +50,9 @@ std::string did_you_mean(const std::vector<std::string>& suggestions) {
   return fmt::format("; did you mean {}?", fmt::join(suggestions, " or "));
 }
 
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string nearest = nearest_word(word, candidates);
+  return did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest});
+}
+
 }  // namespace lockstep

@@ -72,9 +72,8 @@ std::vector<RawEntry> flatten(const toml::table& root) {
   if (entry.name.empty() && !entry.section.empty()) {
     std::vector<std::string> sections;
     for (const std::string_view section : config_sections()) sections.emplace_back(section);
-    const std::string nearest = nearest_word(entry.section, sections);
     fail(ExitCode::config, "{}: unknown section {}{}", where, quote_for_message(entry.section),
-         did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
+         did_you_mean(entry.section, sections));
   }
   const std::string suggestion = did_you_mean(suggest_keys(entry.section, entry.name));
   if (entry.section.empty()) {

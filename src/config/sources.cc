@@ -73,10 +73,8 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
          "--config the path of a file, or start the program where it was installed, with its share/lockstep",
          quote_for_message(name_or_path), fmt::join(directories, ", "));
   }
-  const std::string nearest = nearest_word(name_or_path, known);
   fail(ExitCode::config, "--config {}: no recipe of that name, and no file{}; recipes: {}",
-       quote_for_message(name_or_path),
-       did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}), fmt::join(known, ", "));
+       quote_for_message(name_or_path), did_you_mean(name_or_path, known), fmt::join(known, ", "));
 }
 
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <initializer_list>
+
+#include "lockstep/base/split_words.h"
 #include "lockstep/config/model_info.h"
 
 namespace lockstep {
@@ -90,14 +92,11 @@ constexpr ConfigUse kUses[] = {
 }  // namespace
 
 bool ConfigUse::covers(std::string_view section, std::string_view name) const {
-  for (std::string_view rest = keys; !rest.empty();) {
-    const std::string_view key = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(key.size() + 1, rest.size()));
+  return std::ranges::any_of(split_words(keys, ' '), [&](std::string_view key) {
     const size_t dot = key.find('.');
     const std::string_view key_name = key.substr(dot + 1);
-    if (key.substr(0, dot) == section && (key_name == name || key_name == "*")) return true;
-  }
-  return false;
+    return key.substr(0, dot) == section && (key_name == name || key_name == "*");
+  });
 }
 
 std::span<const ConfigUse> config_uses() { return kUses; }

@@ -22,5 +22,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 
 // Returns "; did you mean a or b?", or an empty string if there are no suggestions.
 std::string did_you_mean(const std::vector<std::string>& suggestions);
+// The same for the nearest candidate.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace lockstep

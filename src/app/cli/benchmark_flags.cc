@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/split_words.h"
 #include "lockstep/config/keys.h"
 #include "lockstep/config/model_info.h"
 #include "lockstep/config/suggest.h"
@@ -41,16 +42,6 @@ std::string_view option_name(std::string_view argument) {
   return argument.substr(0, argument.find('='));
 }
 
-std::vector<std::string_view> words(std::string_view text) {
-  std::vector<std::string_view> out;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('|'), text.size());
-    out.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
 std::string refusal(std::string_view flag, const std::string& value, const std::string& wanted) {
   return fmt::format("--{} = {}: {}", flag, quote_for_message(value), wanted);
 }
@@ -71,7 +62,7 @@ std::string complaint(const Flag& flag, const std::string& value) {
                         (flag.kind == FlagKind::number && parse_number<double>(value).value_or(-1) < 0);
   if (negative) return refusal(flag.name, value, "a number of 0 or more is wanted");
   if (flag.allowed.empty()) return {};
-  const auto allowed = words(flag.allowed);
+  const auto allowed = split_words(flag.allowed, '|');
   if (std::ranges::find(allowed, value) != allowed.end()) return {};
   const bool servers = value == "parameter_server" || value == "distributed_replicated" || value == "independent";
   const std::string wanted = "one of " + list(allowed) + " is wanted";

@@ -184,10 +184,8 @@ void Parser::fail_not_understood() const {
   if (first.starts_with('-')) {
     fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first), advice_on(first));
   }
-  const std::string nearest =
-      nearest_word(first, {"check", "evaluate", "explain", "inspect", "export", "import", "pack"});
   fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
-       did_you_mean(nearest.empty() ? std::vector<std::string>{} : std::vector{nearest}));
+       did_you_mean(first, {"check", "evaluate", "explain", "inspect", "export", "import", "pack"}));
 }
 
 NamesAndMeanings Parser::subcommands() const {
