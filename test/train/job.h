@@ -67,13 +67,7 @@ struct Job {
   HinderedCommunicator communicator{communicator_for(*run.backend)};
   Watchdog watchdog{WatchdogOptions{}};
   std::atomic<bool> stop{false};
-  RankContext context{.config = run.config,
-                      .group = testing::world(),
-                      .watchdog = watchdog,
-                      .stop_requested = stop,
-                      .communicator = communicator,
-                      .stream = *run.stream,
-                      .model = run.model};
+  RankContext context = context_of(run, communicator, watchdog, stop);
   StartState start = prepare_start(context);
   Checkpointer checkpointer{run.config,
                             run.model,

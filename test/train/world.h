@@ -38,6 +38,17 @@ class SharedDirectory {
   std::string path_;
 };
 
+inline RankContext context_of(const SmallRun& run, Communicator& communicator, Watchdog& watchdog,
+                              const std::atomic<bool>& stop) {
+  return {.config = run.config,
+          .group = testing::world(),
+          .watchdog = watchdog,
+          .stop_requested = stop,
+          .communicator = communicator,
+          .stream = *run.stream,
+          .model = run.model};
+}
+
 // A small run on every rank, and what its rank runs on.
 struct SmallRank {
   explicit SmallRank(Config config, Purpose purpose = Purpose::train, int64_t evaluation_batch = 4)
@@ -48,13 +59,7 @@ struct SmallRank {
   MpiCommunicator communicator{testing::world()};
   Watchdog watchdog{WatchdogOptions{}};
   std::atomic<bool> stop{false};
-  RankContext context{.config = run.config,
-                      .group = testing::world(),
-                      .watchdog = watchdog,
-                      .stop_requested = stop,
-                      .communicator = communicator,
-                      .stream = *run.stream,
-                      .model = run.model};
+  RankContext context = context_of(run, communicator, watchdog, stop);
 };
 
 // The AgreedError that `call` throws; nothing when it throws none.
