@@ -30,8 +30,8 @@ constexpr double kReportSeconds = 2;
 constexpr std::chrono::seconds kFirstEnds{10};  // time in which the thread that failed first ends the job
 
 std::atomic<const FatalReport*> the_context{nullptr};
-std::atomic<int> the_code{0};      // of the thread that failed first
-thread_local bool speaks = false;  // whether this thread failed first
+std::atomic<int> the_code{0};            // of the thread that failed first
+thread_local bool failed_first = false;  // whether this thread failed first
 
 Error current_error() {
   try {
@@ -144,10 +144,10 @@ void fatal(const Error& error, const std::function<void()>& last) noexcept {
   if (!the_code.compare_exchange_strong(first, code)) {
     // Later failures are usually consequences of the first, so other threads wait for its report. The first thread does
     // not wait if its own report fails.
-    if (!speaks) std::this_thread::sleep_for(kFirstEnds);
+    if (!failed_first) std::this_thread::sleep_for(kFirstEnds);
     abort_job(first);
   }
-  speaks = true;
+  failed_first = true;
   try {
     speak(error);
   } catch (...) {  // for example without memory; the other ranks must be ended anyway

@@ -1,6 +1,7 @@
 #include "lockstep/config/advice.h"
 
 #include <fmt/format.h>
+
 #include "lockstep/config/model_info.h"
 
 namespace lockstep {

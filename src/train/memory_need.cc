@@ -2,6 +2,7 @@
 
 #include <string>
 #include <vector>
+
 #include "lockstep/config/model_info.h"
 
 namespace lockstep {
