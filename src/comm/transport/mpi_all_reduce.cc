@@ -9,6 +9,8 @@ namespace lockstep {
 namespace {
 
 constexpr int kScatterTag = 1, kGatherTag = 2;
+// The most bytes that a rank sends if all values go to all peers at once. docs/benchmarks/reduction.md has the times.
+constexpr size_t kOneRoundBytes = 16384;
 constexpr size_t kBlock = 2048;  // elements that are added at a time, few enough to stay in the L1 cache
 
 MPI_Datatype mpi_type(DType type) { return type == DType::f32 ? MPI_FLOAT : MPI_UINT16_T; }
@@ -18,13 +20,16 @@ MPI_Datatype mpi_type(DType type) { return type == DType::f32 ? MPI_FLOAT : MPI_
 MpiAllReduce::MpiAllReduce(const Values& values, const Group& group, const std::string& what)
     : values_(values),
       group_(group),
+      one_round_(static_cast<size_t>(size() - 1) * static_cast<size_t>(values.count) * dtype_bytes(values.type) <=
+                 kOneRoundBytes),
       scatter_messages_({group.comm, kScatterTag, mpi_type(values.type)}, what),
       gather_messages_({group.comm, kGatherTag, mpi_type(values.type)}, what) {
-  const int share = (values.count + size() - 1) / size();
+  // In one round, every rank's share is all values.
+  const int share = one_round_ ? values.count : (values.count + size() - 1) / size();
   for (int r = 0, begin = 0; r < size(); ++r) {
     offsets_.push_back(begin);
     lengths_.push_back(std::min(share, values.count - begin));
-    begin += lengths_.back();
+    if (!one_round_) begin += lengths_.back();
   }
   start_scatter();
 }
@@ -32,7 +37,7 @@ MpiAllReduce::MpiAllReduce(const Values& values, const Group& group, const std::
 void MpiAllReduce::advance(bool may_gather) {
   if (state_ == State::scattering && scatter_messages_.complete()) {
     add_up();
-    state_ = State::reduced;
+    state_ = one_round_ ? State::done : State::reduced;
   }
   if (state_ == State::reduced && may_gather) {
     start_gather();
