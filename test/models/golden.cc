@@ -234,9 +234,10 @@ GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DT
   values["train/loss"] = {train.loss() / samples};
   values["train/logits"] = train.value(heads[0].logits);
   if (heads.size() > 1) values["train/aux"] = train.value(heads[1].logits);
+  const double gradient_scale = samples * loss_scale(train.graph());
   for (const std::string& name : golden.parameters) {
     std::vector<double> gradient = train.gradient(name);
-    for (double& g : gradient) g /= samples * loss_scale(train.graph());
+    for (double& g : gradient) g /= gradient_scale;
     append_row(values, "grad", "", gradient);
   }
   take_step(train, backend, golden);
