@@ -44,14 +44,19 @@ void exchange(ProcessGroupState& group, std::string_view operation, const Timeou
   std::copy_n(buffer.get(), bytes.size(), bytes.begin());
 }
 
+struct Reduction {
+  std::string_view name;
+  MPI_Datatype type;
+  MPI_Op op;
+};
+
 template <class T>
-void all_reduce(ProcessGroupState& group, MPI_Datatype type, MPI_Op op, std::span<T> values, const Timeout& wait) {
+void all_reduce(ProcessGroupState& group, const Reduction& reduction, std::span<T> values, const Timeout& wait) {
   if (group.size == 1) return;
-  exchange(group, op == MPI_SUM ? "sum" : "maximum", wait, std::as_writable_bytes(values),
-           [&](std::byte* buffer, MPI_Request* request) {
-             return MPI_Iallreduce(MPI_IN_PLACE, buffer, static_cast<int>(values.size()), type, op, group.comm.get(),
-                                   request);
-           });
+  exchange(group, reduction.name, wait, std::as_writable_bytes(values), [&](std::byte* buffer, MPI_Request* request) {
+    return MPI_Iallreduce(MPI_IN_PLACE, buffer, static_cast<int>(values.size()), reduction.type, reduction.op,
+                          group.comm.get(), request);
+  });
 }
 
 std::string processor_name() {
@@ -130,55 +135,44 @@ std::string ProcessGroup::broadcast(std::string text, const Timeout& wait) {
 }
 
 void ProcessGroup::all_reduce_sum(std::span<int64_t> values, const Timeout& wait) {
-  all_reduce(*state_, MPI_INT64_T, MPI_SUM, values, wait);
+  all_reduce(*state_, {"sum", MPI_INT64_T, MPI_SUM}, values, wait);
 }
 void ProcessGroup::all_reduce_sum(std::span<double> values, const Timeout& wait) {
-  all_reduce(*state_, MPI_DOUBLE, MPI_SUM, values, wait);
+  all_reduce(*state_, {"sum", MPI_DOUBLE, MPI_SUM}, values, wait);
 }
 void ProcessGroup::all_reduce_max(std::span<int64_t> values, const Timeout& wait) {
-  all_reduce(*state_, MPI_INT64_T, MPI_MAX, values, wait);
+  all_reduce(*state_, {"maximum", MPI_INT64_T, MPI_MAX}, values, wait);
 }
 void ProcessGroup::all_reduce_max(std::span<double> values, const Timeout& wait) {
-  all_reduce(*state_, MPI_DOUBLE, MPI_MAX, values, wait);
+  all_reduce(*state_, {"maximum", MPI_DOUBLE, MPI_MAX}, values, wait);
 }
 
+// Gathering is a reduction of arrays in which each rank has set its own part. Open MPI reduces along a tree, but
+// gathers with messages between any two ranks: over TCP, that many connections.
 std::vector<int64_t> ProcessGroup::all_gather(std::span<const int64_t> values, const Timeout& wait) {
   const size_t count = values.size();
   std::vector<int64_t> all(count * static_cast<size_t>(size()));
   std::ranges::copy(values, all.begin() + static_cast<std::ptrdiff_t>(count) * rank());
-  if (size() == 1) return all;
-  exchange(*state_, "gathering", wait, std::as_writable_bytes(std::span(all)),
-           [&](std::byte* buffer, MPI_Request* request) {
-             return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, static_cast<int>(count), MPI_INT64_T,
-                                   state_->comm.get(), request);
-           });
+  all_reduce(*state_, {"gathering", MPI_INT64_T, MPI_SUM}, std::span(all), wait);
   return all;
 }
 
 std::vector<std::string> ProcessGroup::all_gather(const std::string& text, const Timeout& wait) {
+  TextRange range = text_range(text);  // usually, all texts are the same
+  all_reduce(*state_, {"comparing text", MPI_INT64_T, MPI_MAX}, std::span<int64_t>(range), wait);
+  if (same_text(range)) return std::vector<std::string>(static_cast<size_t>(size()), text);
   const int64_t length = static_cast<int64_t>(text.size());
   const std::vector<int64_t> lengths = all_gather(std::span(&length, 1), wait);
   const int64_t total = std::reduce(lengths.begin(), lengths.end());
   require(total <= kBytesPerCall, "gathering for {}: {} bytes of text are too many", wait.what, total);
-  std::vector<int> counts, starts;
-  int start = 0;
-  for (int64_t each : lengths) {
-    counts.push_back(static_cast<int>(each));
-    starts.push_back(start);
-    start += static_cast<int>(each);
-  }
   std::string all(static_cast<size_t>(total), '\0');
-  std::ranges::copy(text, all.begin() + starts[rank()]);
-  if (size() > 1) {
-    exchange(*state_, "gathering text", wait, std::as_writable_bytes(std::span(all)),
-             [&](std::byte* buffer, MPI_Request* request) {
-               return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, counts.data(), starts.data(),
-                                      MPI_BYTE, state_->comm.get(), request);
-             });
-  }
+  std::ranges::copy(text, all.begin() + std::reduce(lengths.begin(), lengths.begin() + rank()));
+  all_reduce(*state_, {"gathering text", MPI_BYTE, MPI_BOR}, std::span(all), wait);
   std::vector<std::string> texts;
-  for (size_t r = 0; r < lengths.size(); ++r) {
-    texts.push_back(all.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(counts[r])));
+  size_t begin = 0;
+  for (const int64_t each : lengths) {
+    texts.push_back(all.substr(begin, static_cast<size_t>(each)));
+    begin += static_cast<size_t>(each);
   }
   return texts;
 }
