@@ -1,21 +1,27 @@
 #!/bin/bash
 # Copies a built program with every library it needs, CUDA's and glibc's excepted, into one directory that runs from
-# anywhere on machines without our packages: scripts/bundle.sh [--archive] [BUILD_DIRECTORY [OUTPUT_DIRECTORY]].
+# anywhere on machines without our packages: scripts/bundle.sh [--archive] [--fake-gpu] [BUILD_DIRECTORY [OUTPUT_DIRECTORY]].
 #
 # In it: mpirun and trainer (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, the
 # licences of all of it, and where they were built the CUDA plugin, the tests that want a GPU and gpu_acceptance.sh.
 # glibc is the target's, which must be as new as this machine's. CUDA's libraries are found there when a program starts:
 # those of Python's packages nvidia-*, then those of a toolkit.
 #
-# --archive: also OUTPUT_DIRECTORY.tar.gz, and an error when that is larger than 64 MiB.
+# --archive: also OUTPUT_DIRECTORY.tar.gz, and an error when that is larger than 40 MB.
+# --fake-gpu: with the fake device of the test suite (docs/fake_gpu.md) in the place of the CUDA plugin and the driver, to try
+# the bundle without a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-archive=
-if [ "${1:-}" = --archive ]; then
-  archive=yes
+archive= fake_gpu=
+while :; do
+  case ${1:-} in
+    --archive) archive=yes ;;
+    --fake-gpu) fake_gpu=yes ;;
+    *) break ;;
+  esac
   shift
-fi
+done
 build=${1:-build/release}
 out=$(realpath -m "${2:-build/bundle}")
 for tool in patchelf mpirun ompi_info; do
@@ -50,9 +56,14 @@ find "$mpi_plugins" -name '*.so' ! -name '*ucx*' ! -name '*ofi*' ! -name '*psm*'
   ! -name '*dbg_msgq*' ! -name 'mca_*_yoda.so' ! -name 'mca_spml_*' ! -name 'mca_sshmem_*' ! -name 'mca_scoll_*' \
   ! -name 'mca_memheap_*' ! -name 'mca_atomic_*' -exec cp -L {} "$out/lib/openmpi/" \;
 if [ -d "$pmix_plugins" ]; then cp -L "$pmix_plugins"/*.so "$out/lib/pmix/"; fi
+if [ "$fake_gpu" ]; then
+  cp "$build/fake_gpu/lockstep_cuda.so" "$out/lib/lockstep/"
+  cp "$build"/fake_gpu/{backend_test,golden_test,gpu_lab} "$out/bin/"
+  cp "$build/fake_gpu/libcuda.so.1" "$out/lib/"
+fi
 if [ -e "$out/lib/lockstep/lockstep_cuda.so" ]; then
   for test in backend/backend_test models/golden_test gpu_lab/gpu_lab; do
-    if [ -x "$build/test/$test" ]; then cp "$build/test/$test" "$out/bin/"; fi
+    if [ -x "$build/test/$test" ]; then cp -n "$build/test/$test" "$out/bin/"; fi
   done
   mkdir -p "$out/share/golden"
   cp test/golden/*.h5 "$out/share/golden/"
@@ -162,8 +173,8 @@ if [ "$archive" ]; then
     gzip -9n >"$out.tar.gz"
   bytes=$(stat -c %s "$out.tar.gz")
   echo "bundle.sh: $bytes bytes in $out.tar.gz"
-  if [ "$bytes" -gt $((64 << 20)) ]; then
-    echo "bundle.sh: that is more than 64 MiB" >&2
+  if [ "$bytes" -gt 40000000 ]; then
+    echo "bundle.sh: that is more than 40 MB" >&2
     exit 1
   fi
 fi

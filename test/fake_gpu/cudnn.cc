@@ -7,12 +7,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "described_device.h"  // made by CMake
 #include "test/fake_gpu/cudnn_descriptors.h"
 #include "test/fake_gpu/runtime.h"
 
@@ -21,7 +20,8 @@ namespace {
 
 template <class Function>
 Function* real(const char* name) {
-  static void* const library = ::dlopen(LOCKSTEP_CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  static void* const here = ::dlopen(LOCKSTEP_CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  static void* const library = here ? here : ::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);  // on another machine
   void* const function = library ? ::dlsym(library, name) : nullptr;
   if (!function) {
     std::fprintf(stderr, "fake GPU: cuDNN has no %s: %s\n", name, ::dlerror());
@@ -73,14 +73,12 @@ void keep(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name, cud
 // The described GPU, which real handles would stand for.
 cudnnBackendDescriptor_t described_device() {
   static const cudnnBackendDescriptor_t device = [] {
-    std::ifstream file(LOCKSTEP_FAKE_GPU_DEVICE);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
     cudnnBackendDescriptor_t made = nullptr;
     if (REAL(cudnnBackendCreateDescriptor)(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &made) != CUDNN_STATUS_SUCCESS ||
         REAL(cudnnBackendSetAttribute)(made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                       static_cast<int64_t>(text.size()), text.data()) != CUDNN_STATUS_SUCCESS ||
+                                       sizeof kDescribedDevice - 1, kDescribedDevice) != CUDNN_STATUS_SUCCESS ||
         REAL(cudnnBackendFinalize)(made) != CUDNN_STATUS_SUCCESS) {
-      std::fprintf(stderr, "fake GPU: cuDNN does not know the device of %s\n", LOCKSTEP_FAKE_GPU_DEVICE);
+      std::fprintf(stderr, "fake GPU: cuDNN does not know the device %s\n", kDescribedDevice);
       std::abort();
     }
     return made;
