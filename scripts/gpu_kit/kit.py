@@ -48,6 +48,9 @@ class Kit:
         self.ceilings = {"copy": 4.3e12, "product": 780e12}  # assumed of an H200, until they are measured
         self.without_pytorch = ""  # or why there is none
         self.few = 6 if arguments.small else 20  # steps of short runs
+        self.recipe = {"--config": "digits"}
+        if arguments.small:
+            self.recipe.update({"--model.name": "cifar10_cnn", "--model.image_size": 24, "--train.batch_size": 4})
         self.children = Children(self.report.out, self.scratch, self.environment, self.note_device)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.stop)
@@ -149,14 +152,12 @@ class Kit:
     # ---- training
 
     def train(self, directory, *options, ranks=1, device=None, command=(), stop_at=None):
-        """Trains the digits; `options` are keys and values in turn, and win."""
-        pairs = {"--config": "digits", "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
+        """Trains the digits, or does another `command` with them; `options` are keys and values in turn, and win."""
+        pairs = {**self.recipe, "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
                  "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
-        if self.arguments.small:
-            pairs["--train.batch_size"] = 2
         pairs.update(zip(options[::2], options[1::2]))
         start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []
-        return self.run([*start, *self.program("trainer"), *command, *(part for pair in pairs.items() for part in pair)],
+        return self.run([*start, *self.program("trainer"), *command, *(word for pair in pairs.items() for word in pair)],
                         stop_at=stop_at)
 
     def weights(self, directory):
