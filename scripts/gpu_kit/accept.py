@@ -1,5 +1,6 @@
 """Mode accept: what a run on a GPU must do beyond right values: the same bits again, several ranks, kills, convergence."""
 
+import os
 import re
 
 from children import Failed, Skipped
@@ -8,6 +9,7 @@ from smoke import sanitizer
 
 PRECISIONS = ("bf16", "fp16", "tf32", "float32")
 LEAST_TOP1 = 0.8          # of the digits, at the end of the recipe
+ONE_GPU = ("/usr/bin/env", "CUDA_VISIBLE_DEVICES=" + os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
 SANITIZER_FINDS = {"memcheck": "errors", "racecheck": "hazards"}  # which its summary counts
 EVALUATION_LOSSES = 1e-3  # largest difference of an evaluation's loss between CPU and GPU in float32
 
@@ -62,13 +64,13 @@ def two_ranks(kit):
     """Without device.share they are refused."""
     if kit.device == "gpu":
         try:
-            kit.train("refused", "--train.steps", 2, ranks=2)
+            kit.train("refused", "--train.steps", 2, ranks=2, before=ONE_GPU)
         except Failed as error:
             if "device.share" not in str(error):
                 raise
         else:
             raise Failed("two ranks on one GPU are not refused without device.share")
-    kit.train("two", "--train.steps", kit.few, "--train.audit_every", 5, "--device.share", "true", ranks=2)
+    kit.train("two", "--train.steps", kit.few, "--train.audit_every", 5, "--device.share", "true", ranks=2, before=ONE_GPU)
     return f"the ranks stay equal; loss {kit.losses('two')[0]:.4f} to {kit.losses('two')[-1]:.4f}"
 
 

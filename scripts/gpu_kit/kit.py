@@ -4,9 +4,11 @@ import json
 import math
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +30,18 @@ class Step(NamedTuple):
     work: Callable[[], str]  # returns a remark, or raises Failed or Skipped
 
 
+def commit(root):
+    """Of the programs: a bundle says it itself, a build is one of this checkout."""
+    version = root / "VERSION"
+    if version.exists():
+        return version.read_text(errors="replace").strip()
+    git = ["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
 class Kit:
     def __init__(self, arguments, modes):
         self.arguments = arguments
@@ -38,6 +52,8 @@ class Kit:
         self.report = Report(pathlib.Path(arguments.out).resolve(), modes)
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu."))
         self.root = pathlib.Path(arguments.bundle or arguments.build).resolve()
+        self.report.facts["system"] = f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        self.report.facts["commit"] = commit(self.root)
         self.share = self.root / "share" if arguments.bundle else pathlib.Path(__file__).resolve().parents[2] / "test"
         # Ranks of one machine, as root, more of them than cores.
         self.environment = dict(os.environ, LOCKSTEP_GOLDEN_DIR=str(self.share / "golden"), PYTHONUNBUFFERED="1",
@@ -151,13 +167,14 @@ class Kit:
 
     # ---- training
 
-    def train(self, directory, *options, ranks=1, device=None, command=(), stop_at=None):
-        """Trains the digits, or does another `command` with them; `options` are keys and values in turn, and win."""
+    def train(self, directory, *options, ranks=1, device=None, before=(), command=(), stop_at=None):
+        """Trains the digits, or does another `command` with them; `options` are keys and values in turn, and win. `before` starts
+        the trainer."""
         pairs = {**self.recipe, "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
                  "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
         pairs.update(zip(options[::2], options[1::2]))
         start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []
-        return self.run([*start, *self.program("trainer"), *command, *(word for pair in pairs.items() for word in pair)],
+        return self.run([*start, *before, *self.program("trainer"), *command, *(word for pair in pairs.items() for word in pair)],
                         stop_at=stop_at)
 
     def weights(self, directory):

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import platform
 import re
 import shutil
 
@@ -35,8 +34,6 @@ def steps(kit):
 
 def probe(kit):
     facts = kit.report.facts
-    facts["system"] = f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    facts["commit"] = commit(kit)
     facts["program"] = "; ".join(kit.run([*kit.program("trainer"), "--version"], 10).splitlines())
     if "Lockstep" not in facts["program"]:
         raise Failed(f"trainer --version says: {facts['program'][:200]}")
@@ -46,16 +43,6 @@ def probe(kit):
     if missing:
         raise Failed("the plugin lacks " + ", ".join(missing))
     return facts["card"]
-
-
-def commit(kit):
-    version = kit.root / "VERSION"
-    if version.exists():
-        return version.read_text().strip()
-    try:
-        return kit.run(["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty"], 10).strip()
-    except Failed:
-        return "unknown"
 
 
 def loopback_is_up():

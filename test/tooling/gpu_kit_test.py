@@ -133,6 +133,7 @@ class Whole(KitTest):
             done, report = self.run_kit("--mode", mode)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertEqual({step["verdict"] for step in report["steps"]}, {"passed"}, report["steps"])
+            self.assertEqual(report["facts"]["commit"], "0123456789ab")
             self.assertIn("A fake device (Stand-in (fake)", report["warning"])
             self.assertIn("**A fake device (Stand-in (fake)", (self.directory / "out/report.md").read_text())
 
