@@ -92,8 +92,8 @@ void announce_choices(const LoadedConfig& loaded, int ranks) {
   for (const std::string& choice : unusual_choices(loaded.config, batch)) log_info("unusual: {}", choice);
 }
 
-// For `trainer evaluate` without --config: uses the configuration of the checkpoint, over which environment and command
-// line take precedence.
+// For `evaluate` and `predict` without --config: uses the configuration of the checkpoint, over which environment and
+// command line take precedence.
 void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources& sources) {
   std::string path = command.checkpoint;
   if (path == "latest") {
@@ -109,7 +109,7 @@ void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources&
 }
 
 Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
-  const bool evaluation = command.command == Command::evaluate;
+  const bool evaluation = command.command == Command::evaluate || command.command == Command::predict;
   const bool in_checkpoint = evaluation && command.config.empty();
   const Timeout wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
   const std::string text = on_root(group, wait, [&] {
@@ -241,6 +241,11 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
     return std::string();
   });
   return source;
+}
+
+std::unique_ptr<DataSource> open_given_images(const std::vector<std::string>& paths, ProcessGroup& group) {
+  return open_images(
+      split_paths(on_root(group, {"the list of images"}, [&] { return join_paths(list_images(paths)); })));
 }
 
 }  // namespace lockstep

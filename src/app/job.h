@@ -52,4 +52,7 @@ ModelSetup set_up_model(const Config& config, Purpose purpose, const ThreadBudge
 enum class Split : uint8_t { training, validation };
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group);
 
+// Opens image files, and those below directories, in this order, which rank 0 lists. Collective; throws AgreedError.
+std::unique_ptr<DataSource> open_given_images(const std::vector<std::string>& paths, ProcessGroup& group);
+
 }  // namespace lockstep

@@ -21,7 +21,13 @@ std::string arguments_of(const CommandLine& line) {
   };
   if (!line.config.empty()) add("config", line.config);
   for (const Assignment& given : line.overrides) add(given.name, given.value);
-  if (line.command == Command::evaluate) add("checkpoint", line.checkpoint);
+  if (!line.checkpoint.empty()) add("checkpoint", line.checkpoint);
+  for (const std::string& image : line.predict.images) add("image", image);
+  if (line.command == Command::predict) {
+    add("top", line.predict.top);
+    add("format", line.predict.format);
+    add("ema", line.average);
+  }
   if (line.command == Command::benchmark) {
     const BenchmarkOptions& options = line.benchmark;
     add("num_batches", options.batches);

@@ -57,6 +57,7 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
   } else {
     release_stop_signals();
   }
+  if (line.command == Command::predict) take_standard_output();
   const Config early = configuration_before_start(line.overrides, process_environment());
   Watchdog watchdog(watchdog_options(watchdog_limits(early)));
   FatalReport fatal_report(watchdog.board());
@@ -76,6 +77,7 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       const Config config = configure(line, group, watchdog, fatal_report);
       code = line.command == Command::check       ? check_command(config, group, watchdog)
              : line.command == Command::evaluate  ? evaluate_command(line, config, group, watchdog)
+             : line.command == Command::predict   ? predict_command(line, config, group, watchdog)
              : line.command == Command::benchmark ? benchmark_command(line, config, group, watchdog)
                                                   : train_command(config, group, watchdog);
     } catch (const AgreedError& error) {
@@ -108,12 +110,14 @@ int run(int argc, char** argv) {
     parse_error = error;
   }
   const bool collective = line.command == Command::train || line.command == Command::benchmark ||
-                          line.command == Command::evaluate || line.command == Command::check;
+                          line.command == Command::evaluate || line.command == Command::predict ||
+                          line.command == Command::check;
   if (!collective) release_stop_signals();
   switch (line.command) {
     case Command::train:
     case Command::benchmark:
     case Command::evaluate:
+    case Command::predict:
     case Command::check:
       settle_slurm_step();
       return run_collective({argc, argv}, line, parse_error);

@@ -55,7 +55,8 @@ std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, c
   return all;
 }
 
-void add_batch(const RankContext& rank, const Batch& batch, const Arenas& arenas, Sums& sums) {
+// Returns the logits of the batch.
+std::vector<float> add_batch(const RankContext& rank, const Batch& batch, const Arenas& arenas, Sums& sums) {
   const Executable& e = rank.model.evaluation();
   e.forward(rank.stream, arenas);
   const LossHead& head = e.graph().losses.front();
@@ -75,6 +76,7 @@ void add_batch(const RankContext& rank, const Batch& batch, const Arenas& arenas
   }
   sums.counts[1] += correct[0];
   sums.counts[2] += correct[1];
+  return logits;
 }
 
 }  // namespace
@@ -102,7 +104,8 @@ bool Evaluator::all_go_on(int64_t step, const std::function<bool()>& stop) {
   return answer[0] == 0;
 }
 
-std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, const std::function<bool()>& stop) {
+std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, const std::function<bool()>& stop,
+                                             const BatchSink& on_batch) {
   const TraceScope span("evaluation");
   std::vector<Sums> sums(weights.size());
   next_question_ = last_question_ = 0;
@@ -114,7 +117,8 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     for (size_t i = 0; i < weights.size(); ++i) {
       Arenas arenas = rank_.model.evaluation_arenas(weights[i]);
       arenas.external = placed;
-      add_batch(rank_, batch, arenas, sums[i]);
+      const std::vector<float> logits = add_batch(rank_, batch, arenas, sums[i]);
+      if (on_batch) on_batch(weights[i], batch, logits);
     }
   }
   const Timeout wait{"the evaluation"};

@@ -33,7 +33,8 @@ class Tutorial(kit.TestCase):
             outputs.append(result.output)
         everything = "".join(outputs)
         for text in ("resuming at step", "evaluation at step 120 (ema weights)", "(3, 192)", "inception",
-                     "whole: the checksum is right"):
+                     "whole: the checksum is right", "  bee    photos/validation/bee/",
+                     "input,rank,class,name,probability,label"):
             self.assertIn(text, everything)
         self.assertGreaterEqual(kit.metrics(self.path("runs/photos"), "eval")[-1]["top1"], 0.9)  # the classes differ clearly
 

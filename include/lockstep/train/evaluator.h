@@ -19,10 +19,15 @@ class Evaluator {
  public:
   Evaluator(const RankContext& rank, const DataSource& data);
 
+  // The outputs of one batch of this rank, logits [N,classes]. Samples with weight 0 do not count.
+  using BatchSink = std::function<void(Weights weights, const Batch& batch, std::span<const float> logits)>;
+
   // Collective. Makes one pass over the data: each batch is read once and evaluated with each of `weights`. Returns the
   // same results on every rank. If `stop` returns true on any rank, all ranks stop at the same batch within about a
-  // second, and the result is empty.
-  std::vector<EvaluationResult> run(std::span<const Weights> weights, const std::function<bool()>& stop = {});
+  // second, and the result is empty. All ranks call `on_batch` equally often, so it may be collective; in the order of
+  // batches, then of ranks, then of samples in a batch, samples are in the order of the data.
+  std::vector<EvaluationResult> run(std::span<const Weights> weights, const std::function<bool()>& stop = {},
+                                    const BatchSink& on_batch = {});
 
   // Returns the records that this rank has skipped so far.
   std::vector<BadRecordNote> bad_records() const { return loader_.bad_records(); }

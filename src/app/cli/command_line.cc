@@ -32,6 +32,7 @@ class Parser {
   void add_keys();
   void add_exchange(const std::string& footer);
   void add_pack(const std::string& footer);
+  void add_predict(const std::string& footer);
   [[noreturn]] void fail_not_understood() const;
   NamesAndMeanings subcommands() const;
   CommandLine result() const;
@@ -39,6 +40,7 @@ class Parser {
   CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
   CLI::App* check_ = nullptr;
   CLI::App* evaluate_ = nullptr;
+  CLI::App* predict_ = nullptr;
   CLI::App* explain_ = nullptr;
   CLI::App* inspect_ = nullptr;
   CLI::App* export_ = nullptr;
@@ -48,8 +50,8 @@ class Parser {
   std::vector<std::string> checkpoint_;
   std::string inspected_;
   bool verify_ = false, keys_asked_ = false;
-  CommandLine exchange_;  // the other options of export, import and pack
-  std::vector<std::string> to_, compared_;
+  CommandLine exchange_;  // the other options of predict, export, import and pack
+  std::vector<std::string> to_, compared_, data_;
   std::vector<std::vector<std::string>> values_;
 };
 
@@ -108,6 +110,7 @@ Parser::Parser() : values_(config_keys().size()) {
   evaluate_->fallthrough()->footer(footer);
   add_single(*evaluate_, "--checkpoint", checkpoint_, "A file, or a run's directory for its newest [default latest]",
              "PATH|latest");
+  add_predict(footer);
   explain_ = app_.add_subcommand("explain", "Print the effective configuration and what it means; runs nothing");
   explain_->fallthrough()->footer(footer);
   inspect_ = app_.add_subcommand("inspect", "Print what is in a checkpoint and whether it is whole");
@@ -117,6 +120,23 @@ Parser::Parser() : values_(config_keys().size()) {
              "PATH");
   add_exchange(footer);
   add_pack(footer);
+}
+
+void Parser::add_predict(const std::string& footer) {
+  PredictChoices& choices = exchange_.predict;
+  predict_ = app_.add_subcommand("predict", "Print the most probable classes of images, or of a data set");
+  predict_->fallthrough()->footer(footer);
+  predict_->add_option("checkpoint", exchange_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
+  predict_->add_option("images", choices.images, "JPEG and PNG files, and directories that hold some")
+      ->type_name("PATH ...");
+  add_single(*predict_, "--data", data_, "A data set instead, in the format data.format", "FILES");
+  predict_->add_option("--top", choices.top, "Classes for each sample [default 5]")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->type_name("N");
+  predict_->add_option("--format", choices.format, "Of the output [default table]")
+      ->check(CLI::IsMember({"table", "csv", "json"}))
+      ->type_name("table|csv|json");
+  predict_->add_flag("--ema", exchange_.average, "With the moving averages instead of the weights");
 }
 
 void Parser::add_exchange(const std::string& footer) {
@@ -164,9 +184,9 @@ void Parser::add_keys() {
 // Returns what to say about an unknown option, whose value is ignored: the nearest one, if there is one.
 std::string advice_on(const std::string& option) {
   const std::string name = option.substr(0, option.find('='));
-  const std::string plain =
-      nearest_word(name, {"--config", "--checkpoint", "--verify", "--help", "--help-keys", "--version", "--to", "--ema",
-                          "--short_side", "--quality", "--png", "--records_per_file"});
+  const std::string plain = nearest_word(
+      name, {"--config", "--checkpoint", "--data", "--top", "--format", "--verify", "--help", "--help-keys",
+             "--version", "--to", "--ema", "--short_side", "--quality", "--png", "--records_per_file"});
   if (plain == name) return "; other commands have it, see trainer --help";
   if (!plain.empty()) return did_you_mean({plain});
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
@@ -185,7 +205,7 @@ void Parser::fail_not_understood() const {
     fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first), advice_on(first));
   }
   fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
-       did_you_mean(first, {"check", "evaluate", "explain", "inspect", "export", "import", "pack"}));
+       did_you_mean(first, {"check", "evaluate", "predict", "explain", "inspect", "export", "import", "pack"}));
 }
 
 NamesAndMeanings Parser::subcommands() const {
@@ -205,6 +225,22 @@ void require_checkpoint_or_configuration(const CommandLine& line) {
        "then taken), or --config FILE for the latest checkpoint of its checkpoint.directory");
 }
 
+// `predict` takes either images or a data set, which then replaces the validation data.
+void predict_from(const std::string& data, CommandLine& line) {
+  if (line.predict.images.empty() == data.empty()) {
+    fail(ExitCode::config, "command line: predict takes {}",
+         data.empty() ? "image files or directories, or --data FILES" : "either images or --data FILES, not both");
+  }
+  if (line.checkpoint == "latest") line.checkpoint = "./latest";  // a path, unlike in evaluate
+  if (data.empty()) return;
+  for (const char* key : {"data.validation", "data.validation_fraction"}) {
+    if (std::ranges::find(line.overrides, key, &Assignment::name) == line.overrides.end()) continue;
+    fail(ExitCode::config, "command line: --data and --{} are both given", key);
+  }
+  line.overrides.push_back({.name = "data.validation", .value = data});
+  line.overrides.push_back({.name = "data.validation_fraction", .value = "0"});
+}
+
 CommandLine Parser::result() const {
   if (keys_asked_) return {.command = Command::print, .text = keys_help()};
   CommandLine line;
@@ -215,11 +251,12 @@ CommandLine Parser::result() const {
     line.compared = first_given_once("--compare", compared_);
     return line;
   }
-  if (export_->parsed() || import_->parsed() || pack_->parsed()) {
+  if (export_->parsed() || import_->parsed() || pack_->parsed() || predict_->parsed()) {
     line = exchange_;
-    line.command = export_->parsed()   ? Command::export_weights
-                   : import_->parsed() ? Command::import_weights
-                                       : Command::pack;
+    line.command = export_->parsed()    ? Command::export_weights
+                   : predict_->parsed() ? Command::predict
+                   : import_->parsed()  ? Command::import_weights
+                                        : Command::pack;
     line.to = first_given_once("--to", to_);
     if (export_->parsed()) return line;
   }
@@ -237,7 +274,9 @@ CommandLine Parser::result() const {
   } else if (explain_->parsed()) {
     line.command = Command::explain;
   }
-  if (line.command == Command::evaluate) {
+  if (line.command == Command::predict) {
+    predict_from(first_given_once("--data", data_), line);
+  } else if (line.command == Command::evaluate) {
     require_checkpoint_or_configuration(line);
   } else if (line.command != Command::import_weights && line.config.empty() && line.overrides.empty()) {
     fail(ExitCode::config,

@@ -15,6 +15,7 @@ enum class Command {
   benchmark,
   check,
   evaluate,
+  predict,
   explain,
   inspect,
   export_weights,
@@ -32,20 +33,29 @@ struct PackChoices {
   int64_t records_per_file = 1024;
 };
 
+// What `predict` reads and writes.
+struct PredictChoices {
+  std::vector<std::string> images;  // files and directories; empty: the validation data
+  int64_t top = 5;                  // classes for each sample
+  std::string format = "table";     // table, csv or json
+};
+
 // The parsed command line. Nothing has been looked up or read yet. The comments name the subcommands that use a member.
 struct CommandLine {
   Command command = Command::train;
-  std::string config;  // train, check, evaluate, explain, import, pack: a path or the name of a recipe; may be empty
-  std::vector<Assignment> overrides;  // the same subcommands: "section.key" and value, in the order of the key table
+  // Of all but inspect and export: a path or the name of a recipe; may be empty.
+  std::string config;
+  std::vector<Assignment> overrides;  // the same subcommands: "section.key" and value
   BenchmarkOptions benchmark;         // benchmark; the configuration keys that it sets are in `overrides`
-  std::string checkpoint;             // evaluate: path or "latest"; inspect, export: path
+  std::string checkpoint;             // evaluate: path or "latest"; predict, inspect, export: path
   bool verify = false;                // inspect: read every byte
   std::string compared;               // inspect: another checkpoint to compare with; may be empty
   std::string from, to;          // import: the file to read; export, import: the file to write; pack: the directory
-  bool average = false;          // export: the moving averages instead of the weights
+  bool average = false;          // export, predict: the moving averages instead of the weights
   bool fold_batch_norm = false;  // export to ONNX: fold batch normalization into convolutions
   bool drop_background = false;  // export, import: leave out the first class
   PackChoices pack;
+  PredictChoices predict;
   std::string text;  // print: the help text for standard output
 };
 

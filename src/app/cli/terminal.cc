@@ -5,9 +5,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/proc.h"
 
 namespace lockstep {
@@ -29,6 +32,17 @@ bool output_is_terminal(int descriptor) {
   std::error_code error;
   const std::string target = std::filesystem::read_symlink(destination(descriptor), error).string();
   return !error && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+}
+
+std::FILE* take_standard_output() {
+  static std::FILE* const results = [] {
+    std::FILE* const file = ::fdopen(::dup(STDOUT_FILENO), "w");
+    if (!file || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+      fail(ExitCode::internal, "standard output: {}", std::strerror(errno));
+    }
+    return file;
+  }();
+  return results;
 }
 
 int terminal_columns() {

@@ -1,6 +1,8 @@
 // Where this process's output ends, and what may be shown there.
 #pragma once
 
+#include <cstdio>
+
 #include "lockstep/comm/supervision/launcher.h"
 
 namespace lockstep {
@@ -9,6 +11,10 @@ namespace lockstep {
 // looks like one (a pseudo-terminal that mpirun reads), so mpirun's decides. A rank that a daemon started on another
 // host has no terminal.
 bool output_is_terminal(int descriptor);
+
+// Returns a stream to standard output for results, the same at each call. From the first call on, what is logged goes
+// to standard error.
+std::FILE* take_standard_output();
 
 // Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
 int terminal_columns();

@@ -8,12 +8,15 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <filesystem>
 #include <map>
 #include <string_view>
+#include <system_error>
 
 #include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/data/source/formats.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -163,6 +166,27 @@ void list_root(std::string root, Listing& listing) {
   ignored.log(root);
 }
 
+// Adds the images of a directory, and of those inside it, in the order of their paths.
+void list_below(const std::string& directory, std::vector<std::string>& images) {
+  using Iterator = std::filesystem::recursive_directory_iterator;
+  std::error_code error;
+  std::vector<std::string> found;
+  for (Iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code none;
+    if (entry->is_directory(none)) {
+      if (name.starts_with('.')) entry.disable_recursion_pending();
+    } else if (is_image_name(name)) {
+      found.push_back(entry->path().string());
+    }
+  }
+  const std::string where = printable(directory, PATH_MAX);
+  if (error) fail(ExitCode::data, "{}: cannot be listed: {}", where, error.message());
+  if (found.empty()) fail(ExitCode::data, "{}: a directory without an image (.jpg, .jpeg, .jpe, .png)", where);
+  std::ranges::sort(found);
+  images.insert(images.end(), found.begin(), found.end());
+}
+
 // Warns once about all classes without an image, because there may be hundreds.
 void warn_of_empty_classes(const Listing& listing) {
   constexpr size_t kNamed = 5;
@@ -180,9 +204,68 @@ void warn_of_empty_classes(const Listing& listing) {
                                                    printable(listing.deeper, PATH_MAX)));
 }
 
-class FolderSource final : public DataSource {
+// Image files, each of which is a sample.
+class ImageFiles : public DataSource {
  public:
-  explicit FolderSource(const DataSourceOptions& options) : DataSource(options.labels) {
+  // All labels are 0.
+  explicit ImageFiles(const std::vector<std::string>& paths) : DataSource(LabelRule{}) {
+    for (const std::string& path : paths) images_.push_back({.path = path});
+  }
+
+  int64_t size() const override { return std::ssize(images_); }
+  std::string where(int64_t index) const override { return printable(images_[index].path, PATH_MAX); }
+  std::string description() const override { return counted(images_.size(), "image"); }
+
+ protected:
+  struct Entry {
+    std::string path;
+    int64_t label = 0;
+  };
+
+  explicit ImageFiles(LabelRule labels) : DataSource(labels) {}
+
+  std::vector<Entry> images_;
+
+ private:
+  void fetch(int64_t index, Sample& sample) const override {
+    require(index >= 0 && index < size(), "image {} of {}", index, size());
+    const Entry& entry = images_[index];
+    try {
+      read_image(entry.path, sample.buffer);
+    } catch (const BadRecord&) {
+      throw;
+    } catch (const Error& error) {
+      if (can_be_read(entry.path)) throw;
+      std::string_view reason = error.what();  // read() adds the path
+      if (reason.starts_with(entry.path + ": ")) reason.remove_prefix(entry.path.size() + 2);
+      throw BadRecord(printable(reason, PATH_MAX), error.where());
+    }
+    sample.kind = Sample::Kind::encoded;
+    sample.bytes = sample.buffer;
+    sample.label = entry.label;
+  }
+
+  static void read_image(const std::string& path, std::vector<std::byte>& to) {
+    const FileDescriptor file = open_regular_file(path, ExitCode::data);
+    const int64_t bytes = file_size(file, path, ExitCode::data);
+    if (bytes > kMaxRecordBytes) {
+      throw BadRecord(fmt::format("it has {} bytes; a picture has at most {}", bytes, kMaxRecordBytes));
+    }
+    to.resize(static_cast<size_t>(bytes));
+    pread_all(file, to, {.path = path, .offset = 0, .blame = ExitCode::data});
+  }
+
+  // A file that is missing, not a regular file, or not readable for us is a bad record. An error of the disk ends the
+  // run.
+  static bool can_be_read(const std::string& path) {
+    struct stat status = {};
+    return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), R_OK) == 0;
+  }
+};
+
+class FolderSource final : public ImageFiles {
+ public:
+  explicit FolderSource(const DataSourceOptions& options) : ImageFiles(options.labels) {
     for (const std::string& path : options.files) {
       if (!path.ends_with('/')) continue;
       if (!is_directory(path))
@@ -227,8 +310,6 @@ class FolderSource final : public DataSource {
     classes_ = names;
   }
 
-  int64_t size() const override { return std::ssize(images_); }
-  std::string where(int64_t index) const override { return printable(images_[index].path, PATH_MAX); }
   std::string description() const override {
     return fmt::format("folder: {} in {} class{}", counted(images_.size(), "image"), classes_.size(),
                        classes_.size() == 1 ? "" : "es");
@@ -236,47 +317,6 @@ class FolderSource final : public DataSource {
   std::vector<std::string> class_names() const override { return classes_; }
 
  private:
-  struct Entry {
-    std::string path;
-    int64_t label = 0;
-  };
-
-  void fetch(int64_t index, Sample& sample) const override {
-    require(index >= 0 && index < size(), "image {} of {}", index, size());
-    const Entry& entry = images_[index];
-    try {
-      read_image(entry.path, sample.buffer);
-    } catch (const BadRecord&) {
-      throw;
-    } catch (const Error& error) {
-      if (can_be_read(entry.path)) throw;
-      std::string_view reason = error.what();  // read() adds the path
-      if (reason.starts_with(entry.path + ": ")) reason.remove_prefix(entry.path.size() + 2);
-      throw BadRecord(printable(reason, PATH_MAX), error.where());
-    }
-    sample.kind = Sample::Kind::encoded;
-    sample.bytes = sample.buffer;
-    sample.label = entry.label;
-  }
-
-  static void read_image(const std::string& path, std::vector<std::byte>& to) {
-    const FileDescriptor file = open_regular_file(path, ExitCode::data);
-    const int64_t bytes = file_size(file, path, ExitCode::data);
-    if (bytes > kMaxRecordBytes) {
-      throw BadRecord(fmt::format("it has {} bytes; a picture has at most {}", bytes, kMaxRecordBytes));
-    }
-    to.resize(static_cast<size_t>(bytes));
-    pread_all(file, to, {.path = path, .offset = 0, .blame = ExitCode::data});
-  }
-
-  // A file that is missing, not a regular file, or not readable for us is a bad record. An error of the disk ends the
-  // run.
-  static bool can_be_read(const std::string& path) {
-    struct stat status = {};
-    return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), R_OK) == 0;
-  }
-
-  std::vector<Entry> images_;
   std::vector<std::string> classes_;
 };
 
@@ -306,6 +346,22 @@ std::vector<std::string> list_image_folders(const std::vector<std::string>& root
   }
   warn_of_empty_classes(listing);
   return std::move(listing.paths);
+}
+
+std::vector<std::string> list_images(const std::vector<std::string>& paths) {
+  std::vector<std::string> images;
+  for (const std::string& path : paths) {
+    if (is_directory(path)) {
+      list_below(path, images);
+    } else {
+      images.push_back(path);
+    }
+  }
+  return images;
+}
+
+std::unique_ptr<DataSource> open_images(const std::vector<std::string>& files) {
+  return std::make_unique<ImageFiles>(files);
 }
 
 std::unique_ptr<DataSource> open_folder(const DataSourceOptions& options) {

@@ -72,6 +72,43 @@ TEST_CASE("evaluate takes a checkpoint and the options of training on either sid
   CHECK(line.checkpoint == "latest");
 }
 
+TEST_CASE("predict takes a checkpoint, then images or a data set, and how to print") {
+  CommandLine line = parse_command_line({"predict", "runs/a", "b.png", "photos", "--device.threads", "1"});
+  CHECK(line.command == Command::predict);
+  CHECK(line.checkpoint == "runs/a");
+  CHECK(line.predict.images == std::vector<std::string>{"b.png", "photos"});
+  CHECK(line.predict.top == 5);
+  CHECK(line.predict.format == "table");
+  CHECK_FALSE(line.average);
+  CHECK(line.config.empty());
+  CHECK(line.overrides.size() == 1);
+  line = parse_command_line(
+      {"predict", "--top", "1", "--format", "json", "latest", "--ema", "--data", "photos/*", "--config", "c.toml"});
+  CHECK(line.checkpoint == "./latest");
+  CHECK(line.predict.images.empty());
+  CHECK(line.predict.top == 1);
+  CHECK(line.predict.format == "json");
+  CHECK(line.average);
+  CHECK(line.config == "c.toml");
+  REQUIRE(line.overrides.size() == 2);
+  CHECK(line.overrides[0].name == "data.validation");
+  CHECK(line.overrides[0].value == "photos/*");
+  CHECK(line.overrides[1].name == "data.validation_fraction");
+  CHECK(line.overrides[1].value == "0");
+}
+
+TEST_CASE("predict refuses what it cannot print") {
+  CHECK_THAT(error_of({"predict"}), ContainsSubstring("checkpoint is required"));
+  CHECK(error_of({"predict", "a.h5"}) == "command line: predict takes image files or directories, or --data FILES");
+  CHECK(error_of({"predict", "a.h5", "b.png", "--data", "c"}) ==
+        "command line: predict takes either images or --data FILES, not both");
+  CHECK(error_of({"predict", "a.h5", "--data", "c", "--data.validation", "d"}) ==
+        "command line: --data and --data.validation are both given");
+  CHECK_THAT(error_of({"predict", "a.h5", "b.png", "--top", "0"}), ContainsSubstring("--top"));
+  CHECK_THAT(error_of({"predict", "a.h5", "b.png", "--format", "xml"}), ContainsSubstring("--format"));
+  CHECK_THAT(error_of({"predict", "a.h5", "b.png", "--formt", "csv"}), ContainsSubstring("did you mean --format?"));
+}
+
 TEST_CASE("check takes a configuration") {
   const CommandLine line = parse_command_line({"check", "--config", "digits", "--model.classes", "3"});
   CHECK(line.command == Command::check);
@@ -150,7 +187,7 @@ TEST_CASE("help is short, has the subcommands first, and no help is wider than a
   const std::string help = parse_command_line({"--help"}).text;
   CHECK(std::ranges::count(help, '\n') < 60);
   CHECK(help.find("\n  evaluate ") < help.find("--config FILE|RECIPE  "));
-  for (const char* subcommand : {"check", "evaluate", "explain", "inspect", "export", "import", "pack"}) {
+  for (const char* subcommand : {"check", "evaluate", "predict", "explain", "inspect", "export", "import", "pack"}) {
     const size_t at = help.find("\n  " + std::string(subcommand) + " ");
     REQUIRE(at != std::string::npos);
     CHECK(std::ranges::count(help.substr(0, at), '\n') < 20);
@@ -165,6 +202,7 @@ TEST_CASE("help is short, has the subcommands first, and no help is wider than a
                                                     {"--help-keys"},
                                                     {"check", "--help"},
                                                     {"evaluate", "--help"},
+                                                    {"predict", "--help"},
                                                     {"explain", "--help"},
                                                     {"inspect", "--help"},
                                                     {"export", "--help"},

@@ -21,6 +21,14 @@ std::vector<std::string> list_inputs(std::string_view format, const std::vector<
 // Opens the data set. Throws Error(data) when an input cannot be read or there is no sample in any of them.
 std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options);
 
+// The images that `paths` name, in this order: files whatever their names, and of directories the images in and below
+// them, sorted. Hidden directories and linked ones inside are passed over. Throws Error(data) naming a directory that
+// cannot be listed, or has no image.
+std::vector<std::string> list_images(const std::vector<std::string>& paths);
+
+// Opens these JPEG and PNG files as samples of label 0, in this order. One that is no image is a bad record.
+std::unique_ptr<DataSource> open_images(const std::vector<std::string>& files);
+
 // Where record indexes are kept: $LOCKSTEP_CACHE, else $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep; empty when
 // none of the three variables is set (then nothing is cached).
 std::string default_cache_directory();

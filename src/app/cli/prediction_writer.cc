@@ -1,0 +1,97 @@
+#include "app/cli/prediction_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
+
+namespace lockstep {
+namespace {
+
+// A field of CSV; quoted where it must be.
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string json_text(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+PredictionWriter::PredictionWriter(std::FILE* file, std::string format, std::vector<std::string> names, bool labels)
+    : file_(file), format_(std::move(format)), names_(std::move(names)), labels_(labels) {
+  for (const std::string& name : names_) width_ = std::max(width_, name.size());
+}
+
+std::string PredictionWriter::name_of(int64_t output) const {
+  return output < std::ssize(names_) ? names_[output] : std::string();
+}
+
+void PredictionWriter::begin() {
+  if (begun_) return;
+  begun_ = true;
+  if (format_ == "json") {
+    fmt::print(file_, "[");
+  } else if (format_ == "csv") {
+    fmt::print(file_, "input,rank,class,name,probability{}\n", labels_ ? ",label" : "");
+  } else {
+    fmt::print(file_, "probability  {:{}}  {}input\n", "class", width_, labels_ ? "label  " : "");
+  }
+}
+
+void PredictionWriter::add(const std::string& input, const Prediction& prediction) {
+  begin();
+  rank_ = prediction.sample == sample_ ? rank_ + 1 : 1;
+  if (format_ == "json") {
+    add_json(input, prediction);
+  } else {
+    add_row(input, prediction);
+  }
+  sample_ = prediction.sample;
+}
+
+void PredictionWriter::add_row(const std::string& input, const Prediction& prediction) {
+  const auto& [sample, label, output, probability] = prediction;
+  const std::string name = name_of(output);
+  if (format_ == "csv") {
+    fmt::print(file_, "{},{},{},{},{:.6f}{}\n", field(input), rank_, output, field(name), probability,
+               labels_ ? fmt::format(",{}", label) : "");
+  } else {
+    fmt::print(file_, "{:11.4f}  {:{}}  {}{}\n", probability, name.empty() ? fmt::format("{}", output) : name, width_,
+               labels_ ? fmt::format("{:5}  ", label) : "", printable(input, PATH_MAX));
+  }
+}
+
+// An object is left open until the next sample begins.
+void PredictionWriter::add_json(const std::string& input, const Prediction& prediction) {
+  if (rank_ == 1) {
+    fmt::print(file_, "{}{{\"input\": {}, ", sample_ < 0 ? "\n" : "]},\n", json_text(input));
+    if (labels_) fmt::print(file_, "\"label\": {}, ", prediction.label);
+    fmt::print(file_, "\"predictions\": [");
+  }
+  nlohmann::ordered_json row = {{"class", prediction.output}};
+  if (const std::string name = name_of(prediction.output); !name.empty()) row["name"] = name;
+  row["probability"] = std::round(prediction.probability * 1e6) / 1e6;
+  fmt::print(file_, "{}{}", rank_ == 1 ? "" : ", ", json_text(row));
+}
+
+void PredictionWriter::finish() {
+  begin();
+  if (format_ == "json") fmt::print(file_, "{}\n]\n", sample_ < 0 ? "" : "]}");
+  if (std::fflush(file_) != 0 || std::ferror(file_) != 0) {
+    fail(ExitCode::checkpoint, "standard output cannot be written: {}", std::strerror(errno));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// What evaluate and predict share: the model with the weights of a checkpoint, and how the data's labels fit it.
+#pragma once
+
+#include <memory>
+
+#include "app/cli/command_line.h"
+#include "app/job.h"
+#include "lockstep/comm/transport/communicator.h"
+#include "lockstep/train/evaluator.h"
+#include "lockstep/train/start_state.h"
+
+namespace lockstep {
+
+// Collective. Opens the data set to evaluate on. Throws AgreedError(config) if the configuration names none.
+std::unique_ptr<DataSource> open_evaluation_data(const Config& config, ProcessGroup& group, Watchdog& watchdog);
+
+// Members are destroyed before those that they use. Configuration and data must outlive it.
+struct EvaluationSetup {
+  ModelSetup setup;
+  std::unique_ptr<Communicator> communicator;
+  LoadedWeights loaded;
+  std::unique_ptr<Evaluator> evaluator;
+};
+
+// Collective. Loads a checkpoint as load_for_evaluation() does, and throws what it throws. Labels of data that have
+// only some of the checkpoint's classes become the checkpoint's.
+EvaluationSetup set_up_evaluation(const std::string& checkpoint, const Config& config, const ThreadBudget& threads,
+                                  DataSource& data, ProcessGroup& group, Watchdog& watchdog);
+
+}  // namespace lockstep
