@@ -9,6 +9,7 @@ from kit import Step
 LAYER_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256), ("inception_v3", "fp16", 256))
 ENGINE_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256))
 SMALL = (("cifar10_cnn", "bf16", 4),)
+SUMS = {"layers": "sum\t", "engines": "engines\t"}  # with which gpu_lab's lines of sums begin
 ENGINE_TITLE = "Convolutions of a step, ms, if each had the engine that is named"
 
 
@@ -27,16 +28,22 @@ def steps(kit):
 
 
 def ask(kit, command, model, precision, batch, *more):
-    """The rows of gpu_lab's table, which is kept as a file, and its lines of sums."""
+    """The rows of gpu_lab's table, which are added to a file, and its lines of sums."""
     text = kit.run([*kit.program("gpu_lab"), command, model, precision, batch, *more])
     lines = text.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.endswith("\tms") or "\tms\t" in line), None)
     if begin is None:
         raise Failed(f"gpu_lab {command} printed no table: {text[-300:]}")
-    sums = [line.split("\t") for line in lines if line.startswith(("sum\t", "engines\t"))]
-    rows = [line for line in lines[begin:] if line.count("\t") == lines[begin].count("\t") and not line.startswith(("sum\t", "engines\t"))]
-    (kit.report.out / f"{command}-{model}-{precision}.tsv").write_text("\n".join(rows) + "\n")
-    return list(csv.DictReader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)), sums
+    header = lines[begin]
+    sums = [line for line in lines if line.startswith(SUMS[command]) and line != header]
+    rows = [line for line in lines[begin + 1:] if line.count("\t") == header.count("\t") and line not in sums]
+    file = kit.report.out / f"{command}.tsv"
+    with open(file, "a", encoding="utf-8") as table:
+        if table.tell() == 0:
+            print("model\tprecision\tbatch", header, sep="\t", file=table)
+        for row in rows:
+            print(model, precision, batch, row, sep="\t", file=table)
+    return list(csv.DictReader([header, *rows], delimiter="\t", quoting=csv.QUOTE_NONE)), [line.split("\t") for line in sums]
 
 
 def milliseconds(text, what):

@@ -1,12 +1,11 @@
-// libcuda.so.1 of the fake device: as many GPUs as FAKE_GPU_DEVICES says, or one, and nothing to be done with them.
+// libcuda.so.1 of the fake device: its GPUs, and nothing to be done with them.
 // cuDNN looks functions of the driver up when it plans, and calls none of them for a GPU that is only described.
-#include <cstdlib>
+#include "test/fake_gpu/device_count.h"
 
 extern "C" {
 int cuInit(unsigned) { return 0; }
 int cuDeviceGetCount(int* count) {
-  const char* const wanted = std::getenv("FAKE_GPU_DEVICES");
-  *count = wanted ? std::atoi(wanted) : 1;
+  *count = lockstep::fake_gpu::device_count();
   return 0;
 }
 int cuDeviceGet(int* device, int number) {

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/clock.h"
 #include "test/backend/cuda_on_host/emulate.h"
+#include "test/fake_gpu/device_count.h"
 #include "test/fake_gpu/memory.h"
 
 namespace lockstep::fake_gpu {
@@ -66,11 +67,6 @@ cudaError_t remember(cudaError_t status, const std::string& why) {
   last_error = explained = status;
   reason = why;
   return status;
-}
-
-int device_count() {
-  const char* const count = std::getenv("FAKE_GPU_DEVICES");
-  return count ? std::atoi(count) : 1;
 }
 
 }  // namespace lockstep::fake_gpu

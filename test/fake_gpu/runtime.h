@@ -31,7 +31,4 @@ cudaError_t call(const Body& body) {
   }
 }
 
-// How many GPUs there are: FAKE_GPU_DEVICES, or one.
-int device_count();
-
 }  // namespace lockstep::fake_gpu

@@ -1,4 +1,7 @@
-"""The GPU kit on the fake device: usage: kit_on_fake_test.py KIT FAKE_GPU_DIRECTORY"""
+"""The GPU kit on the fake device: usage: kit_on_fake_test.py KIT FAKE_GPU_DIRECTORY [whole]
+
+Without `whole`, some steps of a kind each.
+"""
 
 import json
 import os
@@ -7,16 +10,24 @@ import subprocess
 import sys
 import tempfile
 
-kit, programs = sys.argv[1:]
-STEPS = ("probe", "the plugin opens", "the device as cuDNN sees it", "every backend: known_values", "golden values: cifar10_cnn",
-         "engines: cifar10_cnn bf16 4")
+kit, programs, *whole = sys.argv[1:]
+SOME = ("probe", "the plugin opens", "the device as cuDNN sees it", "every backend: known_values", "golden values: cifar10_cnn",
+        "engines: cifar10_cnn bf16 4")
+# What the build machine may lack, by the beginnings of the steps' names.
+OPTIONAL = ("memcheck", "racecheck", "ceilings", "pair", "compiled")
 with tempfile.TemporaryDirectory() as out:
-    environment = dict(os.environ, LD_LIBRARY_PATH=f"{programs}:{os.environ.get('LD_LIBRARY_PATH', '')}")
-    command = [sys.executable, kit, "--mode", "smoke,engines", "--small", "--build", programs, "--out", out, "--seconds", "280",
-               "--limit-factor", "10", "--step", "^(" + "|".join(STEPS) + ")$"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=290)
+    environment = dict(os.environ, LD_LIBRARY_PATH=f"{programs}:{os.environ.get('LD_LIBRARY_PATH', '')}", FAKE_GPU_DEVICES="2")
+    seconds = 3000 if whole else 280
+    command = [sys.executable, kit, "--small", "--build", programs, "--out", out, "--seconds", str(seconds), "--limit-factor", "10"]
+    if whole:
+        command += ["--mode", "smoke,accept,engines,pytorch"]
+    else:
+        command += ["--mode", "smoke,engines", "--step", "^(" + "|".join(SOME) + ")$"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=seconds + 10)
     report = json.loads((pathlib.Path(out) / "report.json").read_text())
-assert tuple(step["step"] for step in report["steps"]) == STEPS, report["steps"]
-assert {step["verdict"] for step in report["steps"]} == {"passed"}, done.stdout
+steps = {step["step"]: step["verdict"] for step in report["steps"]}
+assert whole or tuple(steps) == SOME, steps
+bad = [name for name, verdict in steps.items() if verdict != "passed" and not (verdict == "skipped" and name.startswith(OPTIONAL))]
+assert not bad, done.stdout
 assert report["warning"].startswith("A fake device"), report["warning"]
 assert done.returncode == 0, done.stderr
