@@ -51,7 +51,8 @@ Shape::Shape(std::span<const int64_t> dims) {
 
 int64_t Shape::elements() const {
   const std::optional<int64_t> product = checked_product({begin(), end()});
-  require(product.has_value(), "the elements of {} cannot be counted", to_string());
+  // Without require, which would make the text each time.
+  if (!product) fail(ExitCode::internal, "the elements of {} cannot be counted", to_string());
   return *product;
 }
 
