@@ -20,7 +20,8 @@ MOST_OUTPUT = 64 << 20  # bytes that one program may print
 MOST_OF_ONE = 2 << 20   # of which the log keeps so many
 MOST_LOG = 12 << 20
 PR_SET_PDEATHSIG = 1     # <sys/prctl.h>
-TELLING = re.compile(r"error|CUDA|cuDNN|NCCL|FAILED|terminate|Traceback|nan\b", re.IGNORECASE)
+TELLING = re.compile(r"(?i:error|failed|terminate|traceback|nan\b)|CUDA|cuDNN|NCCL")
+FAILURE = re.compile(r"FAILED:\n((?:.+\n)+)")  # an assertion, as Catch2 prints it
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -123,9 +124,10 @@ class Children:
         self.on_output(text)
         if end == "seen" or (end is None and code == 0):
             return text
+        reason = telling_lines(text) if end is None else last_lines(text)
         if end is None:
             end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        raise Failed(f"{pathlib.Path(command[0]).name} {end}: {telling_lines(text)}")
+        raise Failed(f"{pathlib.Path(command[0]).name} {end}: {reason}")
 
     def wait(self, seconds, stop_at):
         """Why the program has to be killed, or None when it has ended."""
@@ -163,9 +165,25 @@ class Children:
         self.output.unlink(missing_ok=True)
 
 
+def lines_of(text):
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def shortened(lines):
+    return " / ".join(lines)[:600] or "it printed nothing"
+
+
+def last_lines(text):
+    """How far a program came that had to be ended, after what it complained of."""
+    lines = lines_of(text)
+    return shortened([line for line in lines[:-3] if TELLING.search(line)][:2] + lines[-3:])
+
+
 def telling_lines(text):
-    """The first and last lines that look like the reason, else the end of the output."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """The first failed assertion of a test; else the first and last lines that look like the reason, else the end of the output."""
+    failures = FAILURE.findall(text)
+    if failures:
+        return shortened(lines_of(failures[0]) + ([f"{len(failures) - 1} more"] if len(failures) > 1 else []))
+    lines = lines_of(text)
     telling = [line for line in lines if TELLING.search(line)]
-    chosen = telling[:3] + telling[3:][-2:] if telling else lines[-3:]
-    return " / ".join(chosen)[:600] or "it printed nothing"
+    return shortened(telling[:3] + telling[3:][-2:] if telling else lines[-3:])

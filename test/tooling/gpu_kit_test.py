@@ -169,6 +169,11 @@ class Whole(KitTest):
             self.assertIn(steps[step["step"]], step["remark"])
         self.assertEqual(done.returncode, 1)
 
+    def test_a_failed_assertion_is_the_reason_not_one_that_passed(self):
+        step = "golden values: cifar10_cnn"
+        _, report = self.run_kit("--step", f"^{step}$", faults={step: "nan"})
+        self.assertIn("CHECK( error < bound ) / with expansion: / nan < 0.001 / with message: / bf16 / 1 more", report["steps"][0]["remark"])
+
     def test_the_log_says_why_a_program_was_ended(self):
         self.run_kit("--step", "probe", "--limit", "probe=0.3", faults={"probe": "hang"})
         self.assertIn("[had not ended after 0 s]", (self.directory / "out/log.txt").read_text())

@@ -97,7 +97,8 @@ def trainer():
 
 def tests():
     if FAULT == "nan":
-        print("  CHECK( error < bound )\nwith expansion:\n  nan < 0.001")
+        for verdict, error in (("PASSED", 0.0), ("FAILED", NAN), ("PASSED", 0.0), ("FAILED", NAN)):
+            print(f"a_test.cc:1: {verdict}:\n  CHECK( error < bound )\nwith expansion:\n  {error} < 0.001\nwith message:\n  bf16\n")
         sys.exit(42)
     print("with expansion:\n  true == true\n\nAll tests passed (5 assertions in 1 test case)")
 
@@ -111,6 +112,10 @@ def gpu_lab():
     if WORDS[0] == "layers":
         print(f"layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput\nconv1\tConv2d\tcudnn:eng1\t{ms}\t0.1\t1\t1\tf32")
         print(f"sum\tConv2d, cudnn:eng1\t1\t{ms}\t0.1\nsum\tall\t1\t{ms}\t0.1")
+    elif WORDS[0] == "fusions":
+        print("fusion\tproblem\tlayers\tengines\tengine\tworkspace_MB\tms\tplain_ms")
+        print(f"statistics\tconvolution\t1\t5\teng1\t0\t{-1 if FAULT == 'wrong' else ms}\t0.5")
+        print(f"fusion\tstatistics\t1\t1\t{ms}\t0.5")
     else:
         print(f"problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\nconvolution\t1\teng1\t{'' if FAULT == 'wrong' else 'taken'}\tallowed\t0\t{ms}")
         print(f"engines\t1\t1\t{ms}\t{ms}\t{ms}\t{ms}")
