@@ -1,5 +1,6 @@
 """What the steps of a run share: programs, time, the report, and runs of the trainer whose numbers are read back."""
 
+import contextlib
 import json
 import math
 import os
@@ -89,6 +90,9 @@ class Kit:
         if self.current is not None:
             self.report.steps[self.current].update(verdict="stopped", remark=f"by {name}")
         self.report.save()
+        with contextlib.suppress(OSError):
+            self.note_device(self.children.output.read_text(errors="replace"))
+            self.report.save()
         self.children.kill_all()
         shutil.rmtree(self.scratch, ignore_errors=True)
         os._exit(3)

@@ -126,6 +126,17 @@ class KitTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
 
+    def kill_in(self, mode, step, number):
+        """The kit is killed while a step runs, as a call is at its limit."""
+        shutil.rmtree(self.directory / "out", ignore_errors=True)
+        with subprocess.Popen(self.command("--mode", mode, "--step", f"^{re.escape(step)}$"), env=self.environment({step: "hang"}),
+                              stdout=subprocess.DEVNULL) as process:
+            running = self.directory / "out/running.txt"
+            self.wait_for(lambda: running.exists() and "about to hang" in running.read_text())
+            process.send_signal(number)
+            process.wait(timeout=DEADLINE)
+        return process.returncode, self.read_report()
+
 
 class Whole(KitTest):
     def test_a_run_without_faults_passes_and_names_the_device_as_fake(self):
@@ -155,7 +166,6 @@ class Whole(KitTest):
         self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
         self.assertEqual({step["remark"] for step in report["steps"]}, {"no time left"})
 
-
     def test_a_result_that_says_nothing_of_the_device_does_not_pass(self):
         steps = {"kill and resume": "resumed at step", "checkpoints between CPU and GPU": "resumed at step",
                  "memcheck of our kernels": "10 errors", "racecheck of our kernels": "10 hazards",
@@ -183,6 +193,8 @@ class Whole(KitTest):
                            ("accept", "twice the same run: the same bits")):
             _, report = self.run_kit("--mode", mode, "--step", f"^{step}$", faults={step: "crash"})
             self.assertEqual([step["verdict"] for step in report["steps"]], ["FAILED"])
+            self.assertIn("A fake device", report["warning"], mode)
+            _, report = self.kill_in(mode, step, signal.SIGTERM)
             self.assertIn("A fake device", report["warning"], mode)
 
     def test_a_directory_without_programs_is_no_success(self):
@@ -218,17 +230,6 @@ class Slow(KitTest):
     def test_a_step_that_prints_nan_fails(self):
         for mode in MODES:
             self.assert_faults_show(mode, "nan")
-
-    def kill_in(self, mode, step, number):
-        """The kit is killed while a step runs, as a call is at its limit."""
-        shutil.rmtree(self.directory / "out", ignore_errors=True)
-        with subprocess.Popen(self.command("--mode", mode, "--step", f"^{re.escape(step)}$"), env=self.environment({step: "hang"}),
-                              stdout=subprocess.DEVNULL) as process:
-            running = self.directory / "out/running.txt"
-            self.wait_for(lambda: running.exists() and "about to hang" in running.read_text())
-            process.send_signal(number)
-            process.wait(timeout=DEADLINE)
-        return process.returncode, self.read_report()
 
     def test_a_kit_that_is_killed_leaves_the_step_that_ran(self):
         for mode in MODES:

@@ -21,8 +21,6 @@ def option(name, default=None):
 
 
 def crash():
-    if NAME in ("trainer", "gpu_lab"):
-        name_device("gpu")
     print("terminate called after throwing an instance of 'std::runtime_error'", flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -161,5 +159,7 @@ PROGRAMS = {"trainer": trainer, "mpirun": mpirun, "backend_test": tests, "golden
 FAULTS = {"crash": crash, "hang": hang, "flood": flood}
 
 if FAULT in FAULTS:
+    if NAME in ("trainer", "gpu_lab"):
+        name_device("gpu")
     FAULTS[FAULT]()
 PROGRAMS[NAME]()
