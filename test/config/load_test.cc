@@ -173,7 +173,17 @@ TEST_CASE("the defaults of a model are keys with values that they take, and a wh
   }
 }
 
-TEST_CASE("what a setting without effect needs are formats that exist") {
+TEST_CASE("what a setting without effect needs are models and formats that exist") {
+  for (const ModelInfo& model : model_infos()) {
+    const std::pair<const char*, bool> facts[] = {
+        {"bn_epsilon", model.batch_norm}, {"aux_weight", model.auxiliary_image > 0}, {"vocabulary", model.sparse}};
+    for (const auto& [key, takes_it] : facts) {
+      INFO(model.name << ", model." << key);
+      const auto use = std::ranges::find_if(config_uses(), [&](const ConfigUse& u) { return u.covers("model", key); });
+      REQUIRE(use != config_uses().end());
+      CHECK((use->when.find(model.name) != std::string_view::npos) == takes_it);
+    }
+  }
   const LoadedConfig loaded =
       load_config({.overrides = {{"data.format", "cifar10"}, {"data.train", "a.bin"}, {"data.jpeg_scaling", "true"}},
                    .working_directory = "/w"});
