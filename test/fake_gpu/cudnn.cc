@@ -121,14 +121,11 @@ size_t workspace_bytes_of(cudnnBackendDescriptor_t plan) {
 }
 
 // A configuration that the heuristics made belongs to the graph that they were asked about.
-const Descriptor& operation_of(const Descriptor& plan) {
+const Descriptor& graph_of(const Descriptor& plan) {
   const Descriptor& config = plan.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const Descriptor& owner =
       config.has(CUDNN_ATTR_ENGINECFG_ENGINE) ? config.child(CUDNN_ATTR_ENGINECFG_ENGINE) : config;
-  const Descriptor& graph = owner.child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
-  const std::vector<DescriptorPtr>& operations = graph.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).children;
-  if (operations.size() != 1) throw std::runtime_error(fmt::format("a graph of {} operations", operations.size()));
-  return *operations[0];
+  return owner.child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
 }
 
 }  // namespace lockstep::fake_gpu
@@ -222,7 +219,12 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
-  return status_of(
-      call([&](Lock&) { submit(stream_of(reinterpret_cast<DnnHandle*>(handle)->stream), execution_of(plan, pack)); }));
+  return status_of(call([&](Lock&) {
+    const DescriptorPtr made = find_descriptor(plan);
+    if (made && graph_of(*made).value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE) != handle) {
+      throw Refused(cudaErrorInvalidValue, "cuDNN: a plan runs on another handle than it was made for");
+    }
+    submit(stream_of(reinterpret_cast<DnnHandle*>(handle)->stream), execution_of(plan, pack));
+  }));
 }
 }

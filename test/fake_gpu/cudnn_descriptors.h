@@ -45,7 +45,11 @@ struct Descriptor {
   }
   template <class T>
   T value(cudnnBackendAttributeName_t name) const {
-    return list<T>(name).at(0);
+    const std::vector<std::byte>& bytes = at(name).bytes;
+    if (bytes.size() < sizeof(T)) throw std::runtime_error("an attribute of a descriptor is empty");
+    T first{};
+    std::memcpy(&first, bytes.data(), sizeof(T));
+    return first;
   }
   const Descriptor& child(cudnnBackendAttributeName_t name) const { return *at(name).children.at(0); }
 };
@@ -53,7 +57,7 @@ struct Descriptor {
 // By handle; null: none.
 DescriptorPtr find_descriptor(cudnnBackendDescriptor_t handle);
 
-// What lies behind `plan`: the operation that it computes, which must be one alone.
-const Descriptor& operation_of(const Descriptor& plan);
+// What lies behind `plan`: the graph of operations that it computes.
+const Descriptor& graph_of(const Descriptor& plan);
 
 }  // namespace lockstep::fake_gpu

@@ -4,10 +4,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
 
-#include "test/fake_gpu/convolution.h"
 #include "test/fake_gpu/cudnn.h"
 #include "test/fake_gpu/cudnn_descriptors.h"
+#include "test/fake_gpu/fused_operations.h"
 #include "test/fake_gpu/memory.h"
 
 namespace lockstep::fake_gpu {
@@ -88,28 +94,62 @@ struct Pack {
   }
 };
 
-DnnTensor tensor_of(const Descriptor& descriptor, const Pack& pack) {
-  const auto id = descriptor.value<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
-  const DnnTensor tensor{.element = element_of(descriptor.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)),
-                         .dims = numbers<4>(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS),
-                         .strides = numbers<4>(descriptor, CUDNN_ATTR_TENSOR_STRIDES),
-                         .data = pack.at(id)};
-  if (const std::string trouble = trouble_with(tensor.data, tensor.bytes()); !trouble.empty()) {
-    refuse(fmt::format("tensor {}: {}", id, trouble));
+// The tensors of one execution. Those that are virtual have no memory in the pack, but here.
+class Tensors {
+ public:
+  explicit Tensors(const Descriptor& pack) : pack_(pack) {}
+  void* workspace() const { return pack_.workspace; }
+
+  DnnTensor input(const Descriptor& descriptor) const {
+    const auto id = id_of(descriptor);
+    if (!is_virtual(descriptor)) return in_memory(descriptor, id);
+    const auto found = virtual_.find(id);
+    if (found == virtual_.end()) refuse(fmt::format("virtual tensor {} is read before an operation writes it", id));
+    return drawn(descriptor, found->second->data());
   }
-  const auto alignment = descriptor.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
-  if (reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(alignment) != 0) {
-    refuse(fmt::format("tensor {} is not aligned to {} bytes", id, alignment));
+  DnnTensor output(const Descriptor& descriptor) {
+    const auto id = id_of(descriptor);
+    if (!is_virtual(descriptor)) return in_memory(descriptor, id);
+    const auto [at, fresh] = virtual_.emplace(id, std::make_shared<std::vector<std::byte>>());
+    if (!fresh) refuse(fmt::format("virtual tensor {} is written twice", id));
+    at->second->resize(drawn(descriptor, nullptr).bytes());
+    return drawn(descriptor, at->second->data());
   }
-  return tensor;
-}
+  auto take_virtual() { return std::move(virtual_); }
+
+ private:
+  static int64_t id_of(const Descriptor& descriptor) { return descriptor.value<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID); }
+  static bool is_virtual(const Descriptor& descriptor) {
+    return descriptor.has(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && descriptor.value<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+  }
+  static DnnTensor drawn(const Descriptor& descriptor, void* data) {
+    return {.element = element_of(descriptor.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)),
+            .dims = numbers<4>(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS),
+            .strides = numbers<4>(descriptor, CUDNN_ATTR_TENSOR_STRIDES),
+            .data = data};
+  }
+  DnnTensor in_memory(const Descriptor& descriptor, int64_t id) const {
+    const DnnTensor tensor = drawn(descriptor, pack_.at(id));
+    if (const std::string trouble = trouble_with(tensor.data, tensor.bytes()); !trouble.empty()) {
+      refuse(fmt::format("tensor {}: {}", id, trouble));
+    }
+    const auto alignment = descriptor.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+    if (reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(alignment) != 0) {
+      refuse(fmt::format("tensor {} is not aligned to {} bytes", id, alignment));
+    }
+    return tensor;
+  }
+
+  const Pack pack_;
+  std::map<int64_t, std::shared_ptr<std::vector<std::byte>>> virtual_;
+};
 
 double factor_of(const Descriptor& operation, cudnnBackendAttributeName_t name) {
   if (operation.at(name).bytes.size() == sizeof(float)) return operation.value<float>(name);
   return operation.value<double>(name);
 }
 
-Convolution convolution_of(const Descriptor& operation, const Pack& pack) {
+Convolution convolution_of(const Descriptor& operation, Tensors& tensors) {
   const ConvNames names = names_of(operation);
   const Descriptor& geometry = operation.child(names.convolution);
   if (geometry.value<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION) {
@@ -117,39 +157,135 @@ Convolution convolution_of(const Descriptor& operation, const Pack& pack) {
   }
   const auto before = numbers<2>(geometry, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
   if (before != numbers<2>(geometry, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)) refuse("padding that differs by side");
-  Convolution convolution{.direction = names.direction,
-                          .x = tensor_of(operation.child(names.x), pack),
-                          .weights = tensor_of(operation.child(names.weights), pack),
-                          .y = tensor_of(operation.child(names.y), pack),
-                          .padding = before,
-                          .stride = numbers<2>(geometry, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
-                          .dilation = numbers<2>(geometry, CUDNN_ATTR_CONVOLUTION_DILATIONS),
-                          .alpha = factor_of(operation, names.alpha),
-                          .beta = factor_of(operation, names.beta)};
-  if (const char* const trouble = convolution.trouble()) refuse(trouble);
-  return convolution;
+  const auto tensor = [&](cudnnBackendAttributeName_t name, ConvDirection writes) {
+    const Descriptor& descriptor = operation.child(name);
+    return names.direction == writes ? tensors.output(descriptor) : tensors.input(descriptor);
+  };
+  return {.direction = names.direction,
+          .x = tensor(names.x, ConvDirection::grad_input),
+          .weights = tensor(names.weights, ConvDirection::grad_weights),
+          .y = tensor(names.y, ConvDirection::forward),
+          .padding = before,
+          .stride = numbers<2>(geometry, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
+          .dilation = numbers<2>(geometry, CUDNN_ATTR_CONVOLUTION_DILATIONS),
+          .alpha = factor_of(operation, names.alpha),
+          .beta = factor_of(operation, names.beta)};
+}
+
+PointwiseMode mode_of(const Descriptor& pointwise) {
+  const auto mode = pointwise.value<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+  switch (mode) {
+    case CUDNN_POINTWISE_ADD:
+      return PointwiseMode::add;
+    case CUDNN_POINTWISE_MUL:
+      return PointwiseMode::multiply;
+    case CUDNN_POINTWISE_SUB:
+      return PointwiseMode::subtract;
+    case CUDNN_POINTWISE_RELU_FWD:
+    case CUDNN_POINTWISE_RELU_BWD:
+      if (pointwise.value<double>(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP) != 0 ||
+          pointwise.value<double>(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE) != 0 ||
+          pointwise.value<double>(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP) < std::numeric_limits<float>::max()) {
+        refuse("a ReLU with other limits than 0 and infinity");
+      }
+      return mode == CUDNN_POINTWISE_RELU_FWD ? PointwiseMode::relu : PointwiseMode::relu_gradient;
+    default:
+      refuse(fmt::format("pointwise mode {} has no fake; write one in test/fake_gpu", static_cast<int>(mode)));
+  }
+}
+
+Pointwise pointwise_of(const Descriptor& operation, Tensors& tensors) {
+  Pointwise pointwise{.mode = mode_of(operation.child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)),
+                      .alpha1 = factor_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1),
+                      .alpha2 = factor_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2)};
+  const bool is_gradient = pointwise.mode == PointwiseMode::relu_gradient;
+  const Descriptor& x = operation.child(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+  pointwise.a = tensors.input(is_gradient ? operation.child(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC) : x);
+  if (is_gradient) {
+    pointwise.b = tensors.input(x);
+  } else if (pointwise.mode != PointwiseMode::relu) {
+    pointwise.b = tensors.input(operation.child(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+  }
+  pointwise.out = tensors.output(
+      operation.child(is_gradient ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC : CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+  return pointwise;
+}
+
+ChannelStatistics statistics_of(const Descriptor& operation, Tensors& tensors) {
+  return {.x = tensors.input(operation.child(CUDNN_ATTR_OPERATION_GENSTATS_XDESC)),
+          .sum = tensors.output(operation.child(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC)),
+          .squares = tensors.output(operation.child(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC))};
+}
+
+NormGradients norm_gradients_of(const Descriptor& operation, Tensors& tensors) {
+  const auto input = [&](cudnnBackendAttributeName_t name) { return tensors.input(operation.child(name)); };
+  const auto output = [&](cudnnBackendAttributeName_t name) { return tensors.output(operation.child(name)); };
+  return {.x = input(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC),
+          .dy = input(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC),
+          .mean = input(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC),
+          .inverse_deviation = input(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC),
+          .scale = input(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC),
+          .dscale = output(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC),
+          .dbias = output(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC),
+          .by_dy = output(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC),
+          .by_x = output(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC),
+          .constant = output(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS)};
+}
+
+using Step = std::variant<Convolution, Pointwise, ChannelStatistics, NormGradients>;
+
+Step step_of(const Descriptor& operation, Tensors& tensors) {
+  const auto step = [&]() -> Step {
+    switch (operation.type) {
+      case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+        return pointwise_of(operation, tensors);
+      case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
+        return statistics_of(operation, tensors);
+      case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR:
+        return norm_gradients_of(operation, tensors);
+      default:
+        return convolution_of(operation, tensors);
+    }
+  }();
+  if (const char* const trouble = std::visit([](const auto& s) { return s.trouble(); }, step)) refuse(trouble);
+  return step;
+}
+
+// For messages: the convolution of these operations, and how many more there are.
+std::string name_of(std::span<const Step> steps) {
+  constexpr const char* kNames[] = {"a convolution", "a convolution's gradient by input",
+                                    "a convolution's gradient by weights"};
+  for (const Step& step : steps) {
+    const auto* const convolution = std::get_if<Convolution>(&step);
+    if (!convolution) continue;
+    const char* const name = kNames[static_cast<size_t>(convolution->direction)];
+    return steps.size() == 1 ? name : fmt::format("{} fused with {} operations", name, steps.size() - 1);
+  }
+  return fmt::format("{} operations of cuDNN", steps.size());
 }
 
 }  // namespace
 
-Operation execution_of(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack_handle) {
-  const DescriptorPtr plan_descriptor = find_descriptor(plan), pack_descriptor = find_descriptor(pack_handle);
+Operation execution_of(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+  const DescriptorPtr plan_descriptor = find_descriptor(plan), pack_descriptor = find_descriptor(pack);
   if (!plan_descriptor || !pack_descriptor) refuse("a plan or a variant pack that is not there");
-  const Pack pack(*pack_descriptor);
-  const Convolution convolution = convolution_of(operation_of(*plan_descriptor), pack);
+  Tensors tensors(*pack_descriptor);
+  std::vector<Step> steps;
+  for (const DescriptorPtr& operation : graph_of(*plan_descriptor).at(CUDNN_ATTR_OPERATIONGRAPH_OPS).children) {
+    steps.push_back(step_of(*operation, tensors));
+  }
+  void* const workspace = tensors.workspace();
   const size_t workspace_bytes = workspace_bytes_of(plan);
   if (workspace_bytes > 0) {
-    if (const std::string trouble = trouble_with(pack.workspace, workspace_bytes); !trouble.empty()) {
+    if (const std::string trouble = trouble_with(workspace, workspace_bytes); !trouble.empty()) {
       refuse(fmt::format("the workspace of {} bytes: {}", workspace_bytes, trouble));
     }
   }
-  constexpr const char* kNames[] = {"a convolution", "a convolution's gradient by input",
-                                    "a convolution's gradient by weights"};
+  const std::string name = name_of(steps);
   // What the engine leaves in its workspace is nobody's to read.
-  return {.what = kNames[static_cast<size_t>(convolution.direction)],
-          .run = [convolution, workspace = pack.workspace, workspace_bytes] {
+  return {.what = name, .run = [steps = std::move(steps), memory = tensors.take_virtual(), workspace, workspace_bytes] {
             if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
-            convolution.run();
+            for (const Step& step : steps) std::visit([](const auto& s) { s.run(); }, step);
           }};
 }
 

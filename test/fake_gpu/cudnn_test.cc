@@ -211,6 +211,14 @@ TEST_CASE("a convolution whose memory does not fit its plan is refused with the 
              ContainsSubstring("is not device memory"));
 }
 
+TEST_CASE("a plan that runs on another handle than it was made for is refused") {
+  const InOrder in_order("eager");
+  const Tensors t;
+  Plan plan(channels_last(kX)), other(channels_last(kX));
+  std::swap(plan.handle, other.handle);
+  CHECK_THAT(plan.execute({1, 2, 3}, t.pointers(), t.workspace.data), ContainsSubstring("on another handle"));
+}
+
 TEST_CASE("a workspace that is shorter than the plan wants is refused") {
   const InOrder in_order("eager");
   const Tensors t;

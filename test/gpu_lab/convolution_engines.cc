@@ -1,5 +1,4 @@
 // Every engine of cuDNN for every convolution of a training step, beside the one that the backend takes.
-#include <cudnn_frontend.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +9,10 @@
 #include <set>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/conv_plan.h"
 #include "backend/cuda/cuda_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/graph/executable.h"
+#include "test/gpu_lab/engine_graph.h"
 #include "test/gpu_lab/training_graph.h"
 
 namespace lockstep::lab {
@@ -80,53 +79,7 @@ size_t most_tensor_bytes(const std::map<std::string, Counted>& problems) {
 
 // ---- all engines of one
 
-// The convolution, with no condition on engines, and their notes.
-class AllEngines final : public fe::graph::Graph {
- public:
-  void draw(const ConvProblem& p) {
-    const auto type = p.dtype == DType::f32    ? fe::DataType_t::FLOAT
-                      : p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16
-                                               : fe::DataType_t::HALF;
-    set_io_data_type(type)
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-    switch (p.kind) {
-      case ConvKind::forward:
-        return finish(conv_fprop(input(1, p.x), input(2, p.weights), windowed(fe::graph::Conv_fprop_attributes(), p)),
-                      3, p.y);
-      case ConvKind::grad_input:
-        return finish(conv_dgrad(input(3, p.y), input(2, p.weights), windowed(fe::graph::Conv_dgrad_attributes(), p)),
-                      1, p.x);
-      case ConvKind::grad_weights:
-        return finish(conv_wgrad(input(3, p.y), input(1, p.x), windowed(fe::graph::Conv_wgrad_attributes(), p)), 2,
-                      p.weights);
-    }
-  }
-  bool has(int64_t engine, fe::NumericalNote_t note) const {
-    const auto& notes = plans.numeric_notes.at(static_cast<size_t>(engine));
-    return std::ranges::find(notes, note) != notes.end();
-  }
-  bool compiles_at_run_time(int64_t engine) const {
-    const auto& notes = plans.behavior_notes.at(static_cast<size_t>(engine));
-    return std::ranges::find(notes, fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
-  }
-
- private:
-  using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-  static std::vector<int64_t> dims(const Shape& s) { return {s.begin(), s.end()}; }
-  static std::vector<int64_t> strides(const Shape& s) { return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]}; }
-  Tensor input(int64_t id, const Shape& shape) {
-    return tensor(fe::graph::Tensor_attributes().set_uid(id).set_dim(dims(shape)).set_stride(strides(shape)));
-  }
-  static void finish(const Tensor& tensor, int64_t id, const Shape& shape) {
-    tensor->set_output(true).set_uid(id).set_dim(dims(shape)).set_stride(strides(shape));
-  }
-  template <class Attributes>
-  static Attributes windowed(Attributes attributes, const ConvProblem& p) {
-    const Window& w = p.window;
-    return attributes.set_padding({w.pad_h, w.pad_w}).set_stride({w.stride_h, w.stride_w}).set_dilation({1, 1});
-  }
-};
+constexpr size_t kVectorBytes = size_t{1} << 16;  // more than any layer's channels need
 
 struct Engine {
   std::string name;
@@ -147,7 +100,7 @@ class Bench {
       return;
     }
     require(cudnnCreate(&handle_) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
-    check(cudaMalloc(reinterpret_cast<void**>(&memory_), 3 * tensor_bytes_), "memory for the tensors");
+    check(cudaMalloc(reinterpret_cast<void**>(&memory_), memory_bytes()), "memory for the tensors");
     fill();
     check(cudaEventCreate(&start_), "an event");
     check(cudaEventCreate(&stop_), "an event");
@@ -164,15 +117,11 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   // In the order of cuDNN's ranking; none when there is no such convolution.
-  std::vector<Engine> engines(const ConvProblem& problem) {
-    AllEngines graph;
+  std::vector<Engine> engines(const ConvProblem& problem, Fusion fusion = Fusion::none) {
+    EngineGraph graph;
     if (properties_) graph.set_device_properties(properties_);
-    graph.draw(problem);
-    if (graph.validate().is_bad() ||
-        (properties_ ? graph.build_operation_graph() : graph.build_operation_graph(handle_)).is_bad() ||
-        graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad()) {
-      return {};
-    }
+    graph.draw(problem, fusion);
+    if (!graph.find_engines(handle_)) return {};
     fastest_ms_ = -1;
     std::vector<Engine> engines;
     std::set<std::string> seen;
@@ -196,7 +145,7 @@ class Bench {
       state = state * 1664525 + 1013904223;
       x = static_cast<uint16_t>((state >> 16 & 0x81ff) | 0x3e00);
     }
-    const size_t bytes = noise.size() * sizeof noise[0], all = 3 * tensor_bytes_;
+    const size_t bytes = noise.size() * sizeof noise[0], all = memory_bytes();
     for (size_t at = 0; at < all; at += bytes) {
       check(cudaMemcpy(memory_ + at, noise.data(), std::min(bytes, all - at), cudaMemcpyHostToDevice),
             "filling tensors");
@@ -210,7 +159,7 @@ class Bench {
     check(cudaMalloc(reinterpret_cast<void**>(&workspace_), static_cast<size_t>(bytes)), "memory for the workspace");
   }
 
-  static bool allowed(const AllEngines& graph, const ConvProblem& problem, int64_t i) {
+  static bool allowed(const EngineGraph& graph, const ConvProblem& problem, int64_t i) {
     if (graph.has(i, fe::NumericalNote_t::NONDETERMINISTIC)) return false;
     if (graph.has(i, fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION)) return false;
     if (problem.dtype != DType::f32) return true;
@@ -218,7 +167,7 @@ class Bench {
            (problem.tf32 || !graph.has(i, fe::NumericalNote_t::TENSOR_CORE));
   }
 
-  void measure(AllEngines& graph, const ConvProblem& problem, int64_t i, Engine& engine) {
+  void measure(EngineGraph& graph, const ConvProblem& problem, int64_t i, Engine& engine) {
     if (graph.build_plan_at_index(i).is_bad()) return;
     engine.workspace_bytes = graph.get_workspace_size_plan_at_index(i);
     const bool fits = engine.workspace_bytes <= kMostWorkspaceBytes;
@@ -233,14 +182,24 @@ class Bench {
     if (fastest_ms_ < 0 || engine.ms < fastest_ms_) fastest_ms_ = engine.ms;
   }
 
+  // Four tensors, and the vectors.
+  size_t memory_bytes() const { return (kSlope - kX) * tensor_bytes_ + (kAfterLast - kSlope) * kVectorBytes; }
+  std::unordered_map<int64_t, void*> tensors() const {
+    std::unordered_map<int64_t, void*> places;
+    for (int64_t id = kX; id < kSlope; ++id) places[id] = memory_ + static_cast<size_t>(id - kX) * tensor_bytes_;
+    char* const vectors = memory_ + (kSlope - kX) * tensor_bytes_;
+    for (int64_t id = kSlope; id < kAfterLast; ++id)
+      places[id] = vectors + static_cast<size_t>(id - kSlope) * kVectorBytes;
+    return places;
+  }
+
   // Milliseconds of one run, or -1.
-  double time(AllEngines& graph, int64_t i, int runs) {
-    std::unordered_map<int64_t, void*> tensors{
-        {1, memory_}, {2, memory_ + tensor_bytes_}, {3, memory_ + 2 * tensor_bytes_}};
+  double time(EngineGraph& graph, int64_t i, int runs) {
+    std::unordered_map<int64_t, void*> places = tensors();
     bool good = true;
     check(cudaEventRecord(start_, nullptr), "an event");
     for (int run = 0; run < runs && good; ++run) {
-      good = graph.execute_plan_at_index(handle_, tensors, workspace_, i).is_good();
+      good = graph.execute_plan_at_index(handle_, places, workspace_, i).is_good();
     }
     check(cudaEventRecord(stop_, nullptr), "an event");
     check(cudaEventSynchronize(stop_), "running an engine");
@@ -289,26 +248,84 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The convolutions of a training step, and where their engines are planned and timed.
+struct Lab {
+  explicit Lab(const Question& question, const std::string& device_file)
+      : device(device_file.empty() ? "" : contents(device_file)),
+        backend(device.empty() ? cuda::make_backend_on_device({.tf32 = question.tf32()})
+                               : cuda::make_backend_for_described_device(device, {.tf32 = question.tf32()})),
+        problems(problems_of(
+            Executable::compile(training_graph(question), *backend, {.training = true, .compute = question.compute()})
+                .graph(),
+            question.tf32())),
+        bench(device, most_tensor_bytes(problems)) {}
+  const std::string device;
+  const std::unique_ptr<Backend> backend;
+  const std::map<std::string, Counted> problems;
+  Bench bench;
+};
+
+// The fastest that is allowed; without times the first. Null: none.
+const Engine* best_of(const std::vector<Engine>& engines) {
+  const Engine* best = nullptr;
+  for (const Engine& engine : engines) {
+    if (engine.allowed && (!best || (engine.ms >= 0 && (best->ms < 0 || engine.ms < best->ms)))) best = &engine;
+  }
+  return best;
+}
+
+// Of the problems that a fusion can take.
+struct FusionTotals {
+  size_t problems = 0, fused = 0;
+  double fused_ms = 0, plain_ms = 0;  // of the fused ones; -1: not timed
+};
+
+void print_fusion(Fusion fusion, const Counted& counted, Bench& bench, FusionTotals& totals) {
+  const std::vector<Engine> engines = bench.engines(counted.problem, fusion);
+  const Engine* const best = best_of(engines);
+  ++totals.problems;
+  const std::vector<Engine> plain_engines = bench.engines(counted.problem);
+  const Engine* const plain = best_of(plain_engines);
+  const double plain_ms = plain ? plain->ms : -1;
+  fmt::print("{}\t{}\t{}\t{}\t{}\t{:.0f}\t{:.4f}\t{:.4f}\n", kFusionNames[static_cast<size_t>(fusion)],
+             counted.problem.to_string(), counted.count, engines.size(), best ? best->name : "none",
+             best ? static_cast<double>(best->workspace_bytes) * 1e-6 : -1, best ? best->ms : -1, plain_ms);
+  std::fflush(stdout);
+  if (!best) return;
+  ++totals.fused;
+  const auto add_to = [&](double& sum, double ms) { sum = sum < 0 || ms < 0 ? -1 : sum + counted.count * ms; };
+  add_to(totals.fused_ms, best->ms);
+  add_to(totals.plain_ms, plain_ms);
+}
+
 }  // namespace
 
+void time_fusions(const Question& question, const std::string& device_file) {
+  Lab lab(question, device_file);
+  fmt::print("fusion\tproblem\tlayers\tengines\tengine\tworkspace_MB\tms\tplain_ms\n");
+  for (size_t i = 1; i < std::size(kFusionNames); ++i) {
+    const auto fusion = static_cast<Fusion>(i);
+    FusionTotals totals;
+    for (const auto& [text, counted] : lab.problems) {
+      if (counted.problem.kind == kind_of(fusion)) print_fusion(fusion, counted, lab.bench, totals);
+    }
+    fmt::print(stderr, "fusion\t{}\t{}\t{}\t{:.4f}\t{:.4f}\n", kFusionNames[i], totals.problems, totals.fused,
+               totals.fused_ms, totals.plain_ms);
+  }
+}
+
 void time_engines(const Question& question, const std::string& device_file) {
-  const std::string device = device_file.empty() ? "" : contents(device_file);
-  const BackendOptions options{.tf32 = question.tf32()};
-  const auto backend =
-      device.empty() ? cuda::make_backend_on_device(options) : cuda::make_backend_for_described_device(device, options);
-  const Executable e =
-      Executable::compile(training_graph(question), *backend, {.training = true, .compute = question.compute()});
-  const auto problems = problems_of(e.graph(), question.tf32());
-  Bench bench(device, most_tensor_bytes(problems));
+  Lab lab(question, device_file);
+  const std::string& device = lab.device;
   Totals totals;
   cudnnHandle_t handle = nullptr;
   if (device.empty()) require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
   {
     cuda::ConvPlanner planner = device.empty() ? cuda::ConvPlanner(handle) : cuda::ConvPlanner(device);
     fmt::print("problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\n");
-    for (const auto& [text, counted] : problems) {
+    for (const auto& [text, counted] : lab.problems) {
       const std::string chosen = planner.plan(counted.problem)->name();
-      const std::vector<Engine> engines = bench.engines(counted.problem);
+      const std::vector<Engine> engines = lab.bench.engines(counted.problem);
       for (const Engine& engine : engines) {
         fmt::print("{}\t{}\t{}\t{}\t{}\t{:.0f}\t{:.4f}\n", text, counted.count, engine.name,
                    engine.name == chosen ? "taken" : "", engine.allowed ? "allowed" : "barred",

@@ -4,6 +4,8 @@
 //   gpu_lab layers MODEL PRECISION BATCH [BACKEND]  the time of each layer of a training step (BACKEND: default cuda)
 //   gpu_lab engines MODEL PRECISION BATCH [DEVICE]  every engine of cuDNN for every convolution of the step, timed;
 //                                                 for the DEVICE of a file in test/models/devices, only planned
+//   gpu_lab fusions MODEL PRECISION BATCH [DEVICE]  the fastest engine for each convolution fused with a batch norm's
+//   part
 #include <fmt/format.h>
 
 #include <exception>
@@ -35,6 +37,8 @@ bool run(const std::vector<std::string>& words) {
     lab::time_layers(question, last.empty() ? "cuda" : last);
   } else if (words[0] == "engines") {
     lab::time_engines(question, last);
+  } else if (words[0] == "fusions") {
+    lab::time_fusions(question, last);
   } else {
     return false;
   }
@@ -46,9 +50,9 @@ bool run(const std::vector<std::string>& words) {
 int main(int count, char** arguments) {
   try {
     if (run({arguments + 1, arguments + count})) return 0;
-    fmt::print(
-        stderr,
-        "usage: gpu_lab describe | layers MODEL PRECISION BATCH [BACKEND] | engines MODEL PRECISION BATCH [DEVICE]\n");
+    fmt::print(stderr,
+               "usage: gpu_lab describe | layers MODEL PRECISION BATCH [BACKEND] | engines|fusions MODEL PRECISION "
+               "BATCH [DEVICE]\n");
     return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());

@@ -32,5 +32,6 @@ void time_layers(const Question& question, const std::string& backend);
 // `device_file`: a GPU that is only described (test/models/devices), for which engines are planned; empty: the one that
 // is there.
 void time_engines(const Question& question, const std::string& device_file);
+void time_fusions(const Question& question, const std::string& device_file);
 
 }  // namespace lockstep::lab
