@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(onnxruntime==1.32.0 safetensors==0.8.0 tensorboard==2.21.0 matplotlib==3.10.0 "$@")
+# Where CUDA is compiled, a test reads the kernels' instructions.
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then packages+=(nvidia-cuda-nvdisasm==13.5.37); fi
 
 /usr/bin/python3 -m venv --clear --system-site-packages build/python
 # No other numpy than Debian's, which its h5py was built for.

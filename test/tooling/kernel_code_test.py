@@ -8,10 +8,11 @@
 
     kernel_code_test.py SOURCE_DIRECTORY NVCC
 
-Where nvdisasm is (beside nvcc or in the path) the instructions themselves are read, else the intermediate code alone. Ends
-with 77 where there is no nvcc.
+Where nvdisasm is (beside nvcc, in the path or in build/python) the instructions themselves are read, else the intermediate
+code alone. Ends with 77 where there is no nvcc.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -165,7 +166,9 @@ def main(root, nvcc):
         print("there is no nvcc here")
         return 77
     root, nvcc = pathlib.Path(root), pathlib.Path(nvcc).resolve()
-    disassembler = shutil.which("nvdisasm", path=f"{nvcc.parent}") or shutil.which("nvdisasm")
+    packages = sorted(map(str, root.resolve().glob("build/python/lib/python*/site-packages/nvidia/*/bin")))
+    places = os.pathsep.join([str(nvcc.parent), os.environ.get("PATH", ""), *packages])
+    disassembler = shutil.which("nvdisasm", path=places)
     failures, kernels, packed, read = [], 0, 0, 0
     with tempfile.TemporaryDirectory() as directory:
         for source in sorted((root / "src/backend/cuda").glob("*.cu")):
