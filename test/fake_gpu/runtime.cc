@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -29,6 +31,26 @@ Event& event_of(cudaEvent_t handle) {
   return *reinterpret_cast<Event*>(handle);
 }
 
+// The copies from the host's memory to a device's, by size. With FAKE_GPU_COPIES set, they are printed at the end.
+struct Uploads {
+  std::map<size_t, int> counts;
+  ~Uploads() {
+    if (!std::getenv("FAKE_GPU_COPIES")) return;
+    for (const auto& [bytes, count] : counts) {
+      std::fprintf(stderr, "fake GPU: %d copies of %zu bytes from the host\n", count, bytes);
+    }
+  }
+} uploads;
+
+// Which kernel of a capture on this device allocates memory, as a library may at its first use: FAKE_GPU_ALLOCATE=D:N
+// plants that in the N-th one on device D. 0: none.
+int allocating_kernel(int device) {
+  const char* const script = std::getenv("FAKE_GPU_ALLOCATE");
+  int at = 0, number = 0;
+  if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != device) return 0;
+  return number;
+}
+
 // A copy reads and writes when it runs, but memory that is not pinned is read at the call.
 Operation copy_operation(void* to, const void* from, size_t bytes) {
   Operation copy{.what = fmt::format("a copy of {} bytes", bytes), .run = nullptr};
@@ -39,6 +61,7 @@ Operation copy_operation(void* to, const void* from, size_t bytes) {
     }
     if (kind_of(side) == MemoryKind::pinned) copy.pinned.push_back({side, bytes});
   }
+  if (kind_of(to) == MemoryKind::device && kind_of(from) != MemoryKind::device) ++uploads.counts[bytes];
   if (kind_of(from) != MemoryKind::pageable) {
     copy.run = [=] { std::memmove(to, from, bytes); };
     return copy;
@@ -76,8 +99,11 @@ using namespace lockstep::fake_gpu;
 void enqueue_launch(const LaunchShape& shape, cudaStream_t stream, std::function<void()> kernel) {
   (void)call([&](Lock&) {
     if (!accepts(shape)) throw Refused(cudaErrorInvalidConfiguration, shape.kernel);
-    submit(stream_of(stream),
-           {.what = shape.kernel, .run = [shape, kernel = std::move(kernel)] { emulate(shape, kernel); }});
+    Stream& its_stream = stream_of(stream);
+    if (its_stream.capture && ++its_stream.capture->kernels == allocating_kernel(current_device)) {
+      expect_no_capture(fmt::format("cudaMalloc by {}", shape.kernel));
+    }
+    submit(its_stream, {.what = shape.kernel, .run = [shape, kernel = std::move(kernel)] { emulate(shape, kernel); }});
   });
 }
 

@@ -216,6 +216,7 @@ std::unique_ptr<Graph> end_capture(Stream& stream) {
     expect_joined(*capture);
   } catch (...) {
     end();
+    capture->nodes.clear();  // events may keep the capture itself
     throw;
   }
   end();

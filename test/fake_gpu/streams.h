@@ -27,6 +27,7 @@ struct Capture {
   std::thread::id thread;
   std::vector<GraphNode> nodes;
   std::set<Stream*> members;
+  int kernels = 0;
   std::string invalid;  // why it can no longer become a graph
   bool ended = false;
 };
