@@ -71,6 +71,17 @@ bool wants_nccl(const Config& config, const Backend& backend, bool shared_device
   return nccl;
 }
 
+void expect_capturable(const Config& config, const Backend& backend, const Communicator& communicator) {
+  if (config.device.graph != GraphCapture::on) return;
+  if (backend.host_addressable())
+    fail(ExitCode::config, "device.graph = \"on\" needs a GPU; this job computes on CPUs");
+  if (!communicator.stream_ordered()) {
+    fail(ExitCode::config,
+         "device.graph = \"on\" needs NCCL: the sums of MPI are made by the host, which cannot be captured; use "
+         "comm.transport = \"nccl\" with a GPU a rank, or device.graph = \"auto\"");
+  }
+}
+
 }  // namespace
 
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group) {
@@ -108,8 +119,11 @@ std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGro
   auto mpi = std::make_unique<MpiCommunicator>(
       group, MpiCommunicatorOptions{.abort_seconds = limit,
                                     .shared_memory = may_share_memory(config, backend.host_addressable())});
-  if (backend.host_addressable()) return mpi;
-  return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
+  std::unique_ptr<Communicator> communicator = std::move(mpi);
+  if (!backend.host_addressable())
+    communicator = std::make_unique<StagedCommunicator>(backend, std::move(communicator));
+  agreed([&] { expect_capturable(config, backend, *communicator); });
+  return communicator;
 }
 
 void share_gradients(CompiledModel& model, Communicator& communicator) {

@@ -297,7 +297,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(device, share),
        .meaning = "Allows several ranks to use one GPU; their gradients then go through host memory and MPI."},
       {LOCKSTEP_KEY(device, graph), .meaning = "auto: capture the step as a CUDA graph and replay it, if no part of "
-                                               "the step needs the host. off: never capture."},
+                                               "the step needs the host and the capture succeeds. on: a step that "
+                                               "cannot be captured is an error. off: never capture."},
       {LOCKSTEP_KEY(device, winograd),
        .meaning = "On the CPU, if oneDNN supports it (2.x with AVX-512): use Winograd's algorithm for 3x3 convolutions "
                   "of stride 1, which takes about half the time. Its rounding error is 0.5 to 4 millionths of the "

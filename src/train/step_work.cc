@@ -64,6 +64,9 @@ std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
     return rank_.backend().capture(rank_.stream, [&] { compute(micro); });
   } catch (const Error& error) {
     rank_.communicator.check();  // throws if the communicator has failed, which is not a failure of the capture
+    if (rank_.config.device.graph == GraphCapture::on) {
+      fail(error.code(), "device.graph = \"on\", but the step cannot be captured: {}", error.what());
+    }
     not_captured_ = fmt::format(
         "the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: {}",
         error.what());

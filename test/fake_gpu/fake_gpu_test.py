@@ -28,11 +28,12 @@ MODELS = {
 
 
 class FakeGpuCase(kit.TestCase):
-    def run_once(self, name, config, ranks, order, overrides=None, devices=1, **more):
-        """The directory that the run wrote into."""
+    def run_once(self, name, config, ranks, order, overrides=None, devices=1, env=None):
+        """The directory that the run wrote into; what it printed is self.printed."""
         directory = self.path(name)
-        self.train(ranks, config, {"checkpoint.directory": directory, "checkpoint.resume": "never", **(overrides or {})},
-                   env={"FAKE_GPU_ORDER": order, "FAKE_GPU_DEVICES": str(devices)}, timeout=900, **more)
+        self.printed = self.train(
+            ranks, config, {"checkpoint.directory": directory, "checkpoint.resume": "never", **(overrides or {})},
+            env={"FAKE_GPU_ORDER": order, "FAKE_GPU_DEVICES": str(devices), **(env or {})}, timeout=900)
         return directory
 
     def assert_same_bits(self, directory, other):
@@ -118,6 +119,49 @@ class Interruptions(InterruptedCase):
 
     def test_a_run_that_went_back_has_the_bits_of_one_that_did_not(self):
         self.check_went_back("cifar10_cnn")
+
+
+class Captures(FakeGpuCase):
+    """FAKE_GPU_ALLOCATE=D:N: the N-th kernel of each capture on device D allocates memory, which is illegal there. Kernels are
+    refused in the first layer, in the backward pass, when sums of gradients have been captured, and in the update."""
+    CHANGES = {"train.steps": 6, "comm.bucket_mb": 0.5}
+
+    def check_fallback(self, changes, ranks, devices, refused, kernels):
+        config = self.config({**self.CHANGES, **changes}, SMALL)
+        whole = self.run_once("whole", config, ranks, "lazy", {"device.graph": "off"}, devices)
+        warnings = len(self.printed.warnings())
+        for kernel in kernels:
+            with self.subTest(kernel=kernel):
+                other = self.run_once(f"refused {kernel}", config, ranks, "lazy", {"log.trace_steps": 4}, devices,
+                                      env={"FAKE_GPU_ALLOCATE": f"{refused}:{kernel}"})
+                self.assert_same_bits(whole, other)
+                self.assert_once(self.printed, "the step cannot be captured, so its kernels are enqueued one by one")
+                self.assertEqual(len(self.printed.warnings()), warnings + 1, str(self.printed))
+                self.assertRegex(str(self.printed), r"cannot be captured, .*: fake GPU: cudaMalloc by \w+ while stream \d+ is ")
+
+    def test_a_step_that_cannot_be_captured_is_computed_all_the_same(self):
+        self.check_fallback({}, 0, 1, 0, (1, 25, 46))
+
+    def test_micro_batches_that_cannot_be_captured_are_computed_all_the_same(self):
+        self.check_fallback({"train.accumulate": 3, "model.dropout": 0.3}, 0, 1, 0, (1, 47))
+
+    def test_one_rank_may_be_captured_and_the_other_not(self):
+        self.check_fallback({}, 2, 2, 1, (1, 46))
+
+    def test_device_graph_on_makes_it_an_error_that_names_the_call(self):
+        config = self.config(self.CHANGES, SMALL)
+        run = {"FAKE_GPU_ALLOCATE": "0:25", "FAKE_GPU_ORDER": "lazy"}
+        result = self.run_job(0, "--config", config, "--device.graph", "on", env=run)
+        self.assert_one_error(result, kit.INTERNAL, 'device.graph = "on", but the step cannot be captured: ', "cudaMalloc by ")
+        self.assertEqual(result.count("enqueued one by one"), 0, str(result))
+        whole = self.run_once("whole", config, 0, "lazy", {"device.graph": "off"})
+        self.assert_same_bits(whole, self.run_once("on", config, 0, "lazy", {"device.graph": "on"}))
+
+    def test_device_graph_on_needs_a_gpu_and_nccl(self):
+        config = self.config(self.CHANGES, SMALL)
+        for ranks, changes, why in ((0, ("--device.kind", "cpu"), "needs a GPU"), (2, ("--device.share", "true"), "needs NCCL")):
+            result = self.run_job(ranks, "--config", config, "--device.graph", "on", *changes)
+            self.assert_one_error(result, kit.CONFIG, 'device.graph = "on" ' + why)
 
 
 class Failures(FakeGpuCase):

@@ -19,7 +19,7 @@ enum class NonFiniteRule : uint8_t { stop, skip, rollback };                    
 enum class ScheduleKind : uint8_t { constant, exponential, step, piecewise, cosine, linear };  // schedule.name
 enum class SaveErrorRule : uint8_t { warn, fail };                                             // checkpoint.on_error
 enum class DeviceChoice : uint8_t { automatic, gpu, cpu };                                     // device.kind
-enum class GraphCapture : uint8_t { automatic, off };                                          // device.graph
+enum class GraphCapture : uint8_t { automatic, on, off };                                      // device.graph
 enum class TransportChoice : uint8_t { automatic, nccl, mpi };                                 // comm.transport
 enum class ReductionAlgorithm : uint8_t { ring, tree, automatic };                             // comm.algorithm
 enum class WireType : uint8_t { float32, bf16, fp16 };                                         // comm.gradient_dtype
@@ -45,7 +45,7 @@ inline constexpr std::array<std::string_view, 2> kWords<SaveErrorRule>{"warn", "
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<DeviceChoice>{"auto", "gpu", "cpu"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<GraphCapture>{"auto", "off"};
+inline constexpr std::array<std::string_view, 3> kWords<GraphCapture>{"auto", "on", "off"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<TransportChoice>{"auto", "nccl", "mpi"};
 template <>

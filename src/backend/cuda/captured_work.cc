@@ -40,7 +40,9 @@ std::unique_ptr<CapturedWork> capture(CudaStream& stream, const std::function<vo
   try {
     enqueue();
   } catch (...) {
-    check_noexcept(cudaStreamEndCapture(stream.get(), &raw), "giving up a capture");
+    // What is thrown has usually invalidated the capture, so its end fails for the same reason.
+    (void)cudaStreamEndCapture(stream.get(), &raw);
+    (void)cudaGetLastError();  // or the check of the next launch would report it
     const UniqueHandle<GraphTraits> abandoned(raw);
     throw;
   }
