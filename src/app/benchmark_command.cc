@@ -41,6 +41,10 @@ struct BenchmarkRun {
   int loader_threads;
   BenchmarkLines& lines;
 
+  BatchUse batch_use() const {
+    const bool stays = options.batch_on_device && !setup.backend->host_addressable();
+    return stays ? BatchUse::every_step : BatchUse::one_step;
+  }
   // For ranks that train together: those of the job, or one alone.
   RankContext context(const Config& its_config, ProcessGroup& its_group, Communicator& communicator) const {
     return {.config = its_config,
@@ -50,7 +54,8 @@ struct BenchmarkRun {
             .communicator = communicator,
             .stream = *setup.stream,
             .model = *setup.model,
-            .loader_threads = loader_threads};
+            .loader_threads = loader_threads,
+            .batch_use = batch_use()};
   }
 };
 
@@ -178,7 +183,7 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
                                                       .batch_size = model->batches().evaluation,
                                                       .workers = run.loader_threads,
                                                       .backend = backend.get()}));
-  BatchUpload upload(*backend, batch_shape(loader.options()));
+  BatchUpload upload(*backend, batch_shape(loader.options()), run.batch_use());
   Arenas arenas = model->evaluation_arenas(Weights::raw);
   for (int64_t step = 1; step <= steps; ++step) {
     run.watchdog.progress(RunPhase::evaluate, step);

@@ -12,7 +12,7 @@ BatchShape batch_shape(const LoaderOptions& options) {
   return {.samples = options.batch_size, .image_size = options.image_size, .max_ids = options.max_ids};
 }
 
-BatchUpload::BatchUpload(const Backend& backend, const BatchShape& shape) : backend_(backend) {
+BatchUpload::BatchUpload(const Backend& backend, const BatchShape& shape, BatchUse use) : backend_(backend), use_(use) {
   if (backend.host_addressable()) return;
   transfer_ = backend.make_stream();
   staged_ = backend.make_event();
@@ -39,9 +39,12 @@ BatchUpload::~BatchUpload() {
   }
 }
 
-Batch BatchUpload::next(Loader& loader) const {
+Batch BatchUpload::next(Loader& loader) {
+  if (kept_) return *kept_;
   if (transfer_) staged_->wait();
-  return loader.next();
+  const Batch batch = loader.next();
+  if (use_ == BatchUse::every_step) kept_ = batch;
+  return batch;
 }
 
 ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
@@ -52,6 +55,16 @@ ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
             .ids = batch.ids,
             .values = batch.values};
   }
+  if (!is_placed_) upload(compute, batch);
+  is_placed_ = use_ == BatchUse::every_step;
+  return {.images = places_[kImages].memory.data(),
+          .labels = places_[kLabels].memory.data(),
+          .weights = places_[kWeights].memory.data(),
+          .ids = places_[kIds].memory.data(),
+          .values = places_[kValues].memory.data()};
+}
+
+void BatchUpload::upload(Stream& compute, const Batch& batch) {
   const std::array<const void*, kMembers> members{batch.images, batch.labels, batch.weights, batch.ids, batch.values};
   transfer_->wait_for(*placed_);
   auto* staging = staging_.as<std::byte>();
@@ -68,11 +81,6 @@ ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
     staging += place.bytes;
   }
   compute.record(*placed_);
-  return {.images = places_[kImages].memory.data(),
-          .labels = places_[kLabels].memory.data(),
-          .weights = places_[kWeights].memory.data(),
-          .ids = places_[kIds].memory.data(),
-          .values = places_[kValues].memory.data()};
 }
 
 HostAllocator pinned_memory(const Backend& backend) {

@@ -47,7 +47,7 @@ Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* eva
              {.path = config_.checkpoint.directory + "/trace.json", .steps = config_.log.trace_steps}),
       work_(rank, checkpointer, device_state_, timer_, trace_),
       loader_(std::in_place, data, training_options(start.position)),
-      upload_(rank.backend(), batch_shape(loader_->options())),
+      upload_(rank.backend(), batch_shape(loader_->options()), rank.batch_use),
       next_evaluation_(evaluation_after(start.position)),
       non_finite_(rank.group, rank.model, config_.train.not_finite) {
   device_state_.restart(rank_.stream, progress_.updates, progress_.loss_scale);

@@ -1,7 +1,9 @@
 """The whole program with its CUDA plugin on the fake device: the same bits in whatever order the device works, captured or
 not, and the losses of the CPU."""
 
+import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../app"))
@@ -162,6 +164,33 @@ class Captures(FakeGpuCase):
         for ranks, changes, why in ((0, ("--device.kind", "cpu"), "needs a GPU"), (2, ("--device.share", "true"), "needs NCCL")):
             result = self.run_job(ranks, "--config", config, "--device.graph", "on", *changes)
             self.assert_one_error(result, kit.CONFIG, 'device.graph = "on" ' + why)
+
+
+class Benchmark(FakeGpuCase):
+    """Benchmark mode uploads one batch, and no other; with --nobatch_on_device one in each step."""
+    IMAGES = 4 * 3 * 24 * 24 * 4  # bytes of four images of float32
+
+    def uploads(self, *more):
+        result = self.run_job(0, "--model", "cifar10_cnn", "--batch_size", "4", "--num_batches", "6", "--num_warmup_batches",
+                              "4", "--device", "gpu", "--benchmark_log_dir", self.path("logs"), *more,
+                              env={"FAKE_GPU_ORDER": "lazy", "FAKE_GPU_COPIES": "1"})
+        self.assertEqual(result.code, kit.OK, str(result))
+        with open(self.path("logs", "benchmark.json"), encoding="utf-8") as file:
+            stays = json.load(file)["batch_on_device"]
+        copies = re.findall(r"fake GPU: (\d+) copies of (\d+) bytes from the host", str(result))
+        return result, stays, sum(int(count) for count, size in copies if int(size) == self.IMAGES)
+
+    def test_the_batch_is_uploaded_once_and_stays_on_the_device(self):
+        for more in ((), ("--forward_only",), ("--device.graph", "off")):
+            result, stays, uploads = self.uploads(*more)
+            self.assertEqual((stays, uploads), (True, 1), f"{more} {result}")
+            self.assert_once(result, "Input:       one batch, which stays on the device")
+
+    def test_a_batch_may_be_uploaded_in_each_step(self):
+        for more in ((), ("--forward_only",)):
+            result, stays, uploads = self.uploads("--nobatch_on_device", *more)
+            self.assertEqual((stays, uploads), (False, 10), f"{more} {result}")
+            self.assert_once(result, "Input:       a batch uploaded in each step")
 
 
 class Failures(FakeGpuCase):

@@ -94,3 +94,25 @@ TEST_CASE("on a device every batch comes to the same place, whole, though the ho
     CHECK(std::vector<float>(seen[i].as<float>(), seen[i].as<float>() + expected[i].size()) == expected[i]);
   }
 }
+
+TEST_CASE("a batch that is used in every step is taken from the loader once and stays where it is") {
+  for (const bool on_device : {true, false}) {
+    Bench bench(on_device ? make_deferred_backend(cpu()) : cpu());
+    BatchUpload upload(*bench.backend, kShape, BatchUse::every_step);
+    const size_t bytes = 2 * 3 * 8 * 8 * sizeof(float);
+    const Batch first = upload.next(bench.loader);
+    const std::vector<float> expected(first.images, first.images + bytes / sizeof(float));
+    const ExternalInputs place = upload.place(*bench.compute, first);
+    for (int step = 0; step < 3; ++step) {
+      const Batch again = upload.next(bench.loader);
+      CHECK(again.images == first.images);
+      CHECK(again.call == first.call);
+      CHECK(upload.place(*bench.compute, again).images == place.images);
+      const Buffer seen = bench.backend->allocate_pinned(bytes);
+      bench.backend->copy(*bench.compute, seen.data(), place.images, bytes);
+      bench.compute->wait();
+      CHECK(std::vector<float>(seen.as<float>(), seen.as<float>() + expected.size()) == expected);
+    }
+    CHECK(bench.loader.next().call == first.call + 1);
+  }
+}

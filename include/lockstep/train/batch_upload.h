@@ -3,10 +3,12 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/graph/executable.h"
+#include "lockstep/train/rank_context.h"
 
 namespace lockstep {
 
@@ -27,20 +29,23 @@ BatchShape batch_shape(const LoaderOptions& options);
 // thread-safe.
 class BatchUpload {
  public:
-  BatchUpload(const Backend& backend, const BatchShape& shape);
+  BatchUpload(const Backend& backend, const BatchShape& shape, BatchUse use = BatchUse::one_step);
   // Waits for copies in flight, so that the loader's memory may be freed afterwards.
   ~BatchUpload();
   BatchUpload(const BatchUpload&) = delete;
   BatchUpload& operator=(const BatchUpload&) = delete;
 
-  // Returns the loader's next batch, after the previous one has been copied from the loader's memory.
-  Batch next(Loader& loader) const;
+  // Returns the loader's next batch, after the previous one has been copied from the loader's memory. With every_step,
+  // the loader is asked once, and must remain.
+  Batch next(Loader& loader);
 
   // Enqueues the copies that make the batch readable for later work on `compute`. Returns the addresses for that work;
   // the caller adds the inputs `step` and `loss_scale`.
   ExternalInputs place(Stream& compute, const Batch& batch);
 
  private:
+  void upload(Stream& compute, const Batch& batch);
+
   // The members of a batch that kernels read, and the device memory of each.
   enum Member : size_t { kImages, kLabels, kWeights, kIds, kValues, kMembers };
   struct Place {
@@ -49,6 +54,9 @@ class BatchUpload {
   };
 
   const Backend& backend_;
+  const BatchUse use_;
+  std::optional<Batch> kept_;         // every_step: the first batch
+  bool is_placed_ = false;            // every_step: it is where kernels read it
   std::unique_ptr<Stream> transfer_;  // null if kernels read host memory
   std::unique_ptr<Event> staged_;     // the batch is in the staging buffer
   std::unique_ptr<Event> placed_;     // the batch has been copied out of it

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/supervision/watchdog.h"
@@ -10,6 +11,9 @@
 #include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
+
+// every_step is for measuring without the loader: the first batch is used in every step, and stays where it was copied.
+enum class BatchUse : uint8_t { one_step, every_step };
 
 // Every rank makes one once its model is compiled and its communicator connected. main owns what it refers to, which
 // must outlive everything that is built on it.
@@ -22,6 +26,7 @@ struct RankContext {
   Stream& stream;
   const CompiledModel& model;
   int loader_threads = 1;
+  BatchUse batch_use = BatchUse::one_step;
 
   const Backend& backend() const { return model.backend(); }
 };

@@ -25,6 +25,7 @@ constexpr std::array kFlags = {
     Flag{.name = "display_every", .kind = FlagKind::count},
     Flag{.name = "num_alone_batches", .kind = FlagKind::count},
     Flag{.name = "forward_only", .kind = FlagKind::toggle},
+    Flag{.name = "batch_on_device", .kind = FlagKind::toggle},
     Flag{.name = "data_format", .allowed = "NCHW|NHWC"},
     Flag{.name = "device", .key = "device.kind", .allowed = "cpu|gpu"},
     Flag{.name = "num_gpus", .kind = FlagKind::count},

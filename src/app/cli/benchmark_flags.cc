@@ -216,6 +216,7 @@ BenchmarkOptions options_of(const Given& given, const BenchmarkModel& model) {
                            .display_every = given.count("display_every", 10),
                            .alone = given.count("num_alone_batches", 5),
                            .forward_only = given.text("forward_only", "false") == "true",
+                           .batch_on_device = given.text("batch_on_device", "true") == "true",
                            .log_directory = given.text("benchmark_log_dir", "")};
   if (options.batches < 1) refuse("num_batches", std::to_string(options.batches), "1 or more is wanted");
   if (options.display_every < 1) refuse("display_every", std::to_string(options.display_every), "1 or more is wanted");

@@ -19,7 +19,8 @@ struct BenchmarkOptions {
   int64_t display_every = 10;
   int64_t alone = 5;  // with several ranks: number of steps of each rank without the others, after the timed ones
   bool forward_only = false;
-  std::string log_directory;  // the directory of benchmark.json; empty: not written
+  bool batch_on_device = true;  // GPUs: one batch is uploaded and used in every step
+  std::string log_directory;    // the directory of benchmark.json; empty: not written
 };
 
 struct BenchmarkCommand {

@@ -61,19 +61,25 @@ BenchmarkLines::BenchmarkLines(const BenchmarkOptions& options, const BenchmarkF
 std::vector<std::string> BenchmarkLines::banner() const {
   const int64_t global = facts_.batch * facts_.ranks;
   const double epochs = static_cast<double>(options_.batches * global) / static_cast<double>(facts_.samples);
-  return {labelled("Lockstep:", LOCKSTEP_VERSION),
-          labelled("Model:", options_.model),
-          labelled("Dataset:", facts_.imagenet ? "imagenet (synthetic)" : "cifar10 (synthetic)"),
-          labelled("Mode:", options_.forward_only ? "forward only" : "training"),
-          labelled("Batch size:", fmt::format("{} global", global)),
-          labelled("", fmt::format("{} per device", facts_.batch)),
-          labelled("Num batches:", fmt::format("{}", options_.batches)),
-          labelled("Num epochs:", fmt::format("{:.2f}", epochs)),
-          labelled("Devices:", devices(facts_)),
-          labelled("Data format:", options_.data_format),
-          labelled("Optimizer:", options_.optimizer),
-          labelled("Variables:", "allreduce"),
-          "=========="};
+  std::vector<std::string> lines = {
+      labelled("Lockstep:", LOCKSTEP_VERSION),
+      labelled("Model:", options_.model),
+      labelled("Dataset:", facts_.imagenet ? "imagenet (synthetic)" : "cifar10 (synthetic)"),
+      labelled("Mode:", options_.forward_only ? "forward only" : "training"),
+      labelled("Batch size:", fmt::format("{} global", global)),
+      labelled("", fmt::format("{} per device", facts_.batch)),
+      labelled("Num batches:", fmt::format("{}", options_.batches)),
+      labelled("Num epochs:", fmt::format("{:.2f}", epochs)),
+      labelled("Devices:", devices(facts_)),
+      labelled("Data format:", options_.data_format),
+      labelled("Optimizer:", options_.optimizer),
+      labelled("Variables:", "allreduce")};
+  if (facts_.gpu) {
+    lines.push_back(labelled(
+        "Input:", options_.batch_on_device ? "one batch, which stays on the device" : "a batch uploaded in each step"));
+  }
+  lines.emplace_back("==========");
+  return lines;
 }
 
 std::vector<std::string> BenchmarkLines::start() const {
@@ -123,6 +129,7 @@ std::string BenchmarkLines::json() const {
                               {"model", options_.model},
                               {"mode", options_.forward_only ? "forward only" : "training"},
                               {"device", facts_.gpu ? "gpu" : "cpu"},
+                              {"batch_on_device", facts_.gpu && options_.batch_on_device},
                               {"ranks", facts_.ranks},
                               {"global_batch", facts_.batch * facts_.ranks},
                               {"batches", options_.batches},

@@ -76,6 +76,8 @@ TEST_CASE("flags are written as their users write them") {
     CHECK(value_of(command, "train.steps") == "9");
   }
   CHECK_FALSE(parse_benchmark_flags({"--model=resnet50", "--noforward_only"}).options.forward_only);
+  CHECK(parse_benchmark_flags({"--model=resnet50"}).options.batch_on_device);
+  CHECK_FALSE(parse_benchmark_flags({"--model=resnet50", "--nobatch_on_device"}).options.batch_on_device);
 }
 
 TEST_CASE("optimizers of a benchmark have their own momentum") {

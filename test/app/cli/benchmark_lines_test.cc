@@ -57,6 +57,9 @@ TEST_CASE("the banner names a single rank of a forward pass") {
   CHECK(banner[2] == "Dataset:     cifar10 (synthetic)");
   CHECK(banner[3] == "Mode:        forward only");
   CHECK(banner[8] == "Devices:     ['/gpu:0']");
+  CHECK(banner[12] == "Input:       one batch, which stays on the device");
+  options.batch_on_device = false;
+  CHECK(BenchmarkLines(options, {.gpu = true}).banner()[12] == "Input:       a batch uploaded in each step");
 }
 
 TEST_CASE("step lines come after the warm-up, for the first step and every tenth") {
