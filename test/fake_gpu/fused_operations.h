@@ -1,5 +1,5 @@
 // What cuDNN fuses with a convolution, computed on the host from tensors of any strides: pointwise operations, sums
-// over the places of each channel, and the gradients of a batch norm's vectors.
+// over the pixels of each channel, and the gradients of a batch norm's vectors.
 #pragma once
 
 #include "test/fake_gpu/convolution.h"
@@ -19,7 +19,7 @@ struct Pointwise {
   void run() const;
 };
 
-// Over images and places, of each channel: its sum and the sum of its squares.
+// over images and pixels, of each channel: its sum and the sum of its squares.
 struct ChannelStatistics {
   DnnTensor x, sum, squares;
 

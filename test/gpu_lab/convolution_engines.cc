@@ -185,21 +185,21 @@ class Bench {
   // Four tensors, and the vectors.
   size_t memory_bytes() const { return (kSlope - kX) * tensor_bytes_ + (kAfterLast - kSlope) * kVectorBytes; }
   std::unordered_map<int64_t, void*> tensors() const {
-    std::unordered_map<int64_t, void*> places;
-    for (int64_t id = kX; id < kSlope; ++id) places[id] = memory_ + static_cast<size_t>(id - kX) * tensor_bytes_;
+    std::unordered_map<int64_t, void*> pointers;
+    for (int64_t id = kX; id < kSlope; ++id) pointers[id] = memory_ + static_cast<size_t>(id - kX) * tensor_bytes_;
     char* const vectors = memory_ + (kSlope - kX) * tensor_bytes_;
     for (int64_t id = kSlope; id < kAfterLast; ++id)
-      places[id] = vectors + static_cast<size_t>(id - kSlope) * kVectorBytes;
-    return places;
+      pointers[id] = vectors + static_cast<size_t>(id - kSlope) * kVectorBytes;
+    return pointers;
   }
 
   // Milliseconds of one run, or -1.
   double time(EngineGraph& graph, int64_t i, int runs) {
-    std::unordered_map<int64_t, void*> places = tensors();
+    std::unordered_map<int64_t, void*> pointers = tensors();
     bool good = true;
     check(cudaEventRecord(start_, nullptr), "an event");
     for (int run = 0; run < runs && good; ++run) {
-      good = graph.execute_plan_at_index(handle_, places, workspace_, i).is_good();
+      good = graph.execute_plan_at_index(handle_, pointers, workspace_, i).is_good();
     }
     check(cudaEventRecord(stop_, nullptr), "an event");
     check(cudaEventSynchronize(stop_), "running an engine");

@@ -31,7 +31,7 @@ HostTensor noise(const Shape& shape, unsigned seed, double least = -1, double mo
   return tensor;
 }
 
-// Device memory with a tensor in it, channels last where it has places.
+// Device memory with a tensor in it, channels last where it is an image.
 class Memory {
  public:
   Memory(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
@@ -72,10 +72,10 @@ class Memory {
   template <class Body>
   void for_each_place(const Body& body) const {
     const int64_t channels = shape_.rank() == 4 ? shape_[1] : 1;
-    const int64_t places = shape_.rank() == 4 ? shape_[2] * shape_[3] : 1;
+    const int64_t pixels = shape_.rank() == 4 ? shape_[2] * shape_[3] : 1;
     for (int64_t i = 0; i < shape_.elements(); ++i) {
-      const int64_t outer = i / (channels * places), channel = i / places % channels, place = i % places;
-      body(static_cast<size_t>(i), static_cast<size_t>((outer * places + place) * channels + channel));
+      const int64_t outer = i / (channels * pixels), channel = i / pixels % channels, place = i % pixels;
+      body(static_cast<size_t>(i), static_cast<size_t>((outer * pixels + place) * channels + channel));
     }
   }
 
@@ -116,12 +116,12 @@ struct Fused {
 
   // Empty, or why cuDNN refuses.
   std::string run(const std::map<int64_t, void*>& instead = {}, size_t workspace_less = 0) {
-    std::unordered_map<int64_t, void*> places;
-    for (const auto& [id, tensor] : memory) places[id] = tensor.data();
-    for (const auto& [id, data] : instead) places[id] = data;
+    std::unordered_map<int64_t, void*> pointers;
+    for (const auto& [id, tensor] : memory) pointers[id] = tensor.data();
+    for (const auto& [id, data] : instead) pointers[id] = data;
     const Memory workspace(Shape{static_cast<int64_t>(workspace_bytes - workspace_less) + 1}, DType::u8);
     auto status = graph.execute_plan_at_index(
-        handle, places, workspace_less > 0 && workspace_bytes == workspace_less ? nullptr : workspace.data(), engine);
+        handle, pointers, workspace_less > 0 && workspace_bytes == workspace_less ? nullptr : workspace.data(), engine);
     const cudaError_t fault = cudaDeviceSynchronize();
     INFO(cudaGetErrorString(fault));
     REQUIRE(fault == cudaSuccess);
@@ -210,7 +210,7 @@ const Geometry kGeometries[] = {{{2, 16, 9, 9}, 24, {3, 3, 1, 1, 1, 1}},
                                 {{2, 16, 9, 9}, 8, {3, 3, 2, 2, 0, 0}},
                                 {{2, 16, 7, 7}, 16, {1, 7, 1, 1, 0, 3}}};
 
-// Sums of y over images and places, and of its squares.
+// Sums of y over images and pixels, and of its squares.
 std::array<std::vector<double>, 2> sums_of(const std::vector<double>& y, const Shape& shape) {
   std::array<std::vector<double>, 2> sums{std::vector<double>(static_cast<size_t>(shape.c())),
                                           std::vector<double>(static_cast<size_t>(shape.c()))};

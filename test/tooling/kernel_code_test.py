@@ -167,8 +167,8 @@ def main(root, nvcc):
         return 77
     root, nvcc = pathlib.Path(root), pathlib.Path(nvcc).resolve()
     packages = sorted(map(str, root.resolve().glob("build/python/lib/python*/site-packages/nvidia/*/bin")))
-    places = os.pathsep.join([str(nvcc.parent), os.environ.get("PATH", ""), *packages])
-    disassembler = shutil.which("nvdisasm", path=places)
+    directories = os.pathsep.join([str(nvcc.parent), os.environ.get("PATH", ""), *packages])
+    disassembler = shutil.which("nvdisasm", path=directories)
     failures, kernels, packed, read = [], 0, 0, 0
     with tempfile.TemporaryDirectory() as directory:
         for source in sorted((root / "src/backend/cuda").glob("*.cu")):
