@@ -8,9 +8,11 @@ from kit import Step
 
 LAYER_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256), ("inception_v3", "fp16", 256))
 ENGINE_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256))
+FUSION_CASES = (("inception_v3", "fp16", 256),)  # cuDNN has none in bf16
 SMALL = (("cifar10_cnn", "bf16", 4),)
-SUMS = {"layers": "sum\t", "engines": "engines\t"}  # with which gpu_lab's lines of sums begin
+SUMS = {"layers": "sum\t", "engines": "engines\t", "fusions": "fusion\t"}  # with which gpu_lab's lines of sums begin
 ENGINE_TITLE = "Convolutions of a step, ms, if each had the engine that is named"
+FUSION_TITLE = "Convolutions fused with the parts of a batch norm, ms, beside the same convolutions alone"
 
 
 def steps(kit):
@@ -24,7 +26,9 @@ def steps(kit):
         return " ".join(map(str, case))
 
     result = [step(f"layers: {name(case)}", 45, lambda case=case: layers(kit, *case)) for case in layer_cases]
-    return result + [step(f"engines: {name(case)}", 90, lambda case=case: engines(kit, *case)) for case in (SMALL if small else ENGINE_CASES)]
+    result += [step(f"engines: {name(case)}", 90, lambda case=case: engines(kit, *case)) for case in (SMALL if small else ENGINE_CASES)]
+    fusion_cases = (("cifar10_cnn", "fp16", 4),) if small else FUSION_CASES
+    return result + [step(f"fusions: {name(case)}", 90, lambda case=case: fusions(kit, *case)) for case in fusion_cases]
 
 
 def ask(kit, command, model, precision, batch, *more):
@@ -90,3 +94,20 @@ def engines(kit, model, precision, batch):
     values = dict(zip(names, (value if float(value) >= 0 else "unknown" for value in sums[-1][1:])))
     kit.report.add_row(ENGINE_TITLE, {"model": model, "precision": precision, "batch": batch, **values})
     return ", ".join(f"{name} {values[name]} ms" for name in names[2:])
+
+
+def fusions(kit, model, precision, batch):
+    if kit.device != "gpu":
+        raise Skipped("engines are a GPU's")
+    rows, sums = ask(kit, "fusions", model, precision, batch)
+    for row in rows:
+        milliseconds(row["ms"], row["engine"])
+    if not rows or not sums:
+        raise Failed(f"gpu_lab printed {len(rows)} fused convolutions and {len(sums)} lines of sums")
+    for _, fusion, problems, fused, ms, plain_ms in sums:
+        ms, plain_ms = milliseconds(ms, fusion), milliseconds(plain_ms, fusion)
+        if int(fused) > 0 and ms < 0:
+            raise Failed(f"a fused convolution did not run: {fusion}")
+        kit.report.add_row(FUSION_TITLE, {"fused with": fusion, "convolutions": int(problems), "of them fused": int(fused), "fused": ms,
+                                          "alone": plain_ms if plain_ms >= 0 else "unknown"})
+    return ", ".join(f"{fusion}: {ms} ms, alone {plain_ms} ms" for _, fusion, _, _, ms, plain_ms in sums)

@@ -170,7 +170,8 @@ class Whole(KitTest):
         steps = {"kill and resume": "resumed at step", "checkpoints between CPU and GPU": "resumed at step",
                  "memcheck of our kernels": "10 errors", "racecheck of our kernels": "10 hazards",
                  "ceilings": "PyTorch computed on the device cpu", "pair: resnet50 bf16 256": "PyTorch computed on the device cpu",
-                 "engines: resnet50 bf16 256": "of 1 convolutions 0"}
+                 "engines: resnet50 bf16 256": "of 1 convolutions 0",
+                 "fusions: inception_v3 fp16 256": "a fused convolution did not run"}
         pattern = "|".join(f"^{re.escape(step)}$" for step in steps)
         done, report = self.run_kit("--mode", "accept,engines,pytorch", "--step", pattern, faults=dict.fromkeys(steps, "wrong"))
         self.assertEqual({step["step"] for step in report["steps"]}, set(steps))

@@ -110,6 +110,9 @@ def gpu_lab():
     if WORDS[0] == "layers":
         print(f"layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput\nconv1\tConv2d\tcudnn:eng1\t{ms}\t0.1\t1\t1\tf32")
         print(f"sum\tConv2d, cudnn:eng1\t1\t{ms}\t0.1\nsum\tall\t1\t{ms}\t0.1")
+    elif WORDS[0] == "fusions":
+        print(f"fusion\tproblem\tlayers\tengines\tengine\tworkspace_MB\tms\tplain_ms\nstatistics\tconvolution\t1\t1\teng2\t0\t{ms}\t{ms}")
+        print(f"fusion\tstatistics\t1\t1\t{-1 if FAULT == 'wrong' else ms}\t{ms}")
     else:
         print(f"problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\nconvolution\t1\teng1\t{'' if FAULT == 'wrong' else 'taken'}\tallowed\t0\t{ms}")
         print(f"engines\t1\t1\t{ms}\t{ms}\t{ms}\t{ms}")
