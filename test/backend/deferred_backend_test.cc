@@ -174,6 +174,23 @@ TEST_CASE("operations give the same bits late as at once") {
   }
 }
 
+TEST_CASE("late work is of the same graph: slices are read and written where they are at once") {
+  const auto late = deferred("cpu"), at_once = make_backend("cpu", {.threads = 1});
+  int slices = 0;
+  for (const OpCase& op_case : op_cases()) {
+    for (const Step& step : op_case.steps) {
+      INFO(op_name(step.op));
+      CHECK(late->writes_slice(step.op) == at_once->writes_slice(step.op));
+      slices += at_once->writes_slice(step.op);
+      for (size_t i = 0; i < step.inputs.size(); ++i) {
+        CHECK(late->reads_slice(step.op, i) == at_once->reads_slice(step.op, i));
+        slices += at_once->reads_slice(step.op, i);
+      }
+    }
+  }
+  CHECK(slices > 0);
+}
+
 TEST_CASE("a kernel on a channel slice uses these channels and no others") {
   const Format format = GENERATE(Format::blocked(8), Format::plain());
   const auto backend = deferred("cpu");
