@@ -168,7 +168,7 @@ class Captures(FakeGpuCase):
 
 class Benchmark(FakeGpuCase):
     """Benchmark mode uploads one batch, and no other; with --nobatch_on_device one in each step."""
-    IMAGES = 4 * 3 * 24 * 24 * 4  # bytes of four images of float32
+    IMAGES = 4 * 3 * 32 * 32 * 4  # bytes of four images of float32
 
     def uploads(self, *more):
         result = self.run_job(0, "--model", "cifar10_cnn", "--batch_size", "4", "--num_batches", "6", "--num_warmup_batches",
