@@ -44,11 +44,11 @@ auto agreed(const Decide& decide) {
 }
 
 std::unique_ptr<Backend> make_cpu_of(const Config& config, const BackendOptions& options) {
-  if (config.train.precision != Precision::float32) {
-    throw AgreedError(
-        ExitCode::config,
-        fmt::format("train.precision = \"{}\" needs a GPU: float32 is the fastest that the CPU backend has",
-                    word(config.train.precision)));
+  const Precision precision = config.train.precision;
+  if (precision != Precision::float32 && precision != Precision::bf16) {
+    throw AgreedError(ExitCode::config,
+                      fmt::format("train.precision = \"{}\" needs a GPU: the CPU backend computes in float32 and bf16",
+                                  word(precision)));
   }
   auto backend = make_backend("cpu", options);
   return config.device.deferred ? make_deferred_backend(std::move(backend)) : std::move(backend);

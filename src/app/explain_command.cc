@@ -7,6 +7,7 @@
 
 #include "app/commands.h"
 #include "lockstep/backend/backend.h"
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/backend/update.h"
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/base/printable.h"
@@ -138,7 +139,8 @@ int explain_command(const CommandLine& command) {
   fmt::print("\n{}: {} trained parameters, {:.1f} million multiply-adds forward for one image\n", config.model.name,
              drawn.parameters.trained_elements(),
              static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6);
-  const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites});
+  const DType compute = compute_type(config) == DType::bf16 && cpu_computes_bf16() ? DType::bf16 : DType::f32;
+  const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites, .compute = compute});
   for (const auto& [name, matches] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, matches);
   print_memory(config, e, batches);
   print_peak(e, *backend);

@@ -8,6 +8,7 @@
 
 #include "app/devices.h"
 #include "app/fatal.h"
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
@@ -124,6 +125,19 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   return config_from_toml(text, "the configuration of rank 0");
 }
 
+// Falls back to float32 if a rank would compute in bfloat16 on a processor without instructions for it. Collective.
+void settle_precision(Config& config, ProcessGroup& group) {
+  if (config.train.precision != Precision::bf16) return;
+  const bool on_cpu = config.device.kind == DeviceChoice::cpu ||
+                      (config.device.kind == DeviceChoice::automatic && !gpu_unavailable_reason().empty());
+  const std::string lacking = on_cpu && !cpu_computes_bf16() ? group.describe(group.rank()) : std::string();
+  const std::vector<std::string> all = group.all_gather(lacking, {"the precision"});
+  const auto first = std::ranges::find_if(all, [](const std::string& rank) { return !rank.empty(); });
+  if (first == all.end()) return;
+  log_info("the processor of {} has no instructions for bfloat16 (AVX512_BF16 or AMX): computing in float32", *first);
+  config.train.precision = Precision::float32;
+}
+
 // Returns the number in OMP_NUM_THREADS, or 0 if it is not set or invalid; rank 0 warns of an invalid one. Collective.
 int omp_num_threads(ProcessGroup& group) {
   const char* text = std::getenv("OMP_NUM_THREADS");
@@ -143,6 +157,7 @@ Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watc
   watchdog.set_limits(watchdog_limits(config));
   group.set_limits(wait_limits(config));
   watchdog.progress(RunPhase::start, 0);
+  settle_precision(config, group);
   if (command.command == Command::benchmark) {
     fatal_report.set_report_directory(command.benchmark.log_directory);
   } else if (command.command != Command::check) {

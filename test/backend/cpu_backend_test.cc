@@ -7,23 +7,13 @@
 #include "lockstep/backend/update.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
-#include "test/backend/op_cases.h"
+#include "test/backend/lowered_cases.h"
 #include "test/catch.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
 
 namespace {
-
-// |a - b| / |b| in the Euclidean norm, or |a| where b is zero.
-double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(difference / (norm > 0 ? norm : 1));
-}
 
 // The same program behind a window of one pixel, which hands every image on unchanged but in blocks of channels, the
 // format that the CPU backend's convolutions and pools write.
@@ -174,6 +164,20 @@ TEST_CASE("the cpu backend computes what the reference backend computes, on bloc
   const auto cpu = make_backend("cpu", {.threads = threads});
   INFO(threads << " threads");
   for (const OpCase& op_case : op_cases()) check_against_reference(*cpu, in_blocks(op_case));
+}
+
+TEST_CASE("the cpu backend computes in bfloat16 what the reference backend computes in float64") {
+  if (!cpu_computes_bf16()) {
+    WARN("skipped, this processor has no instructions for bfloat16");
+    return;
+  }
+  constexpr double kBound = 2e-2;  // a few roundings to 8 bits
+  const auto cpu = make_backend("cpu", {.threads = GENERATE(1, 2)});
+  for (const OpCase& op_case : op_cases()) {
+    if (computes_in_float32(op_case)) continue;
+    check_lowered(*cpu, op_case, DType::bf16, kBound);
+    check_lowered(*cpu, in_blocks(op_case), DType::bf16, kBound);
+  }
 }
 
 TEST_CASE("kernels of the cpu backend that may work in place compute the same bits there, on blocked tensors") {

@@ -191,6 +191,15 @@ HostTensor from_backend(const Backend& backend, Stream& stream, const TensorDesc
   return {desc.shape, desc.dtype, unpack_as(desc.dtype, bytes)};
 }
 
+double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / (norm > 0 ? norm : 1));
+}
+
 ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps,
                           const RunOptions& options) {
   Program program(backend, options);

@@ -29,6 +29,9 @@ struct ProgramResult {
   std::vector<std::string> implementations;  // of each step's kernel
 };
 
+// |a - b| / |b| in the Euclidean norm, or |a| if b is zero.
+double relative_error(const std::vector<double>& a, const std::vector<double>& b);
+
 struct RunOptions {
   bool in_place = false;  // give every operation that may work in place (in_place_input) one memory for both
 };

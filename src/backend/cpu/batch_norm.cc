@@ -11,8 +11,8 @@ namespace {
 
 class LaneKernel : public Kernel {
  public:
-  LaneKernel(const Context& context, size_t workspace_bytes)
-      : lanes_(lane_kernels()), threads_(context.threads), workspace_bytes_(workspace_bytes) {}
+  LaneKernel(const Context& context, DType stored, size_t workspace_bytes)
+      : lanes_(lane_kernels(stored)), threads_(context.threads), workspace_bytes_(workspace_bytes) {}
   size_t workspace_bytes() const override { return workspace_bytes_; }
   std::string implementation() const override { return std::string(lanes_.name); }
 
@@ -27,16 +27,19 @@ class LaneKernel : public Kernel {
 class BatchNormKernel final : public LaneKernel {
  public:
   BatchNormKernel(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs)
-      : LaneKernel(context, Tiles(inputs[0]).count() * sizeof(MomentSums)), op_(op), x_(inputs[0]), y_(outputs[0]) {}
+      : LaneKernel(context, inputs[0].dtype, Tiles(inputs[0]).count() * sizeof(MomentSums)),
+        op_(op),
+        x_(inputs[0]),
+        y_(outputs[0]) {}
 
   void run(const KernelArgs& args) const override {
     auto* sums = static_cast<MomentSums*>(args.workspace);
     float *mean = output(args, 1), *var = output(args, 2);
     const float* shift = input(args, 2);
-    find_moments(lanes_, threads_, x_, input(args, 0), sums);
+    find_moments(lanes_, threads_, x_, args.inputs[0], sums);
     combine_moments(x_, sums, mean, var);
-    normalize_tiles(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, input(args, 0),
-                    output(args, 0));
+    normalize_tiles(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, args.inputs[0],
+                    args.outputs[0]);
     if (op_.relu) std::copy_n(shift, x_.layout.channels, output(args, 3));
   }
 
@@ -49,11 +52,11 @@ class BatchNormKernel final : public LaneKernel {
 class SyncBatchNormSumsKernel final : public LaneKernel {
  public:
   SyncBatchNormSumsKernel(const Context& context, Descs inputs)
-      : LaneKernel(context, Tiles(inputs[0]).count() * sizeof(MomentSums)), x_(inputs[0]) {}
+      : LaneKernel(context, inputs[0].dtype, Tiles(inputs[0]).count() * sizeof(MomentSums)), x_(inputs[0]) {}
 
   void run(const KernelArgs& args) const override {
     auto* moments = static_cast<MomentSums*>(args.workspace);
-    find_moments(lanes_, threads_, x_, input(args, 0), moments);
+    find_moments(lanes_, threads_, x_, args.inputs[0], moments);
     float* sums = output(args, 0);
     for (int64_t c = 0; c < x_.layout.channels; ++c) {
       const kernels::Moments<double> all = moments_of_channel(x_, moments, c);
@@ -70,7 +73,7 @@ class SyncBatchNormSumsKernel final : public LaneKernel {
 class SyncBatchNormKernel final : public LaneKernel {
  public:
   SyncBatchNormKernel(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs)
-      : LaneKernel(context, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
+      : LaneKernel(context, inputs[0].dtype, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
 
   void run(const KernelArgs& args) const override {
     const float *shift = input(args, 2), *running_mean = input(args, 3), *sums = input(args, 4);
@@ -82,8 +85,8 @@ class SyncBatchNormKernel final : public LaneKernel {
       mean[c] = static_cast<float>(running_mean[c] + distance);
       var[c] = static_cast<float>(kernels::relu(mean_square - distance * distance));
     }
-    normalize_tiles(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, input(args, 0),
-                    output(args, 0));
+    normalize_tiles(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, args.inputs[0],
+                    args.outputs[0]);
     if (op_.relu) std::copy_n(shift, channels, output(args, 3));
   }
 
@@ -97,7 +100,7 @@ class GradientKernel : public LaneKernel {
  protected:
   template <class Operation>
   GradientKernel(const Context& context, const Operation& op, Descs inputs, size_t workspace_bytes)
-      : LaneKernel(context, workspace_bytes),
+      : LaneKernel(context, inputs[0].dtype, workspace_bytes),
         epsilon_(op.epsilon),
         relu_(op.relu),
         x_(inputs[0]),
@@ -121,13 +124,13 @@ class GradientKernel : public LaneKernel {
     double values;
     const float *dscale, *dshift;
   };
-  void write_dx(const KernelArgs& args, const BatchGradients& batch, const Tiles& to, float* dx) const {
+  void write_dx(const KernelArgs& args, const BatchGradients& batch, const Tiles& to, void* dx) const {
     const Parameters p = parameters(args);
     for_each_tile(
         threads_, x_,
         [&](int64_t block) { return gradient_channels_of(x_, block, p, batch.values, batch.dscale, batch.dshift); },
         [&](int64_t tile, const GradientChannels& channels) {
-          lanes_.gradient(norm_tile(args, tile, channels.norm), channels.gradient, dx + to.offset(tile));
+          lanes_.gradient(norm_tile(args, tile, channels.norm), channels.gradient, to.in(dx, tile));
         });
   }
 
@@ -139,7 +142,7 @@ class GradientKernel : public LaneKernel {
     return {input(args, 2), shift, input(args, 3), input(args, 4), epsilon_};
   }
   NormTile norm_tile(const KernelArgs& args, int64_t tile, const NormChannels& channels) const {
-    return {x_.shape(), input(args, 0) + x_.offset(tile), input(args, 1) + dy_.offset(tile), relu_, channels};
+    return {x_.shape(), x_.in(args.inputs[0], tile), dy_.in(args.inputs[1], tile), relu_, channels};
   }
 
   double epsilon_;
@@ -156,7 +159,7 @@ class BatchNormGradKernel final : public GradientKernel {
   void run(const KernelArgs& args) const override {
     float *dscale = output(args, 1), *dshift = output(args, 2);
     sum_gradients(args, static_cast<GradientSums*>(args.workspace), dscale, dshift);
-    write_dx(args, {x().values(), dscale, dshift}, dx_, output(args, 0));
+    write_dx(args, {x().values(), dscale, dshift}, dx_, args.outputs[0]);
   }
 
  private:
@@ -184,7 +187,7 @@ class SyncBatchNormGradKernel final : public GradientKernel {
 
   void run(const KernelArgs& args) const override {
     const float* sums = input(args, 6);
-    write_dx(args, {values_, sums, sums + x().layout.channels}, dx_, output(args, 0));
+    write_dx(args, {values_, sums, sums + x().layout.channels}, dx_, args.outputs[0]);
   }
 
  private:
@@ -195,12 +198,12 @@ class SyncBatchNormGradKernel final : public GradientKernel {
 class BatchNormInferenceKernel final : public LaneKernel {
  public:
   BatchNormInferenceKernel(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs)
-      : LaneKernel(context, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
+      : LaneKernel(context, inputs[0].dtype, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
 
   void run(const KernelArgs& args) const override {
     normalize_tiles(lanes_, threads_, x_, y_,
                     {input(args, 1), input(args, 2), input(args, 3), input(args, 4), op_.epsilon}, op_.relu,
-                    input(args, 0), output(args, 0));
+                    args.inputs[0], args.outputs[0]);
   }
 
  private:

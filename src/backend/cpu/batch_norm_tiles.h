@@ -13,12 +13,20 @@ namespace lockstep::cpu {
 // same channels.
 struct Tiles {
   ChannelLayout layout;
-  explicit Tiles(const TensorDesc& desc) : layout(desc) {}
+  size_t element_bytes;
+  explicit Tiles(const TensorDesc& desc) : layout(desc), element_bytes(dtype_bytes(desc.dtype)) {}
 
   int64_t count() const { return layout.blocks * layout.samples; }
   int64_t block_of(int64_t tile) const { return tile / layout.samples; }
   int64_t sample_of(int64_t tile) const { return tile % layout.samples; }
-  int64_t offset(int64_t tile) const { return layout.offset(sample_of(tile), block_of(tile) * layout.block, 0); }
+  size_t offset_bytes(int64_t tile) const {
+    return layout.offset(sample_of(tile), block_of(tile) * layout.block, 0) * element_bytes;
+  }
+  // The address of a tile in a tensor.
+  const void* in(const void* tensor, int64_t tile) const {
+    return static_cast<const char*>(tensor) + offset_bytes(tile);
+  }
+  void* in(void* tensor, int64_t tile) const { return static_cast<char*>(tensor) + offset_bytes(tile); }
   Tile shape() const { return {layout.pixels, static_cast<int>(layout.block)}; }
   double values() const { return static_cast<double>(layout.samples * layout.pixels); }
   int64_t first_channel(int64_t block) const { return block * layout.block; }
@@ -61,10 +69,10 @@ inline NormChannels channels_of(const Tiles& tiles, int64_t block, const Paramet
   return channels;
 }
 
-inline void find_moments(const LaneKernels& lanes, int threads, const Tiles& tiles, const float* x, MomentSums* sums) {
+inline void find_moments(const LaneKernels& lanes, int threads, const Tiles& tiles, const void* x, MomentSums* sums) {
   parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) {
     for (int64_t tile = range.begin; tile < range.end; ++tile) {
-      lanes.moments(tiles.shape(), x + tiles.offset(tile), sums[tile]);
+      lanes.moments(tiles.shape(), tiles.in(x, tile), sums[tile]);
     }
   });
 }
@@ -98,12 +106,12 @@ inline void combine_moments(const Tiles& tiles, const MomentSums* sums, float* m
 }
 
 inline void normalize_tiles(const LaneKernels& lanes, int threads, const Tiles& from, const Tiles& to,
-                            const Parameters& p, bool relu, const float* x, float* y) {
+                            const Parameters& p, bool relu, const void* x, void* y) {
   for_each_tile(
       threads, from, [&](int64_t block) { return channels_of(from, block, p); },
       [&](int64_t tile, const NormChannels& channels) {
-        lanes.normalize({.tile = from.shape(), .x = x + from.offset(tile), .relu = relu, .channels = channels},
-                        y + to.offset(tile));
+        lanes.normalize({.tile = from.shape(), .x = from.in(x, tile), .relu = relu, .channels = channels},
+                        to.in(y, tile));
       });
 }
 

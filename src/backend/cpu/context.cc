@@ -12,6 +12,11 @@ using Tag = memory::format_tag;
 
 memory::dims dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
+memory::data_type data_type(DType dtype) {
+  require(dtype == DType::f32 || dtype == DType::bf16, "no tensor of {} reaches oneDNN", dtype_name(dtype));
+  return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
 Tag row_major(int rank) {
   constexpr Tag kTags[] = {Tag::a, Tag::ab, Tag::abc, Tag::abcd};
   require(rank >= 1 && rank <= 4, "no tensor of {} dimensions reaches oneDNN", rank);
@@ -40,8 +45,8 @@ MemoryDesc OpaqueFormats::desc_of(Format format) const {
 }
 
 MemoryDesc Context::memory_desc(const TensorDesc& desc) const {
-  require(desc.dtype == DType::f32 && desc.parent_channels == 0, "{} is no tensor for oneDNN", desc.to_string());
-  const auto described = [&](Tag tag) { return MemoryDesc(dims(desc.shape), memory::data_type::f32, tag); };
+  require(desc.parent_channels == 0, "{} is no tensor for oneDNN", desc.to_string());
+  const auto described = [&](Tag tag) { return MemoryDesc(dims(desc.shape), data_type(desc.dtype), tag); };
   switch (desc.format.kind) {
     case Format::Kind::plain:
       return described(row_major(desc.shape.rank()));
@@ -55,11 +60,11 @@ MemoryDesc Context::memory_desc(const TensorDesc& desc) const {
   fail(ExitCode::internal, "unknown format {}", desc.format.to_string());
 }
 
-MemoryDesc Context::any_desc(const Shape& shape) const { return {dims(shape), memory::data_type::f32, Tag::any}; }
+MemoryDesc Context::any_desc(const TensorDesc& desc) { return {dims(desc.shape), data_type(desc.dtype), Tag::any}; }
 
-Format Context::format_of(const MemoryDesc& desc, const Shape& shape) const {
-  const bool is_plain = desc == memory_desc({shape, DType::f32, Format::plain()});
-  return is_plain ? Format::plain() : opaque.format_of(desc);
+Format Context::format_of(const MemoryDesc& layout, TensorDesc desc) const {
+  desc.format = Format::plain();
+  return layout == memory_desc(desc) ? Format::plain() : opaque.format_of(layout);
 }
 
 }  // namespace lockstep::cpu

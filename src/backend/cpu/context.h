@@ -39,9 +39,9 @@ struct Context {
 
   MemoryDesc memory_desc(const TensorDesc& desc) const;
   // The tensor in format `any`: the library chooses.
-  MemoryDesc any_desc(const Shape& shape) const;
-  // The format of a layout that the library chose for a tensor of this shape: plain, or else opaque.
-  Format format_of(const MemoryDesc& desc, const Shape& shape) const;
+  static MemoryDesc any_desc(const TensorDesc& desc);
+  // The format of a layout that the library chose for a tensor: plain, or else opaque.
+  Format format_of(const MemoryDesc& layout, TensorDesc desc) const;
 };
 
 // While it lives, OpenMP, and so the library, uses exactly `threads` threads in the thread that made it: the library

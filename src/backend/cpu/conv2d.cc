@@ -45,7 +45,7 @@ MemoryDesc weights_desc(const dnnl::convolution_backward_weights::primitive_desc
 
 ConvolutionDescs memory_descs(const Context& context, const Roles& r, const MemoryDesc& weights) {
   MemoryDesc bias;
-  if (r.bias) bias = context.memory_desc({{r.dst.shape.c()}, DType::f32, Format::plain()});
+  if (r.bias) bias = context.memory_desc({{r.dst.shape.c()}, r.dst.dtype, Format::plain()});
   return {context.memory_desc(r.src), weights, bias, context.memory_desc(r.dst), r.window};
 }
 
@@ -86,14 +86,14 @@ std::vector<std::pair<Format, Format>> candidates(const Context& context, const 
 template <class ConvOp>
 FormatChoice choose(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
   Roles r = roles(op, inputs, outputs);
-  const MemoryDesc any_weights = context.any_desc(r.weights.shape);
+  const MemoryDesc any_weights = Context::any_desc(r.weights);
   FormatChoice fallback;
   for (const auto& [src, dst] : candidates(context, r.src)) {
     r.src.format = src;
     r.dst.format = dst;
     const auto description = describe_fastest(context, op, memory_descs(context, r, any_weights));
     if (!description) continue;
-    const Format weights = context.format_of(weights_desc(description), r.weights.shape);
+    const Format weights = context.format_of(weights_desc(description), r.weights);
     FormatChoice formats = choice(op, src, weights, dst);
     if (!is_reference(description)) return formats;
     if (fallback.inputs.empty()) fallback = std::move(formats);

@@ -1,8 +1,10 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/widened.h"
 #include "backend/host.h"
 #include "backend/slices.h"
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -21,9 +23,18 @@ FormatChoice leading_in(Format format, size_t leading, Descs inputs, Descs outpu
 
 namespace {
 
-[[noreturn]] void refuse(const Cast& cast) {
-  fail(ExitCode::config, "the cpu backend computes in f32 alone, not in {}", dtype_name(cast.to));
+[[noreturn]] void refuse(DType dtype) {
+  fail(ExitCode::config, "the cpu backend computes in f32{}, not in {}; use the reference backend",
+       cpu_computes_bf16() ? " and bf16" : " on this processor", dtype_name(dtype));
 }
+
+void expect_computable(DType dtype) {
+  if (dtype != DType::f32 && !(dtype == DType::bf16 && cpu_computes_bf16())) refuse(dtype);
+}
+
+// Operations whose kernels know only float32. Tensors of bfloat16 are widened for them.
+template <class Operation>
+concept KnowsFloat32Only = OneOf<Operation, Dropout, LocalResponseNorm, LocalResponseNormGrad>;
 
 // For operations that work in any format: the first `leading` inputs and the first output have that of the first input.
 FormatChoice as_it_lies(size_t leading, Descs inputs, Descs outputs) {
@@ -52,7 +63,10 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
                              [&](const Reorder&) {
                                return FormatChoice{{inputs[0].format}, {outputs[0].format}};
                              },
-                             [&](const Cast& cast) -> FormatChoice { refuse(cast); },
+                             [&](const Cast&) {
+                               const bool packed = inputs[0].format.kind == Format::Kind::opaque;
+                               return FormatChoice{{inputs[0].format}, {packed ? Format::plain() : inputs[0].format}};
+                             },
                              [&](const SyncBatchNormSums&) { return channel_sums(1, inputs, outputs); },
                              [&](const SyncBatchNorm&) { return like_first(1); },
                              [&](const SyncBatchNormGradSums&) { return channel_sums(2, inputs, outputs); },
@@ -90,7 +104,7 @@ class CpuBackend final : public HostBackend {
   std::string_view name() const override { return "cpu"; }
 
   FormatChoice choose_formats(const Op& op, Descs inputs, Descs outputs) const override {
-    expect_f32(inputs);
+    expect_computable(inputs[0].dtype);
     const ThreadScope scope(context_.threads);
     return formats_of(context_, op, inputs, outputs);
   }
@@ -115,27 +129,25 @@ class CpuBackend final : public HostBackend {
   }
 
   std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
-    expect_f32(inputs);
+    expect_computable(inputs[0].dtype);
+    expect_computable(outputs[0].dtype);
     const ThreadScope scope(context_.threads);
-    return std::visit(Overload{[](const Cast& cast) -> std::unique_ptr<Kernel> { refuse(cast); },
-                               [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
-                      op);
+    return std::visit(
+        Overload{[&](const KnowsFloat32Only auto& o) {
+                   const auto compile_f32 = [&](Descs in, Descs out) { return cpu::compile(context_, o, in, out); };
+                   return inputs[0].dtype == DType::f32 ? compile_f32(inputs, outputs)
+                                                        : compile_widened(context_, inputs, outputs, compile_f32);
+                 },
+                 [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
+        op);
   }
 
   std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
-    expect_f32(op.dtype);
+    if (op.dtype != DType::f32) refuse(op.dtype);
     return cpu::compile(context_, op);
   }
 
  private:
-  static void expect_f32(DType dtype) {
-    if (dtype != DType::f32) {
-      fail(ExitCode::config, "the cpu backend computes in f32, not in {}; use the reference backend",
-           dtype_name(dtype));
-    }
-  }
-  static void expect_f32(Descs inputs) { expect_f32(inputs[0].dtype); }
-
   Context context_;
 };
 

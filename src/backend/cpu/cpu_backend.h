@@ -1,5 +1,5 @@
 // The CPU backend: oneDNN's primitives for convolutions, linear layers and max pooling, our own loops for the rest;
-// float32.
+// in float32, and in bfloat16 on processors that have instructions for it.
 #pragma once
 
 #include <memory>

@@ -40,6 +40,12 @@ struct Describe {
   }
 };
 
+// The value of an instruction set is a bit mask of all sets that it includes.
+bool library_uses(dnnl::cpu_isa set) {
+  const auto mask = static_cast<unsigned>(set);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & mask) == mask;
+}
+
 }  // namespace
 
 dnnl::convolution_forward::primitive_desc describe_convolution(const engine& on, const ConvolutionDescs& d) {
@@ -109,16 +115,13 @@ bool is_reference(const dnnl::primitive_desc_base& description) {
   return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
 }
 
-int channel_block() {
-  // The value of an instruction set is a bit mask of all sets that it includes.
-  constexpr auto kAvx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  return (isa & kAvx512) == kAvx512 ? 16 : 8;
-}
+int channel_block() { return library_uses(dnnl::cpu_isa::avx512_core) ? 16 : 8; }
 
 }  // namespace lockstep::cpu
 
 namespace lockstep {
+
+bool cpu_computes_bf16() { return cpu::library_uses(dnnl::cpu_isa::avx512_core_bf16); }
 
 std::string cpu_library_version() {
   const dnnl_version_t* version = dnnl_version();

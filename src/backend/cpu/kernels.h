@@ -61,6 +61,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Concat& op, Descs 
 std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reshape& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Cast& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SumOverRanks& op, Descs inputs, Descs outputs);
 
 // pointwise.cc

@@ -6,8 +6,8 @@
 namespace lockstep::cpu {
 namespace {
 
-MemoryDesc vector_desc(const Context& context, int64_t size) {
-  return context.memory_desc({{size}, DType::f32, Format::plain()});
+MemoryDesc vector_desc(const Context& context, int64_t size, DType dtype) {
+  return context.memory_desc({{size}, dtype, Format::plain()});
 }
 
 }  // namespace
@@ -25,10 +25,11 @@ std::unique_ptr<Kernel> compile(const Context& context, const Linear&, Descs inp
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput&, Descs inputs, Descs outputs) {
-  const auto d = describe_inner_product_backward_data(context.engine, {.src = context.memory_desc(outputs[0]),
-                                                                       .weights = context.memory_desc(inputs[1]),
-                                                                       .bias = vector_desc(context, inputs[1].shape[0]),
-                                                                       .dst = context.memory_desc(inputs[0])});
+  const auto d = describe_inner_product_backward_data(
+      context.engine, {.src = context.memory_desc(outputs[0]),
+                       .weights = context.memory_desc(inputs[1]),
+                       .bias = vector_desc(context, inputs[1].shape[0], inputs[1].dtype),
+                       .dst = context.memory_desc(inputs[0])});
   require(static_cast<bool>(d), "oneDNN has no LinearGradInput for {}", inputs[1].to_string());
   return make_primitive_kernel<dnnl::inner_product_backward_data>(
       context, d,

@@ -42,6 +42,15 @@ std::unique_ptr<Kernel> make_copy(const TensorDesc& desc) {
   });
 }
 
+std::unique_ptr<Kernel> compile_reorder(const Context& context, const Op& op, const TensorDesc& x,
+                                        const TensorDesc& y) {
+  const MemoryDesc from = context.memory_desc(x), to = context.memory_desc(y);
+  const auto d = describe_reorder(context.engine, from, to);
+  require(static_cast<bool>(d), "oneDNN has no {} from {} to {}", op_name(op), x.to_string(), y.to_string());
+  return make_primitive_kernel<dnnl::reorder>(context, d,
+                                              {.inputs = {{DNNL_ARG_FROM, from}}, .outputs = {{DNNL_ARG_TO, to}}});
+}
+
 }  // namespace
 
 FormatChoice choose_formats(const Context& context, const Concat&, Descs inputs, Descs outputs) {
@@ -90,7 +99,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs i
   if (outputs[0].parent_channels > 0) return std::make_unique<ViewKernel>();
   const size_t bytes = sample_bytes(outputs[0]);
   const Piece piece{.bytes = bytes,
-                    .from = layout.offset(0, op.begin, 0) * sizeof(float),
+                    .from = layout.offset(0, op.begin, 0) * dtype_bytes(inputs[0].dtype),
                     .from_stride = sample_bytes(inputs[0]),
                     .to_stride = bytes};
   return make_loop_kernel([piece, samples = layout.samples, threads = context.threads](const KernelArgs& args) {
@@ -106,12 +115,12 @@ std::unique_ptr<Kernel> compile(const Context&, const SumOverRanks&, Descs input
   return make_copy(inputs[0]);
 }
 
-std::unique_ptr<Kernel> compile(const Context& context, const Reorder&, Descs inputs, Descs outputs) {
-  const MemoryDesc from = context.memory_desc(inputs[0]), to = context.memory_desc(outputs[0]);
-  const auto d = describe_reorder(context.engine, from, to);
-  require(static_cast<bool>(d), "oneDNN has no Reorder from {} to {}", inputs[0].to_string(), outputs[0].to_string());
-  return make_primitive_kernel<dnnl::reorder>(context, d,
-                                              {.inputs = {{DNNL_ARG_FROM, from}}, .outputs = {{DNNL_ARG_TO, to}}});
+std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs) {
+  return compile_reorder(context, op, inputs[0], outputs[0]);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const Cast& op, Descs inputs, Descs outputs) {
+  return compile_reorder(context, op, inputs[0], outputs[0]);
 }
 
 }  // namespace lockstep::cpu

@@ -1,6 +1,9 @@
 // Elementwise operations, by our own loops over memory: padding is zero and stays zero.
+#include <array>
+
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
+#include "backend/cpu/widened.h"
 #include "backend/host.h"
 #include "backend/kernels/functors.h"
 #include "lockstep/base/error.h"
@@ -9,15 +12,18 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr int64_t kGrain = 4096;  // elements; with fewer a second thread does not pay
+constexpr int64_t kPiece = 1024;  // elements of bfloat16 tensors that are widened at a time, so that they stay in cache
+constexpr size_t kMaxInputs = 16;
 
 int64_t stored_elements(const TensorDesc& desc) {
   return static_cast<int64_t>(packed_bytes(desc) / dtype_bytes(desc.dtype));
 }
 
-void expect_one_format(const Op& op, Descs tensors) {
+void expect_alike(const Op& op, Descs tensors) {
   for (const TensorDesc& desc : tensors) {
-    require(desc.format == tensors[0].format && desc.format.kind != Format::Kind::opaque, "{} reads {} and {}",
-            op_name(op), tensors[0].to_string(), desc.to_string());
+    require(
+        desc.format == tensors[0].format && desc.dtype == tensors[0].dtype && desc.format.kind != Format::Kind::opaque,
+        "{} reads {} and {}", op_name(op), tensors[0].to_string(), desc.to_string());
   }
 }
 
@@ -39,6 +45,40 @@ LOCKSTEP_VECTORIZED void add(const float* a, const float* b, float* sum, int64_t
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
 }
 
+using Inputs = std::span<const float* const>;
+using Formula = void (*)(Inputs in, float* out, int64_t count);
+
+// Calls the formula on the elements of a range, piece by piece, so that they stay in the cache.
+void apply(const Formula& formula, const KernelArgs& args, Range range) {
+  std::array<const float*, kMaxInputs> in;
+  for (int64_t i = range.begin; i < range.end; i += kGrain) {
+    for (size_t k = 0; k < args.inputs.size(); ++k) in[k] = input(args, k) + i;
+    formula({in.data(), args.inputs.size()}, output(args, 0) + i, std::min(kGrain, range.end - i));
+  }
+}
+
+void apply_widened(const Formula& formula, const KernelArgs& args, Range range) {
+  std::array<std::array<float, kPiece>, kMaxInputs> pieces;
+  std::array<const float*, kMaxInputs> in;
+  for (size_t k = 0; k < args.inputs.size(); ++k) in[k] = pieces[k].data();
+  for (int64_t i = range.begin; i < range.end; i += kPiece) {
+    const int64_t count = std::min(kPiece, range.end - i);
+    for (size_t k = 0; k < args.inputs.size(); ++k) widen(input<uint16_t>(args, k) + i, pieces[k].data(), count);
+    formula({in.data(), args.inputs.size()}, pieces[0].data(), count);
+    narrow(pieces[0].data(), output<uint16_t>(args, 0) + i, count);
+  }
+}
+
+// Returns a kernel of a formula that may write over its first input.
+std::unique_ptr<Kernel> compile_elementwise(const Context& context, const Op& op, Descs inputs, Formula formula) {
+  expect_alike(op, inputs);
+  require(inputs.size() <= kMaxInputs, "{} has {} inputs", op_name(op), inputs.size());
+  const auto apply_all = inputs[0].dtype == DType::bf16 ? apply_widened : apply;
+  return make_loop_kernel([=, count = stored_elements(inputs[0]), threads = context.threads](const KernelArgs& args) {
+    parallel_ranges(threads, count, kGrain, [&](Range range, int) { apply_all(formula, args, range); });
+  });
+}
+
 // Drops from adjacent elements whose counters differ by `step`.
 void drop(const DropoutMask& mask, uint64_t counter, uint64_t step, std::span<const float> x, double factor, float* y) {
   for (const float value : x) {
@@ -49,40 +89,20 @@ void drop(const DropoutMask& mask, uint64_t counter, uint64_t step, std::span<co
 
 }  // namespace
 
-std::unique_ptr<Kernel> compile(const Context& context, const Relu&, Descs inputs, Descs) {
-  const int64_t count = stored_elements(inputs[0]);
-  return make_loop_kernel([count, threads = context.threads](const KernelArgs& args) {
-    parallel_ranges(threads, count, kGrain, [&](Range range, int) {
-      relu(input(args, 0) + range.begin, output(args, 0) + range.begin, range.size());
-    });
-  });
+std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs) {
+  return compile_elementwise(context, op, inputs, [](Inputs in, float* y, int64_t count) { relu(in[0], y, count); });
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs) {
-  expect_one_format(op, inputs);
-  const int64_t count = stored_elements(inputs[0]);
-  return make_loop_kernel([count, threads = context.threads](const KernelArgs& args) {
-    parallel_ranges(threads, count, kGrain, [&](Range range, int) {
-      const int64_t i = range.begin;
-      relu_grad(input(args, 0) + i, input(args, 1) + i, output(args, 0) + i, range.size());
-    });
-  });
+  return compile_elementwise(context, op, inputs,
+                             [](Inputs in, float* dx, int64_t count) { relu_grad(in[0], in[1], dx, count); });
 }
 
-// The output may be the memory of the first summand, so this summand is read first. The sum is formed piece by piece,
-// so that it stays in the cache.
+// The output may be the memory of the first summand, so this summand is read first.
 std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs) {
-  expect_one_format(op, inputs);
-  const int64_t count = stored_elements(inputs[0]);
-  return make_loop_kernel([count, threads = context.threads](const KernelArgs& args) {
-    parallel_ranges(threads, count, kGrain, [&](Range range, int) {
-      for (int64_t i = range.begin; i < range.end; i += kGrain) {
-        const int64_t piece = std::min(kGrain, range.end - i);
-        float* sum = output(args, 0) + i;
-        add(input(args, 0) + i, input(args, 1) + i, sum, piece);
-        for (size_t k = 2; k < args.inputs.size(); ++k) add(sum, input(args, k) + i, sum, piece);
-      }
-    });
+  return compile_elementwise(context, op, inputs, [](Inputs in, float* sum, int64_t count) {
+    add(in[0], in[1], sum, count);
+    for (const float* summand : in.subspan(2)) add(sum, summand, sum, count);
   });
 }
 

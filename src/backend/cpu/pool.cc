@@ -9,6 +9,7 @@
 #include "backend/cpu/loops.h"
 #include "backend/cpu/primitive_kernel.h"
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/half.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -17,10 +18,10 @@ PoolingDescs pooling(const Context& context, const Window& window, const TensorD
   return {context.memory_desc(src), context.memory_desc(dst), window};
 }
 
-Format preferred(const Context& context, const Window& window, const Shape& src, const Shape& dst) {
+Format preferred(const Context& context, const Window& window, TensorDesc src, TensorDesc dst) {
   for (const Format format : {context.blocked, Format::plain()}) {
-    const auto d = describe_pooling_backward(
-        context.engine, pooling(context, window, {src, DType::f32, format}, {dst, DType::f32, format}));
+    src.format = dst.format = format;
+    const auto d = describe_pooling_backward(context.engine, pooling(context, window, src, dst));
     if (d && !is_reference(d)) return format;
   }
   return Format::plain();
@@ -40,31 +41,51 @@ LOCKSTEP_VECTORIZED bool holds_nan(const float* x, int64_t count) {
   return found != 0;
 }
 
+LOCKSTEP_VECTORIZED bool holds_nan(const uint16_t* x, int64_t count) {
+  int found = 0;
+#pragma omp simd reduction(| : found)
+  for (int64_t i = 0; i < count; ++i) found |= (x[i] & 0x7fff) > 0x7f80;
+  return found != 0;
+}
+
 // oneDNN's maximum passes over a NaN, which would hide a diverged run: a sample with one gets nothing but NaN.
 class MaxPoolKernel final : public Kernel {
  public:
   MaxPoolKernel(const Context& context, std::unique_ptr<Kernel> pool, const TensorDesc& x, const TensorDesc& y)
       : pool_(std::move(pool)),
         threads_(context.threads),
+        bf16_(x.dtype == DType::bf16),
         samples_(x.shape.n()),
         read_(ChannelLayout(x).sample_elements),
         written_(ChannelLayout(y).sample_elements) {}
 
   void run(const KernelArgs& args) const override {
     pool_->run(args);
-    parallel_ranges(threads_, samples_, 1, [&](Range range, int) {
-      for (int64_t n = range.begin; n < range.end; ++n) {
-        if (!holds_nan(input(args, 0) + n * read_, read_)) continue;
-        std::fill_n(output(args, 0) + n * written_, written_, std::numeric_limits<float>::quiet_NaN());
-      }
-    });
+    if (bf16_) {
+      pass_on(args, to_bf16(kNaN));
+    } else {
+      pass_on(args, kNaN);
+    }
   }
   size_t workspace_bytes() const override { return pool_->workspace_bytes(); }
   std::string implementation() const override { return pool_->implementation(); }
 
  private:
+  static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+  template <class T>
+  void pass_on(const KernelArgs& args, T nan) const {
+    parallel_ranges(threads_, samples_, 1, [&](Range range, int) {
+      for (int64_t n = range.begin; n < range.end; ++n) {
+        if (!holds_nan(input<T>(args, 0) + n * read_, read_)) continue;
+        std::fill_n(output<T>(args, 0) + n * written_, written_, nan);
+      }
+    });
+  }
+
   std::unique_ptr<Kernel> pool_;
   int threads_;
+  bool bf16_;
   int64_t samples_, read_, written_;  // elements of a sample
 };
 
@@ -121,7 +142,8 @@ struct PoolShapes {
 class AveragePoolKernel final : public Kernel {
  public:
   AveragePoolKernel(const Context& context, const PoolShapes& p, const TensorDesc& from, const TensorDesc& to)
-      : lanes_(lane_kernels()),
+      : lanes_(lane_kernels(from.dtype)),
+        element_bytes_(dtype_bytes(from.dtype)),
         threads_(context.threads),
         gradient_(p.gradient),
         from_(from),
@@ -137,7 +159,8 @@ class AveragePoolKernel final : public Kernel {
     parallel_ranges(threads_, from_.samples * from_.blocks, 1, [&](Range range, int) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         const int64_t n = i / from_.blocks, c = i % from_.blocks * from_.block;
-        lanes_.average_pool(pool, input(args, 0) + from_.offset(n, c, 0), output(args, 0) + to_.offset(n, c, 0));
+        lanes_.average_pool(pool, input<char>(args, 0) + from_.offset(n, c, 0) * element_bytes_,
+                            output<char>(args, 0) + to_.offset(n, c, 0) * element_bytes_);
       }
     });
   }
@@ -145,6 +168,7 @@ class AveragePoolKernel final : public Kernel {
 
  private:
   const LaneKernels& lanes_;
+  int64_t element_bytes_;
   int threads_;
   bool gradient_;
   ChannelLayout from_, to_;
@@ -154,10 +178,10 @@ class AveragePoolKernel final : public Kernel {
 }  // namespace
 
 FormatChoice choose_formats(const Context& context, const MaxPool& op, Descs inputs, Descs outputs) {
-  return leading_in(preferred(context, op.window, inputs[0].shape, outputs[0].shape), 1, inputs, outputs);
+  return leading_in(preferred(context, op.window, inputs[0], outputs[0]), 1, inputs, outputs);
 }
 FormatChoice choose_formats(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs) {
-  return leading_in(preferred(context, op.window, op.input, inputs[0].shape), 1, inputs, outputs);
+  return leading_in(preferred(context, op.window, outputs[0], inputs[0]), 1, inputs, outputs);
 }
 
 size_t saved_bytes(const Context& context, const MaxPool& op, Descs inputs) {

@@ -4,6 +4,6 @@
 
 namespace lockstep::cpu {
 
-const LaneKernels& avx2_lane_kernels() { return avx2_lanes::kKernels; }
+const LaneKernels& avx2_lane_kernels(DType stored) { return avx2_lanes::kernels_of(stored); }
 
 }  // namespace lockstep::cpu

@@ -4,6 +4,6 @@
 
 namespace lockstep::cpu {
 
-const LaneKernels& avx512_lane_kernels() { return avx512_lanes::kKernels; }
+const LaneKernels& avx512_lane_kernels(DType stored) { return avx512_lanes::kernels_of(stored); }
 
 }  // namespace lockstep::cpu

@@ -4,6 +4,6 @@
 
 namespace lockstep::cpu {
 
-const LaneKernels& baseline_lane_kernels() { return baseline_lanes::kKernels; }
+const LaneKernels& baseline_lane_kernels(DType stored) { return baseline_lanes::kernels_of(stored); }
 
 }  // namespace lockstep::cpu

@@ -23,31 +23,41 @@ inline void with_constants(int block, bool flag, const F& f) {
   }
 }
 
+// For tensors whose values are stored as T.
+template <class T>
 inline constexpr LaneKernels kKernels{
     .name = LOCKSTEP_LANES_NAME,
     .moments =
-        [](const Tile& tile, const float* x, MomentSums& sums) {
-          with_constants(tile.block, false, [&]<int kBlock, bool>() { moments<kBlock>(tile, x, sums); });
+        [](const Tile& tile, const void* x, MomentSums& sums) {
+          with_constants(tile.block, false,
+                         [&]<int kBlock, bool>() { moments<kBlock>(tile, static_cast<const T*>(x), sums); });
         },
     .normalize =
-        [](const NormTile& n, float* y) {
-          with_constants(n.tile.block, n.relu, [&]<int kBlock, bool kRelu>() { normalize<kBlock, kRelu>(n, y); });
+        [](const NormTile& n, void* y) {
+          with_constants(n.tile.block, n.relu,
+                         [&]<int kBlock, bool kRelu>() { normalize<kBlock, kRelu>(n, static_cast<T*>(y)); });
         },
     .gradient_sums =
         [](const NormTile& n, GradientSums& sums) {
           with_constants(n.tile.block, n.relu,
-                         [&]<int kBlock, bool kRelu>() { gradient_sums<kBlock, kRelu>(n, sums); });
+                         [&]<int kBlock, bool kRelu>() { gradient_sums<T, kBlock, kRelu>(n, sums); });
         },
     .gradient =
-        [](const NormTile& n, const NormGradientChannels& channels, float* dx) {
+        [](const NormTile& n, const NormGradientChannels& channels, void* dx) {
           with_constants(n.tile.block, n.relu,
-                         [&]<int kBlock, bool kRelu>() { gradient<kBlock, kRelu>(n, channels, dx); });
+                         [&]<int kBlock, bool kRelu>() { gradient<kBlock, kRelu>(n, channels, static_cast<T*>(dx)); });
         },
     .average_pool =
-        [](const PoolTile& pool, const float* from, float* to) {
+        [](const PoolTile& pool, const void* from, void* to) {
           with_constants(pool.block, pool.gradient, [&]<int kBlock, bool kGradient>() {
-            if constexpr (kBlock > 1) average_pool<kBlock, kGradient>(pool, from, to);
+            if constexpr (kBlock > 1) {
+              average_pool<kBlock, kGradient>(pool, static_cast<const T*>(from), static_cast<T*>(to));
+            }
           });
         }};
+
+inline const LaneKernels& kernels_of(DType stored) {
+  return stored == DType::bf16 ? kKernels<Bfloat16> : kKernels<float>;
+}
 
 }  // namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE

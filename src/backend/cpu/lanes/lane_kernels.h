@@ -1,12 +1,14 @@
 // Our own inner loops with explicit vector lanes, compiled once per instruction set and chosen when the backend is
 // made. Each works on one tile of a tensor: a block of channels of one sample (`block` channels side by side, pixel
-// after pixel), or one channel of a plain tensor (block 1).
+// after pixel), or one channel of a plain tensor (block 1). Values are stored as float32 or bfloat16 and computed
+// with in float32.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
 #include "backend/kernels/functors.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep::cpu {
 
@@ -41,8 +43,8 @@ struct GradientSums {
 
 struct NormTile {
   Tile tile;
-  const float* x = nullptr;
-  const float* dy = nullptr;  // gradients only
+  const void* x = nullptr;
+  const void* dy = nullptr;  // gradients only
   bool relu = false;
   const NormChannels& channels;
 };
@@ -61,22 +63,23 @@ struct PoolTile {
   bool gradient = false;
 };
 
+// All tensors of a call have the element type for which the kernels were asked.
 struct LaneKernels {
   std::string_view name;  // "lanes:avx512"
-  void (*moments)(const Tile& tile, const float* x, MomentSums& sums);
-  void (*normalize)(const NormTile& norm, float* y);  // y may be x
+  void (*moments)(const Tile& tile, const void* x, MomentSums& sums);
+  void (*normalize)(const NormTile& norm, void* y);  // y may be x
   void (*gradient_sums)(const NormTile& norm, GradientSums& sums);
-  void (*gradient)(const NormTile& norm, const NormGradientChannels& gradient, float* dx);  // dx may be dy
-  void (*average_pool)(const PoolTile& pool, const float* from, float* to);
+  void (*gradient)(const NormTile& norm, const NormGradientChannels& gradient, void* dx);  // dx may be dy
+  void (*average_pool)(const PoolTile& pool, const void* from, void* to);
 };
 
-// The best for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both.
-const LaneKernels& lane_kernels();
+// The best for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both. `stored` is f32 or bf16.
+const LaneKernels& lane_kernels(DType stored);
 
-const LaneKernels& baseline_lane_kernels();
+const LaneKernels& baseline_lane_kernels(DType stored);
 #if defined(__x86_64__)
-const LaneKernels& avx2_lane_kernels();
-const LaneKernels& avx512_lane_kernels();
+const LaneKernels& avx2_lane_kernels(DType stored);
+const LaneKernels& avx512_lane_kernels(DType stored);
 #endif
 
 }  // namespace lockstep::cpu

@@ -2,6 +2,7 @@
 // set, in a namespace of its own.
 #pragma once
 
+#include <cstdint>
 #include <experimental/simd>
 
 #include "backend/cpu/lanes/lane_kernels.h"
@@ -30,6 +31,11 @@ constexpr int kWidth = static_cast<int>(V::size());
 template <>
 inline constexpr int kWidth<float> = 1;
 
+// How tensors store bfloat16, the upper half of a float: a type of its own, so that load() and store() know it.
+struct Bfloat16 {
+  uint16_t bits;
+};
+
 template <class V>
 LOCKSTEP_FORMULA V load(const float* from) {
   if constexpr (kWidth<V> == 1) {
@@ -44,6 +50,49 @@ LOCKSTEP_FORMULA void store(V value, float* to) {
     *to = value;
   } else {
     value.copy_to(to, stdx::element_aligned);
+  }
+}
+
+// The bits of V's lanes.
+template <class V>
+struct BitsOf {
+  using type = stdx::rebind_simd_t<uint32_t, V>;
+};
+template <>
+struct BitsOf<float> {
+  using type = uint32_t;
+};
+
+// std::bit_cast is not allowed, because wide vectors of the standard library are not trivially copyable.
+template <class To, class From>
+LOCKSTEP_FORMULA To same_bits(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(static_cast<void*>(&to), &from, sizeof(To));
+  return to;
+}
+
+template <class V>
+LOCKSTEP_FORMULA V load(const Bfloat16* from) {
+  using Bits = typename BitsOf<V>::type;
+  if constexpr (kWidth<V> == 1) {
+    return same_bits<V>(Bits{from->bits} << 16);
+  } else {
+    return same_bits<V>(Bits(&from->bits, stdx::element_aligned) << 16);
+  }
+}
+// Rounds as to_bf16() does: to the nearest, ties to even; NaN stays NaN.
+template <class V>
+LOCKSTEP_FORMULA void store(V value, Bfloat16* to) {
+  using Bits = typename BitsOf<V>::type;
+  const Bits bits = same_bits<Bits>(value);
+  const Bits rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  if constexpr (kWidth<V> == 1) {
+    to->bits = static_cast<uint16_t>((value != value ? bits | 0x400000 : rounded) >> 16);
+  } else {
+    Bits kept = rounded;
+    stdx::where((bits & 0x7fffffff) > 0x7f800000, kept) = bits | 0x400000;
+    (kept >> 16).copy_to(&to->bits, stdx::element_aligned);
   }
 }
 

@@ -29,8 +29,8 @@ struct LaneMoments {
   }
 };
 
-template <int kBlock>
-void moments(const Tile& tile, const float* x, MomentSums& sums) {
+template <int kBlock, class T>
+void moments(const Tile& tile, const T* x, MomentSums& sums) {
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
@@ -49,7 +49,8 @@ void moments(const Tile& tile, const float* x, MomentSums& sums) {
   if constexpr (kBlock == 1) {
     kernels::Moments<double> all;
     for (int i = 0; i < kWidth<V>; ++i) all.add({lanes.count, lanes.mean[i], lanes.m2[i]});
-    for (int64_t i = 0; i < shape.rest; ++i) all.add({1, static_cast<double>(x[shape.vectors * kStep + i]), 0});
+    for (int64_t i = 0; i < shape.rest; ++i)
+      all.add({1, static_cast<double>(load<float>(x + shape.vectors * kStep + i)), 0});
     sums.mean.at[0] = all.mean;
     sums.m2.at[0] = all.m2;
   } else {
@@ -78,23 +79,25 @@ LOCKSTEP_FORMULA V gradient_of(V x, V dy, const Normalization<V>& norm) {
   return kRelu ? kernels::relu_gradient(kernels::normalized(x, norm), dy) : dy;
 }
 
-template <int kBlock, bool kRelu>
-void normalize(const NormTile& n, float* y) {
+template <int kBlock, bool kRelu, class T>
+void normalize(const NormTile& n, T* y) {
+  const T* x = static_cast<const T*>(n.x);
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(n.tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
   const auto norm = normalization<V, kBlock>(n.channels);
   for (int64_t i = 0; i < shape.vectors; ++i) {
-    store(output_of<V, kRelu>(load<V>(n.x + i * kStep), norm), y + i * kStep);
+    store(output_of<V, kRelu>(load<V>(x + i * kStep), norm), y + i * kStep);
   }
   const auto single = normalization<float, 1>(n.channels);
   for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
-    y[i] = output_of<float, kRelu>(n.x[i], single);
+    store(output_of<float, kRelu>(load<float>(x + i), single), y + i);
   }
 }
 
-template <int kBlock, bool kRelu>
+template <class T, int kBlock, bool kRelu>
 void gradient_sums(const NormTile& n, GradientSums& sums) {
+  const T *x = static_cast<const T*>(n.x), *dy = static_cast<const T*>(n.dy);
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(n.tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
@@ -105,9 +108,9 @@ void gradient_sums(const NormTile& n, GradientSums& sums) {
     const int64_t end = first + kPiece < shape.vectors ? first + kPiece : shape.vectors;
     V product(0);
     const V gradient = sum_over<V>(first, end, [&](int64_t i) {
-      const V x = load<V>(n.x + i * kStep);
-      const V g = gradient_of<V, kRelu>(x, load<V>(n.dy + i * kStep), norm);
-      product += g * (x - norm.mean);
+      const V value = load<V>(x + i * kStep);
+      const V g = gradient_of<V, kRelu>(value, load<V>(dy + i * kStep), norm);
+      product += g * (value - norm.mean);
       return g;
     });
     alignas(64) float piece[2][kLanes];
@@ -126,9 +129,10 @@ void gradient_sums(const NormTile& n, GradientSums& sums) {
       product += products[i];
     }
     for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
-      const auto g = static_cast<double>(gradient_of<float, kRelu>(n.x[i], n.dy[i], single));
+      const auto value = load<float>(x + i);
+      const auto g = static_cast<double>(gradient_of<float, kRelu>(value, load<float>(dy + i), single));
       gradient += g;
-      product += g * static_cast<double>(n.x[i] - single.mean);
+      product += g * static_cast<double>(value - single.mean);
     }
     sums.gradient.at[0] = gradient;
     sums.product.at[0] = product;
@@ -140,23 +144,25 @@ void gradient_sums(const NormTile& n, GradientSums& sums) {
   }
 }
 
-template <int kBlock, bool kRelu>
-void gradient(const NormTile& n, const NormGradientChannels& channels, float* dx) {
+template <int kBlock, bool kRelu, class T>
+void gradient(const NormTile& n, const NormGradientChannels& channels, T* dx) {
+  const T *x = static_cast<const T*>(n.x), *dy = static_cast<const T*>(n.dy);
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(n.tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
   const auto norm = normalization<V, kBlock>(n.channels);
   const NormalizationGradient<V> slope{channels_in<V, kBlock>(channels.slope), channels_in<V, kBlock>(channels.offset)};
   for (int64_t i = 0; i < shape.vectors; ++i) {
-    const V x = load<V>(n.x + i * kStep);
-    const V g = gradient_of<V, kRelu>(x, load<V>(n.dy + i * kStep), norm);
-    store(kernels::normalized_gradient(x, g, norm, slope), dx + i * kStep);
+    const V value = load<V>(x + i * kStep);
+    const V g = gradient_of<V, kRelu>(value, load<V>(dy + i * kStep), norm);
+    store(kernels::normalized_gradient(value, g, norm, slope), dx + i * kStep);
   }
   const auto single = normalization<float, 1>(n.channels);
   const NormalizationGradient<float> single_slope{channels.slope.at[0], channels.offset.at[0]};
   for (int64_t i = shape.vectors * kStep; i < shape.vectors * kStep + shape.rest; ++i) {
-    const float g = gradient_of<float, kRelu>(n.x[i], n.dy[i], single);
-    dx[i] = kernels::normalized_gradient(n.x[i], g, single, single_slope);
+    const auto value = load<float>(x + i);
+    const float g = gradient_of<float, kRelu>(value, load<float>(dy + i), single);
+    store(kernels::normalized_gradient(value, g, single, single_slope), dx + i);
   }
 }
 
