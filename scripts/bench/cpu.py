@@ -49,6 +49,7 @@ format = "synthetic"
 [train]
 steps = {steps}
 batch_size = {batch}
+precision = "{precision}"
 
 [optimizer]
 {optimizer}
@@ -155,14 +156,16 @@ class Lockstep:
     """A run of the trainer. It makes one step more than is measured, in which its peak memory is read: what the last
     checkpoint takes comes after."""
 
-    def __init__(self, comparison, trainer, directory, ranks=1, threads=1, core=None):
+    def __init__(self, comparison, trainer, directory, ranks=1, threads=1, core=None,
+                 precision="float32"):
         self.comparison, self.trainer, self.directory = comparison, trainer, directory
         model = comparison.model
         directory.mkdir(parents=True)
         config = directory / "config.toml"
         config.write_text(RECIPE.format(model=model.name, size=model.size, classes=model.classes, aux=model.aux,
                                         optimizer=model.optimizer, steps=comparison.steps + 1, batch=comparison.batch,
-                                        directory=directory / "run", threads=threads))
+                                        directory=directory / "run", threads=threads,
+                                        precision=precision))
         command = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", str(ranks), trainer, "--config", config]
         if core is not None:
             command = ["taskset", "-c", str(core), *command]
@@ -272,12 +275,21 @@ def machine_lines(cores, trainer, newest):
     revision = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
     onednn = output_of(["dpkg-query", "-W", "-f", "${Version}", "libdnnl2"])
     return [f"- date: {datetime.date.today().isoformat()}",
-            f"- machine: {cpu}, {len(cores)} cores used of {os.cpu_count()}, Linux {platform.release()}, {system}",
+            f"- machine: {cpu} ({instruction_sets()}), {len(cores)} cores used of {os.cpu_count()}, Linux {platform.release()}, {system}",
             f"- {output_of([trainer, '--version']).splitlines()[0]} (commit {revision}), {mpi}",
             f"- {pytorch_version(sys.executable)}, channels-last memory format; oneDNN {onednn or 'of an unknown version'} on "
             "both sides",
             *([f"- newest: {pytorch_version(newest.python)}, channels-last, with its own oneDNN; the fastest of eager, bfloat16 "
                "autocast, torch.compile and both"] if newest else [])]
+
+
+def has_bfloat16():
+    return any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
+
+
+def instruction_sets():
+    flags = set(pathlib.Path("/proc/cpuinfo").read_text().split())
+    return ", ".join(flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags) or "none of AVX2's"
 
 
 def spread(values):
@@ -314,14 +326,18 @@ def ratio_line(peer, ours, theirs):
             f"step {describe(start)}.")
 
 
-def comparison_lines(comparison, ours, theirs, newest, variant):
-    lines = [f"## {comparison.name}", "", *HEADER, row("Lockstep", comparison.batch, ours),
-             row("PyTorch", comparison.batch, theirs)]
+def comparison_lines(comparison, ours, low, theirs, newest, variant):
+    lines = [f"## {comparison.name}", "", *HEADER, row("Lockstep", comparison.batch, ours)]
+    if low:
+        lines += [row("Lockstep, bf16", comparison.batch, low)]
+    lines += [row("PyTorch", comparison.batch, theirs)]
     if newest:
         lines += [row(f"newest PyTorch ({' '.join(variant) or 'eager'})", comparison.batch, newest)]
     lines += ["", ratio_line("PyTorch", ours, theirs), ""]
     if newest:
         lines += [ratio_line("the newest PyTorch", ours, newest), ""]
+    if newest and low:
+        lines += [ratio_line("the newest PyTorch, with bf16", low, newest), ""]
     return lines
 
 
@@ -364,11 +380,14 @@ def main():
             for _ in range(arguments.rounds or part.rounds):
                 loads.append(os.getloadavg()[0])
                 note(part, "Lockstep", Lockstep(part, trainer, next(directories), threads=len(cores)).wait())
+                if has_bfloat16():
+                    note(part, "Lockstep, bf16",
+                         Lockstep(part, trainer, next(directories), threads=len(cores), precision="bf16").wait())
                 note(part, "PyTorch", run_pytorch(part, len(cores)))
                 if newest:
                     note(part, "newest PyTorch", newest.run(part, len(cores)))
-            lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "PyTorch"],
-                                      runs[part.name, "newest PyTorch"], newest and newest.best[part])
+            lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "Lockstep, bf16"],
+                                      runs[part.name, "PyTorch"], runs[part.name, "newest PyTorch"], newest and newest.best[part])
         for part in filter(wanted, SCALINGS if len(cores) == 2 else []):
             for _ in range(arguments.rounds or part.rounds):
                 loads.append(os.getloadavg()[0])
@@ -377,8 +396,8 @@ def main():
             lines += scaling_lines(part, runs[part.name, "together"], runs[part.name, "alone"])
 
     head = ["# Training on the CPU, compared with PyTorch", "",
-            "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32, random images. The programs "
-            "take turns on the same cores. Seconds per step: median of the steps after the warm-up; spread: lowest and "
+            "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32 unless stated, random images. "
+            "The programs take turns on the same cores. Seconds per step: median of the steps after the warm-up; spread: lowest and "
             "highest median of a run. Time to the end of step 1 counts from the start of the command. Peak memory is the "
             "largest resident set during training, without writing a checkpoint. In parentheses: minimum and maximum of "
             "the rounds.", "",

@@ -152,8 +152,9 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(train, label_smoothing), .range = zero_to_below_one(),
        .meaning = "Fraction of each target that is distributed over all classes."},
       {LOCKSTEP_KEY(train, precision),
-       .meaning = "Number format in which layers compute; parameters are always float32. All formats except float32 "
-                  "need a GPU.",
+       .meaning =
+           "Number format in which layers compute; parameters are always float32. On the CPU: float32, and bf16 if "
+           "the processor has AVX512_BF16 or AMX. tf32 and fp16 need a GPU.",
        .also = {"dtype", "amp", "fp16"}},
       {LOCKSTEP_KEY(train, sync_batch_norm),
        .meaning = "Batch normalization uses the statistics of the samples of all ranks instead of only its own.",

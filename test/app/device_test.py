@@ -1,6 +1,7 @@
 """Where the program computes: the GPU when there is one, the CPU when not, and a clear word about it."""
 
 import os
+import unittest
 
 import kit
 
@@ -25,7 +26,7 @@ class Device(kit.TestCase):
 
     def test_precisions_that_only_a_gpu_has_are_refused_with_the_reason(self):
         config = self.config_of("cpu")
-        for precision in ("tf32", "bf16", "fp16"):
+        for precision in ("tf32", "fp16"):
             result = self.run_job(0, "--config", config, "--train.precision", precision)
             self.assert_one_error(result, kit.CONFIG, f'train.precision = "{precision}" needs a GPU')
 
@@ -96,6 +97,59 @@ class Device(kit.TestCase):
         self.assert_one_error(result, kit.CONFIG, "no usable GPU: device 0: ")
         result = self.train(0, self.config_of("auto"), env=driver)
         self.assert_once(result, "no usable GPU: device 0: ")
+
+    def test_a_processor_without_bfloat16_computes_in_float32_and_says_so_once(self):
+        # oneDNN, and so the program, takes this processor for one without the instructions.
+        config = self.config_of("cpu")
+        env = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+        result = self.train(2, config, {"train.precision": "bf16", "checkpoint.directory": "low"}, env=env)
+        self.assert_once(result, "has no instructions for bfloat16 (AVX512_BF16 or AMX): computing in float32")
+        self.train(2, config, {"checkpoint.directory": "plain"}, env=env)
+        low, plain = (kit.datasets(self.path(directory, "step-00000002.h5")) for directory in ("low", "plain"))
+        for key in plain.keys() - {"config"}:
+            self.assertEqual(low[key].tobytes(), plain[key].tobytes(), key)
+
+
+@unittest.skipUnless("avx512_bf16" in open("/proc/cpuinfo").read(), "this processor has no instructions for bfloat16")
+class Bfloat16(kit.TestCase):
+    """Layers in bfloat16 on the CPU: the laws of float32 hold to the bit."""
+
+    KEYS = {"device.kind": "cpu", "train.precision": "bf16", "train.steps": 12, "model.dropout": 0.3, "ema.decay": 0.9,
+            "checkpoint.every_steps": 6, "train.audit_every": 3}
+
+    def tensors(self, directory, step=12):
+        return {key: value for key, value in kit.datasets(self.path(directory, f"step-{step:08d}.h5")).items()
+                if key != "config"}
+
+    def assert_same(self, one, other):
+        self.assertEqual(one.keys(), other.keys())
+        for key in one:
+            self.assertEqual(one[key].tobytes(), other[key].tobytes(), key)
+
+    def test_a_run_repeats_and_resumes_to_the_bit(self):
+        self.records(60)
+        config = self.config(self.KEYS)
+        for ranks in (1, 2):
+            whole, again, halves = (f"{name}_{ranks}" for name in ("whole", "again", "halves"))
+            self.train(ranks, config, {"checkpoint.directory": whole})
+            self.train(ranks, config, {"checkpoint.directory": again})
+            self.train(ranks, config, {"checkpoint.directory": halves, "train.steps": 6})
+            self.train(ranks, config, {"checkpoint.directory": halves})
+            self.assert_same(self.tensors(whole), self.tensors(again))
+            self.assert_same(self.tensors(whole), self.tensors(halves))
+
+    def test_it_follows_float32_and_stores_float32(self):
+        self.records(60)
+        config = self.config(self.KEYS)
+        self.train(2, config, {"checkpoint.directory": "low"})
+        self.train(2, config, {"checkpoint.directory": "full", "train.precision": "float32"})
+        low, full = self.tensors("low"), self.tensors("full")
+        self.assertEqual({key: value.dtype for key, value in low.items()},
+                         {key: value.dtype for key, value in full.items()})
+        losses = [kit.per_step(self.path(directory), "loss") for directory in ("low", "full")]
+        self.assertNotEqual(*losses)
+        for step, loss in losses[1].items():
+            self.assertLess(abs(losses[0][step] - loss), 0.05 * loss, f"step {step}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // statistics after one step.
 #include <cmath>
 
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/cpu_cores.h"
 #include "test/catch.h"
 #include "test/models/golden.h"
@@ -42,19 +43,35 @@ void check_in_float32(const std::string& file, std::string_view name = "cpu") {
   }
 }
 
-// On a GPU, where there is one. Float32 is held to what the CPU is; below it the bounds are what rounding to so many
-// bits is expected to do, layer upon layer, to the loss and to the typical gradient.
-struct GpuPrecision {
+// A precision below float32. The bounds are what rounding to so many bits is expected to do, layer upon layer, to the
+// loss and to the typical gradient.
+struct LowPrecision {
   const char* name;
   bool tf32;
   DType compute;
   double loss, gradient;  // largest relative errors
 };
-constexpr GpuPrecision kGpuPrecisions[] = {{"tf32", true, DType::f32, 0.01, 0.05},
-                                           {"bf16", false, DType::bf16, 0.05, 0.3},
-                                           {"fp16", false, DType::f16, 0.01, 0.05}};
+constexpr LowPrecision kBfloat16{"bf16", false, DType::bf16, 0.05, 0.3};
+constexpr LowPrecision kGpuPrecisions[] = {
+    {"tf32", true, DType::f32, 0.01, 0.05}, kBfloat16, {"fp16", false, DType::f16, 0.01, 0.05}};
 
 // `loss_factor`: how much more the loss may be off than in the table.
+void check_low(const GoldenCase& golden, const Backend& backend, const LowPrecision& precision, double loss_factor) {
+  INFO(precision.name);
+  const auto errors = golden_errors(golden, compute_golden(golden, backend, DType::f32, precision.compute));
+  CHECK(errors.at("train/loss") < loss_factor * precision.loss);
+  CHECK(errors.at("train/grad_norm.median") < precision.gradient);
+}
+
+void check_in_bfloat16(const std::string& file, double loss_factor = 1) {
+  if (!cpu_computes_bf16()) {
+    WARN("skipped, this processor has no instructions for bfloat16");
+    return;
+  }
+  check_low(read_golden(file), *backend_on_all_cores("cpu"), kBfloat16, loss_factor);
+}
+
+// On a GPU, where there is one. Float32 is held to what the CPU is.
 void check_on_gpu(const std::string& file, double loss_factor = 1) {
   if (!gpu_unavailable_reason().empty()) {
     WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
@@ -62,12 +79,8 @@ void check_on_gpu(const std::string& file, double loss_factor = 1) {
   }
   check_in_float32(file, "cuda");
   const GoldenCase golden = read_golden(file);
-  for (const GpuPrecision& precision : kGpuPrecisions) {
-    INFO(precision.name);
-    const auto backend = make_backend("cuda", {.tf32 = precision.tf32});
-    const auto errors = golden_errors(golden, compute_golden(golden, *backend, DType::f32, precision.compute));
-    CHECK(errors.at("train/loss") < loss_factor * precision.loss);
-    CHECK(errors.at("train/grad_norm.median") < precision.gradient);
+  for (const LowPrecision& precision : kGpuPrecisions) {
+    check_low(golden, *make_backend("cuda", {.tf32 = precision.tf32}), precision, loss_factor);
   }
 }
 
@@ -87,6 +100,18 @@ TEST_CASE("inception_v3 of 107 pixels on a GPU is as close as its precision allo
 
 // Its last stage normalizes 32 values a channel, which magnifies rounding.
 TEST_CASE("resnet50 on a GPU is as close as its precision allows", "[golden]") { check_on_gpu("resnet50_64_b8.h5", 2); }
+
+TEST_CASE("cifar10_cnn in bfloat16 on the CPU is as close as its precision allows", "[golden]") {
+  check_in_bfloat16("cifar10_cnn_24_b16.h5");
+}
+
+TEST_CASE("inception_v3 of 107 pixels in bfloat16 on the CPU is as close as its precision allows", "[golden]") {
+  check_in_bfloat16("inception_v3_107_b8.h5");
+}
+
+TEST_CASE("resnet50 in bfloat16 on the CPU is as close as its precision allows", "[golden]") {
+  check_in_bfloat16("resnet50_64_b8.h5", 2);
+}
 
 TEST_CASE("cifar10_cnn computes the reference values", "[golden]") { check_exactly("cifar10_cnn_24_b16.h5"); }
 
