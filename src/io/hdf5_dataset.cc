@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t{1} << 19;  // fits in a core's cache while it is checked and copied
 
 constexpr size_t kMostElementBytes = 16;  // of the widest number of this machine
+constexpr size_t kMostIntegerBits = 64, kMostExponentBits = 15;
 
 Hdf5Type classify(hid_t type) {
   if (H5Tget_class(type) == H5T_STRING) return Hdf5Type::string;
@@ -203,9 +204,19 @@ void write_chunks(hid_t dataset, std::span<const int64_t> dims, std::span<const 
 
 }  // namespace
 
+// HDF5 does not compare the bits that a damaged type describes with its bytes or with the width of its own buffers,
+// beyond which its conversions then write.
 bool hdf5::is_number(hid_t type) {
   const H5T_class_t kind = H5Tget_class(type);
-  return (kind == H5T_INTEGER || kind == H5T_FLOAT) && H5Tget_size(type) <= kMostElementBytes;
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return false;
+  const size_t bytes = H5Tget_size(type), precision = H5Tget_precision(type);
+  const int offset = H5Tget_offset(type);
+  if (bytes > kMostElementBytes || precision == 0 || offset < 0 || offset + precision > 8 * bytes) return false;
+  if (kind == H5T_INTEGER) return precision <= kMostIntegerBits;
+  size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
+  if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) < 0) return false;
+  return sign < precision && exponent_bits <= kMostExponentBits && exponent + exponent_bits <= precision &&
+         mantissa_bits <= precision && mantissa + mantissa_bits <= precision;
 }
 
 int64_t Hdf5DatasetInfo::elements() const { return hdf5::count_elements(dims); }
