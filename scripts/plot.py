@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Draws loss, learning rate and accuracy of runs from their metrics.jsonl, as PNG and SVG.
+"""Draws loss, learning rate and accuracy of runs from their metrics.jsonl, or a confusion matrix, as PNG and SVG.
 
     plot.py runs/digits [more directories ...] [--to runs/digits/plot]
+    plot.py confusion.csv                      # what trainer evaluate --confusion has written
 
 Needs matplotlib (Debian's python3-matplotlib).
 """
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -50,26 +52,66 @@ def draw_run(axes, directory, label):
             accuracy_axis.plot(at, [100 * row[field] for row in found], ".-", label=f"{label}{field} ({weights})")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", nargs="+", help="checkpoint directories of runs")
-    parser.add_argument("--to", help="where to write, without ending [default: plot in the first directory]")
-    arguments = parser.parse_args()
-
+def draw_runs(directories):
     figure, axes = pyplot.subplots(3, 1, figsize=(9, 9), sharex=True, constrained_layout=True)
     for axis, title in zip(axes, ("loss", "learning rate", "accuracy, %")):
         axis.set_ylabel(title)
         axis.grid(alpha=0.3)
     axes[-1].set_xlabel("step")
-    for directory in arguments.directories:
+    for directory in directories:
         name = os.path.basename(os.path.normpath(directory))
-        draw_run(axes, directory, f"{name}: " if len(arguments.directories) > 1 else "")
+        draw_run(axes, directory, f"{name}: " if len(directories) > 1 else "")
     if spans_decades([loss for line in axes[0].lines for loss in line.get_ydata()]):
         axes[0].set_yscale("log")
     for axis in axes:
         if axis.lines:
             axis.legend(fontsize="small")
-    to = arguments.to or os.path.join(arguments.directories[0], "plot")
+    return figure
+
+
+def read_confusion(path):
+    """The names of the classes, and a row of counts for each label."""
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    return header[1:], [[int(count) for count in row[1:]] for row in rows]
+
+
+def draw_confusion(path):
+    """Cells are colored by their part of the label's samples; few classes get names and counts."""
+    most_named = 40
+    names, counts = read_confusion(path)
+    parts = [[count / max(sum(row), 1) for count in row] for row in counts]
+    side = min(max(4, 0.45 * len(names)), 16)
+    figure, axis = pyplot.subplots(figsize=(side + 1, side), constrained_layout=True)
+    figure.colorbar(axis.imshow(parts, cmap="Blues", vmin=0, vmax=1), label="part of the label's samples")
+    axis.set_xlabel("predicted")
+    axis.set_ylabel("label")
+    if len(names) <= most_named:
+        axis.set_xticks(range(len(names)), names, rotation=90)
+        axis.set_yticks(range(len(names)), names)
+        for label, row in enumerate(counts):
+            for predicted, count in enumerate(row):
+                if count:
+                    axis.text(predicted, label, count, ha="center", va="center", fontsize="small",
+                              color="white" if parts[label][predicted] > 0.5 else "black")
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="+", help="checkpoint directories of runs, or one confusion matrix (.csv)")
+    parser.add_argument("--to", help="where to write, without ending [default: plot in the first directory, or the "
+                                     "name of the matrix]")
+    arguments = parser.parse_args()
+
+    first = arguments.inputs[0]
+    if first.endswith(".csv"):
+        if len(arguments.inputs) > 1:
+            parser.error("a confusion matrix is drawn alone")
+        figure, to = draw_confusion(first), first.removesuffix(".csv")
+    else:
+        figure, to = draw_runs(arguments.inputs), os.path.join(first, "plot")
+    to = arguments.to or to
     for ending in ("png", "svg"):
         figure.savefig(f"{to}.{ending}", dpi=120)
         print(f"{to}.{ending}")

@@ -1,26 +1,83 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
 #include <vector>
 
+#include "app/cli/class_report.h"
 #include "app/commands.h"
 #include "app/evaluation_setup.h"
 #include "app/fatal.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/group/agreement.h"
+#include "lockstep/io/file.h"
 #include "lockstep/observe/reporter.h"
 
 namespace lockstep {
+namespace {
+
+struct Outcome {
+  int32_t label = 0;
+  int32_t predicted = 0;
+};
+
+void append_outcomes(const Batch& batch, std::span<const float> logits, const DataSource& data,
+                     std::vector<Outcome>& to) {
+  for (int64_t i = 0; i < batch.size; ++i) {
+    if (batch.weights[i] == 0) continue;
+    const std::span<const float> of_sample = logits_of(i, batch, logits, data);
+    const auto best = std::ranges::max_element(of_sample) - of_sample.begin();  // the first of equal ones, as in top-1
+    to.push_back({batch.labels[i], static_cast<int32_t>(best)});
+  }
+}
+
+// Collective. Rank 0 prints and writes what the command asks for, about the samples of all ranks.
+void report_classes(const CommandLine& command, ClassReport& report, const std::vector<Outcome>& mine,
+                    ProcessGroup& group) {
+  const Timeout wait{"the evaluation by class"};
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Outcome));
+  const std::vector<std::string> parts = group.all_gather(bytes, wait);
+  on_root(group, wait, [&] {
+    for (const std::string& part : parts) {
+      for (size_t at = 0; at < part.size(); at += sizeof(Outcome)) {
+        Outcome outcome;
+        std::memcpy(&outcome, part.data() + at, sizeof outcome);
+        report.add(outcome.label, outcome.predicted);
+      }
+    }
+    if (command.per_class) log_info("{}", report.table());
+    if (!command.confusion.empty()) {
+      write_text_atomically(command.confusion, report.csv(), ExitCode::checkpoint);
+      log_info("confusion matrix: {}", command.confusion);
+    }
+    return std::string();
+  });
+}
+
+}  // namespace
 
 int evaluate_command(const CommandLine& command, const Config& config, ProcessGroup& group, Watchdog& watchdog) {
   const ThreadBudget threads = plan_threads(config, group);
   const std::unique_ptr<DataSource> data = open_evaluation_data(config, group, watchdog);
-  const EvaluationSetup ready = set_up_evaluation(command.checkpoint, config, threads, *data, group, watchdog);
+  const EvaluationSetup ready = set_up_evaluation(command, config, threads, *data, group, watchdog);
   const LoadedWeights& loaded = ready.loaded;
   Evaluator& evaluator = *ready.evaluator;
 
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
+  const bool by_class = command.per_class || !command.confusion.empty();
+  std::vector<Outcome> outcomes;
+  const auto collect = [&](Weights of, const Batch& batch, std::span<const float> logits) {
+    if (by_class && (of == Weights::average) == command.average) append_outcomes(batch, logits, *data, outcomes);
+  };
   Reporter reporter(group, {});
-  reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator.run(weights); }));
+  reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator.run(weights, {}, collect); }));
   if (config.data.bad_records == BadRecordRule::skip) {
     reporter.bad_records(loaded.step, {"data.validation", evaluator.left_out()}, evaluator.bad_records());
+  }
+  if (by_class) {
+    ClassReport report(config.model.classes, loaded.classes);
+    run_or_abort([&] { report_classes(command, report, outcomes, group); });
   }
   run_or_abort([&] { group.barrier({"the end"}); });
   return static_cast<int>(ExitCode::ok);

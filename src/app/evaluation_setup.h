@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "app/cli/command_line.h"
 #include "app/job.h"
@@ -22,9 +23,13 @@ struct EvaluationSetup {
   std::unique_ptr<Evaluator> evaluator;
 };
 
-// Collective. Loads a checkpoint as load_for_evaluation() does, and throws what it throws. Labels of data that have
-// only some of the checkpoint's classes become the checkpoint's.
-EvaluationSetup set_up_evaluation(const std::string& checkpoint, const Config& config, const ThreadBudget& threads,
+// Collective. Loads the checkpoint of the command as load_for_evaluation() does, and throws what it throws, and
+// AgreedError(config) if the command asks for averages that it does not have. Labels of data that have only some of the
+// checkpoint's classes become the checkpoint's.
+EvaluationSetup set_up_evaluation(const CommandLine& command, const Config& config, const ThreadBudget& threads,
                                   DataSource& data, ProcessGroup& group, Watchdog& watchdog);
+
+// Returns the logits of sample `i` of a batch. Throws Error(numerics), which names the sample, if they are not finite.
+std::span<const float> logits_of(int64_t i, const Batch& batch, std::span<const float> logits, const DataSource& data);
 
 }  // namespace lockstep

@@ -26,8 +26,10 @@ std::string arguments_of(const CommandLine& line) {
   if (line.command == Command::predict) {
     add("top", line.predict.top);
     add("format", line.predict.format);
-    add("ema", line.average);
   }
+  if (line.command == Command::evaluate) add("per_class", line.per_class);
+  if (!line.confusion.empty()) add("confusion", line.confusion);
+  if (line.average) add("ema", line.average);
   if (line.command == Command::benchmark) {
     const BenchmarkOptions& options = line.benchmark;
     add("num_batches", options.batches);

@@ -46,16 +46,11 @@ void append_best(std::span<const float> logits, int64_t top, Prediction sample, 
 std::vector<Prediction> best_of(const Batch& batch, std::span<const float> logits, int64_t top,
                                 const DataSource& data) {
   std::vector<Prediction> best;
-  const size_t classes = logits.size() / static_cast<size_t>(batch.size);
   for (int64_t i = 0; i < batch.size; ++i) {
     if (batch.weights[i] == 0) continue;
-    const auto of_sample = logits.subspan(static_cast<size_t>(i) * classes, classes);
-    if (!std::ranges::all_of(of_sample, [](float logit) { return std::isfinite(logit); })) {
-      fail(ExitCode::numerics, "{}: the outputs of the model are not finite: take an earlier checkpoint",
-           data.where(batch.indices[i]));
-    }
-    append_best(of_sample, std::min(top, static_cast<int64_t>(classes)),
-                {.sample = batch.indices[i], .label = batch.labels[i]}, best);
+    const std::span<const float> of_sample = logits_of(i, batch, logits, data);
+    append_best(of_sample, std::min(top, std::ssize(of_sample)), {.sample = batch.indices[i], .label = batch.labels[i]},
+                best);
   }
   return best;
 }
@@ -75,10 +70,7 @@ int predict_command(const CommandLine& command, Config config, ProcessGroup& gro
       images ? open_given_images(choices.images, group) : open_evaluation_data(config, group, watchdog);
   if (images) config.data.bad_records = BadRecordRule::skip;  // the other images are still predicted
   config.eval.batch_size = std::min({kLargestBatch, evaluation_batch(config, 1), data->size()});
-  const EvaluationSetup ready = set_up_evaluation(command.checkpoint, config, threads, *data, group, watchdog);
-  if (command.average && !ready.loaded.has_average) {
-    throw AgreedError(ExitCode::config, "the checkpoint has no moving averages (ema.decay was 0): leave --ema out");
-  }
+  const EvaluationSetup ready = set_up_evaluation(command, config, threads, *data, group, watchdog);
 
   PredictionWriter writer(take_standard_output(), choices.format, ready.loaded.classes, !images);
   const Weights weights = command.average ? Weights::average : Weights::raw;

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 
 import numpy
 
@@ -16,6 +18,7 @@ try:
 except ImportError:
     onnxruntime = None
 
+PLOT = os.path.join(os.path.dirname(__file__), "../../scripts/plot.py")
 CLASSES = ["ant", "bee, wild", "cat"]
 SIDE = 16
 
@@ -173,6 +176,65 @@ class Predict(Case):
         self.assertEqual([row["label"] for row in csv.DictReader(io.StringIO(text))], ["0", "1"] * 4)
 
 
+class Evaluate(Case):
+    def confusion(self, path):
+        """The matrix of a file; its rows and columns must have the names of the classes."""
+        with open(self.path(path), newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file)
+        self.assertEqual(header, ["label", *CLASSES])
+        self.assertEqual([row[0] for row in rows], CLASSES)
+        return numpy.array([[int(count) for count in row[1:]] for row in rows])
+
+    def table(self, result):
+        """{class: (precision, recall, support)} of the printed table."""
+        found = re.findall(r"^(\S.*?) +(0\.\d{4}|1\.0000|-) +(0\.\d{4}|1\.0000|-) +(\d+)$", result.output, re.MULTILINE)
+        return {name: (precision, recall, int(support)) for name, precision, recall, support in found}
+
+    def test_classes_are_counted_as_predict_predicts_them_on_any_number_of_ranks(self):
+        run = self.trained(ema__decay=0.5)
+        files = self.directory_of_images("photos/validation", 50)
+        for flags in ([], ["--ema"]):
+            predicted = self.predicted(0, run, "photos/validation", "--top", "1", *flags)
+            expected = numpy.zeros((3, 3), int)
+            for path, label in files:
+                expected[label, predicted[path][0][0]] += 1
+            for ranks in (0, 1, 3):
+                result = self.run_job(ranks, "evaluate", run, "--data.validation", "photos/validation", "--per_class",
+                                      "--confusion", "confusion.csv", *flags)
+                self.assertEqual(result.code, kit.OK, str(result))
+                numpy.testing.assert_array_equal(self.confusion("confusion.csv"), expected)
+                table = self.table(result)
+                self.assertEqual(list(table), CLASSES)
+                for i, name in enumerate(CLASSES):
+                    right, found, samples = expected[i, i], expected[:, i].sum(), expected[i].sum()
+                    self.assertEqual(table[name], (f"{right / found:.4f}" if found else "-", f"{right / samples:.4f}",
+                                                   samples))
+                weights = "ema" if flags else "raw"
+                self.assertIn(f"({weights} weights): top-1 {100 * expected.trace() / 50:.2f} % ({expected.trace()}/50)",
+                              result.output)
+
+    def test_what_cannot_be_reported_is_refused(self):
+        run = self.trained()
+        self.assert_one_error(self.run_job(2, "evaluate", run, "--per_class", "--ema"), kit.CONFIG, "leave --ema out")
+        result = self.run_job(2, "evaluate", run, "--confusion", "missing/confusion.csv")
+        self.assert_one_error(result, kit.CHECKPOINT, "missing/confusion.csv")
+        self.assertIn("top-1", result.output)
+
+    def test_the_plot_script_draws_the_confusion_matrix(self):
+        try:
+            import matplotlib  # noqa: F401  pylint: disable=import-outside-toplevel,unused-import
+        except ImportError:
+            self.skipTest("the Python package matplotlib is not installed: scripts/install_python_packages.sh does that")
+        kit.write(self.path("confusion.csv"), 'label,ant,"bee, wild",cat\nant,17,2,0\n"bee, wild",3,1,0\ncat,0,0,0\n')
+        subprocess.run([sys.executable, PLOT, self.path("confusion.csv")], check=True)
+        with open(self.path("confusion.png"), "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+        with open(self.path("confusion.svg"), encoding="utf-8") as file:
+            drawing = file.read()
+        for text in ("bee, wild", "predicted", "17"):
+            self.assertIn(f"<!-- {text} -->", drawing)
+
+
 class Agreement(Case):
     def test_onnxruntime_counts_the_same_on_the_exported_model(self):
         if onnxruntime is None:
@@ -199,7 +261,12 @@ class Agreement(Case):
             for best, expected in zip(found.values(), probabilities):
                 for number, _, probability in best:
                     self.assertAlmostEqual(probability, expected[number], delta=1e-5)
-            result = self.run_job(ranks, "evaluate", "--checkpoint", run, "--data.validation", "photos/validation")
+            result = self.run_job(ranks, "evaluate", run, "--data.validation", "photos/validation", "--confusion", "c.csv")
+            with open(self.path("c.csv"), newline="", encoding="utf-8") as file:
+                counts = [[int(count) for count in row[1:]] for row in list(csv.reader(file))[1:]]
+            expected = numpy.zeros((3, 3), int)
+            numpy.add.at(expected, ([label for _, label in files], theirs), 1)
+            numpy.testing.assert_array_equal(counts, expected)
             self.assertEqual(re.findall(r"top-1 [\d.]+ % \((\d+)/(\d+)\)", result.output), [(str(top1), "100")])
 
 

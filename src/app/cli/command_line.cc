@@ -29,29 +29,21 @@ class Parser {
   CommandLine parse(const std::vector<std::string>& arguments);
 
  private:
+  CLI::App* add_command(const char* name, Command command, const char* meaning);
   void add_keys();
-  void add_exchange(const std::string& footer);
-  void add_pack(const std::string& footer);
-  void add_predict(const std::string& footer);
+  void add_evaluate();
+  void add_predict();
+  void add_exchange();
+  void add_pack();
   [[noreturn]] void fail_not_understood() const;
-  NamesAndMeanings subcommands() const;
+  std::string advice_on(const std::string& option) const;
   CommandLine result() const;
 
   CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
-  CLI::App* check_ = nullptr;
-  CLI::App* evaluate_ = nullptr;
-  CLI::App* predict_ = nullptr;
-  CLI::App* explain_ = nullptr;
-  CLI::App* inspect_ = nullptr;
-  CLI::App* export_ = nullptr;
-  CLI::App* import_ = nullptr;
-  CLI::App* pack_ = nullptr;
-  std::vector<std::string> config_;
-  std::vector<std::string> checkpoint_;
-  std::string inspected_;
-  bool verify_ = false, keys_asked_ = false;
-  CommandLine exchange_;  // the other options of predict, export, import and pack
-  std::vector<std::string> to_, compared_, data_;
+  std::vector<std::pair<CLI::App*, Command>> commands_;
+  CommandLine line_;  // what the options without a list of values below have set
+  bool keys_asked_ = false;
+  std::vector<std::string> config_, checkpoint_, to_, compared_, data_;
   std::vector<std::vector<std::string>> values_;
 };
 
@@ -94,81 +86,95 @@ std::string type_name(const ConfigKey& key) {
   return "";
 }
 
+// Whether a subcommand reads a configuration, and so takes --config and the keys.
+bool takes_configuration(Command command) { return command != Command::inspect && command != Command::export_weights; }
+
+CLI::App* Parser::add_command(const char* name, Command command, const char* meaning) {
+  CLI::App* const app = app_.add_subcommand(name, meaning);
+  if (takes_configuration(command)) {
+    app->fallthrough()->footer("Takes --config and the options --section.key of trainer --help-keys as well.");
+  }
+  commands_.emplace_back(app, command);
+  return app;
+}
+
 Parser::Parser() : values_(config_keys().size()) {
   app_.name("trainer");
   app_.set_help_flag("-h,--help", "Print this and leave");
   app_.set_version_flag("--version", "", "Print the versions of program and libraries and leave");
-  app_.add_flag("--help-keys", keys_asked_);
+  app_.add_flag("--help-keys", keys_asked_, "Print what every key means, its default and what is allowed");
   app_.require_subcommand(0, 1);
   add_single(app_, "--config", config_, "Configuration file, or the name of a bundled recipe", "FILE|RECIPE");
   add_keys();
 
-  const std::string footer = "Takes --config and the options --section.key of trainer --help-keys as well.";
-  check_ = app_.add_subcommand("check", "Compare all ranks and try everything short of the first step");
-  check_->fallthrough()->footer(footer);
-  evaluate_ = app_.add_subcommand("evaluate", "Evaluate a checkpoint on the validation data");
-  evaluate_->fallthrough()->footer(footer);
-  add_single(*evaluate_, "--checkpoint", checkpoint_, "A file, or a run's directory for its newest [default latest]",
-             "PATH|latest");
-  add_predict(footer);
-  explain_ = app_.add_subcommand("explain", "Print the effective configuration and what it means; runs nothing");
-  explain_->fallthrough()->footer(footer);
-  inspect_ = app_.add_subcommand("inspect", "Print what is in a checkpoint and whether it is whole");
-  inspect_->add_option("checkpoint", inspected_, kCheckpointHelp)->required()->type_name("PATH");
-  inspect_->add_flag("--verify", verify_, "Read every byte");
-  add_single(*inspect_, "--compare", compared_, "Print what differs from this one (of a directory: its newest)",
-             "PATH");
-  add_exchange(footer);
-  add_pack(footer);
+  add_command("train", Command::train, "Train, or resume a run; this word may be left out");
+  add_command("check", Command::check, "Compare all ranks and try everything short of the first step");
+  add_evaluate();
+  add_predict();
+  add_command("explain", Command::explain, "Print the effective configuration and what it means; runs nothing");
+  CLI::App* const inspect =
+      add_command("inspect", Command::inspect, "Print what is in a checkpoint and whether it is whole");
+  inspect->add_option("checkpoint", line_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
+  inspect->add_flag("--verify", line_.verify, "Read every byte");
+  add_single(*inspect, "--compare", compared_, "Print what differs from this one (of a directory: its newest)", "PATH");
+  add_exchange();
+  add_pack();
 }
 
-void Parser::add_predict(const std::string& footer) {
-  PredictChoices& choices = exchange_.predict;
-  predict_ = app_.add_subcommand("predict", "Print the most probable classes of images, or of a data set");
-  predict_->fallthrough()->footer(footer);
-  predict_->add_option("checkpoint", exchange_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
-  predict_->add_option("images", choices.images, "JPEG and PNG files, and directories that hold some")
-      ->type_name("PATH ...");
-  add_single(*predict_, "--data", data_, "A data set instead, in the format data.format", "FILES");
-  predict_->add_option("--top", choices.top, "Classes for each sample [default 5]")
+void Parser::add_evaluate() {
+  CLI::App* const app = add_command("evaluate", Command::evaluate, "Evaluate a checkpoint on the validation data");
+  add_single(*app, "checkpoint,--checkpoint", checkpoint_,
+             "A file, or a run's directory for its newest [default latest]", "PATH|latest");
+  app->add_flag("--per_class", line_.per_class, "Print precision, recall and support of each class");
+  app->add_option("--confusion", line_.confusion, "Write how often each class was predicted as which")
+      ->type_name("FILE.csv");
+  app->add_flag("--ema", line_.average, "These two of the moving averages instead of the weights");
+}
+
+void Parser::add_predict() {
+  PredictChoices& choices = line_.predict;
+  CLI::App* const app =
+      add_command("predict", Command::predict, "Print the most probable classes of images, or of a data set");
+  app->add_option("checkpoint", line_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
+  app->add_option("images", choices.images, "JPEG and PNG files, and directories that hold some")->type_name("PATH");
+  add_single(*app, "--data", data_, "A data set instead, in the format data.format", "FILES");
+  app->add_option("--top", choices.top, "Classes for each sample [default 5]")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->type_name("N");
-  predict_->add_option("--format", choices.format, "Of the output [default table]")
+  app->add_option("--format", choices.format, "Of the output [default table]")
       ->check(CLI::IsMember({"table", "csv", "json"}))
       ->type_name("table|csv|json");
-  predict_->add_flag("--ema", exchange_.average, "With the moving averages instead of the weights");
+  app->add_flag("--ema", line_.average, "With the moving averages instead of the weights");
 }
 
-void Parser::add_exchange(const std::string& footer) {
+void Parser::add_exchange() {
   const std::string background = "Leave the first class out: 1001 classes with a background become 1000";
-  export_ = app_.add_subcommand("export", "Write a checkpoint's weights for other programs");
-  export_->add_option("checkpoint", exchange_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
-  add_single(*export_, "--to", to_, "What to write; the ending names the format", "FILE.safetensors|.onnx|.h5")
-      ->required();
-  export_->add_flag("--ema", exchange_.average, "The moving averages instead of the weights");
-  export_->add_flag("--fold_batch_norm", exchange_.fold_batch_norm, "ONNX: put batch norms into their convolutions");
-  export_->add_flag("--drop_background", exchange_.drop_background, background);
-  import_ = app_.add_subcommand("import", "Make a checkpoint of another program's weights");
-  import_->fallthrough()->footer(footer);
-  import_->add_option("file", exchange_.from, "What to read")->required()->type_name("FILE.safetensors|.h5");
-  add_single(*import_, "--to", to_, "The checkpoint to write", "PATH")->required();
-  import_->add_flag("--drop_background", exchange_.drop_background, background);
+  CLI::App* const out =
+      add_command("export", Command::export_weights, "Write a checkpoint's weights for other programs");
+  out->add_option("checkpoint", line_.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
+  add_single(*out, "--to", to_, "What to write; the ending names the format", "FILE.safetensors|.onnx|.h5")->required();
+  out->add_flag("--ema", line_.average, "The moving averages instead of the weights");
+  out->add_flag("--fold_batch_norm", line_.fold_batch_norm, "ONNX: put batch norms into their convolutions");
+  out->add_flag("--drop_background", line_.drop_background, background);
+  CLI::App* const in = add_command("import", Command::import_weights, "Make a checkpoint of another program's weights");
+  in->add_option("file", line_.from, "What to read")->required()->type_name("FILE.safetensors|.h5");
+  add_single(*in, "--to", to_, "The checkpoint to write", "PATH")->required();
+  in->add_flag("--drop_background", line_.drop_background, background);
 }
 
-void Parser::add_pack(const std::string& footer) {
-  PackChoices& choices = exchange_.pack;
-  pack_ = app_.add_subcommand("pack", "Write smaller copies of the images as TFRecords, for slow storage");
-  pack_->fallthrough()->footer(footer);
-  add_single(*pack_, "--to", to_, "The directory to write into", "DIRECTORY")->required();
-  pack_
-      ->add_option("--short_side", choices.short_side, "Longer short sides shrink to it [default 8/7 model.image_size]")
+void Parser::add_pack() {
+  PackChoices& choices = line_.pack;
+  CLI::App* const app =
+      add_command("pack", Command::pack, "Write smaller copies of the images as TFRecords, for slow storage");
+  add_single(*app, "--to", to_, "The directory to write into", "DIRECTORY")->required();
+  app->add_option("--short_side", choices.short_side, "Longer short sides shrink to it [default 8/7 model.image_size]")
       ->check(CLI::Range(int64_t{1}, int64_t{65500}))
       ->type_name("PIXELS");
-  pack_->add_option("--quality", choices.quality, "Of JPEGs [default 95]")
+  app->add_option("--quality", choices.quality, "Of JPEGs [default 95]")
       ->check(CLI::Range(1, 100))
       ->type_name("1..100");
-  pack_->add_flag("--png", choices.png, "PNG instead of JPEG: nothing is lost but size");
-  pack_->add_option("--records_per_file", choices.records_per_file, "Records in one file [default 1024]")
+  app->add_flag("--png", choices.png, "PNG instead of JPEG: nothing is lost but size");
+  app->add_option("--records_per_file", choices.records_per_file, "Records in one file [default 1024]")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->type_name("RECORDS");
 }
@@ -181,12 +187,23 @@ void Parser::add_keys() {
   }
 }
 
+// Returns the options of a command, such as "--ema", without the keys of the configuration.
+std::vector<std::string> options_of(const CLI::App& command) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name.find('.') == std::string::npos) options.push_back("--" + name);
+    }
+  }
+  return options;
+}
+
 // Returns what to say about an unknown option, whose value is ignored: the nearest one, if there is one.
-std::string advice_on(const std::string& option) {
+std::string Parser::advice_on(const std::string& option) const {
   const std::string name = option.substr(0, option.find('='));
-  const std::string plain = nearest_word(
-      name, {"--config", "--checkpoint", "--data", "--top", "--format", "--verify", "--help", "--help-keys",
-             "--version", "--to", "--ema", "--short_side", "--quality", "--png", "--records_per_file"});
+  std::vector<std::string> options = options_of(app_);
+  for (const auto& [app, command] : commands_) std::ranges::copy(options_of(*app), std::back_inserter(options));
+  const std::string plain = nearest_word(name, options);
   if (plain == name) return "; other commands have it, see trainer --help";
   if (!plain.empty()) return did_you_mean({plain});
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
@@ -204,16 +221,10 @@ void Parser::fail_not_understood() const {
   if (first.starts_with('-')) {
     fail(ExitCode::config, "command line: unknown option {}{}", quote_for_message(first), advice_on(first));
   }
+  std::vector<std::string> names;
+  for (const auto& [app, command] : commands_) names.push_back(app->get_name());
   fail(ExitCode::config, "command line: {} is not expected here{}; see trainer --help", quote_for_message(first),
-       did_you_mean(first, {"check", "evaluate", "predict", "explain", "inspect", "export", "import", "pack"}));
-}
-
-NamesAndMeanings Parser::subcommands() const {
-  NamesAndMeanings all;
-  for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
-    all.emplace_back(command->get_name(), command->get_description());
-  }
-  return all;
+       did_you_mean(first, names));
 }
 
 // A checkpoint contains its configuration, but "latest" needs one that names the directory.
@@ -243,40 +254,23 @@ void predict_from(const std::string& data, CommandLine& line) {
 
 CommandLine Parser::result() const {
   if (keys_asked_) return {.command = Command::print, .text = keys_help()};
-  CommandLine line;
-  if (inspect_->parsed()) {
-    line.command = Command::inspect;
-    line.checkpoint = inspected_;
-    line.verify = verify_;
-    line.compared = first_given_once("--compare", compared_);
-    return line;
+  CommandLine line = line_;
+  for (const auto& [app, command] : commands_) {
+    if (app->parsed()) line.command = command;
   }
-  if (export_->parsed() || import_->parsed() || pack_->parsed() || predict_->parsed()) {
-    line = exchange_;
-    line.command = export_->parsed()    ? Command::export_weights
-                   : predict_->parsed() ? Command::predict
-                   : import_->parsed()  ? Command::import_weights
-                                        : Command::pack;
-    line.to = first_given_once("--to", to_);
-    if (export_->parsed()) return line;
-  }
+  line.to = first_given_once("--to", to_);
+  line.compared = first_given_once("--compare", compared_);
+  if (!takes_configuration(line.command)) return line;
   line.config = first_given_once("--config", config_);
   for (size_t i = 0; i < values_.size(); ++i) {
     const std::string name = config_keys()[i].full_name();
     const std::string value = first_given_once("--" + name, values_[i]);
     if (!values_[i].empty()) line.overrides.push_back({.name = name, .value = value});
   }
-  if (evaluate_->parsed()) {
-    line.command = Command::evaluate;
-    line.checkpoint = checkpoint_.empty() ? "latest" : first_given_once("--checkpoint", checkpoint_);
-  } else if (check_->parsed()) {
-    line.command = Command::check;
-  } else if (explain_->parsed()) {
-    line.command = Command::explain;
-  }
   if (line.command == Command::predict) {
     predict_from(first_given_once("--data", data_), line);
   } else if (line.command == Command::evaluate) {
+    line.checkpoint = checkpoint_.empty() ? "latest" : first_given_once("--checkpoint", checkpoint_);
     require_checkpoint_or_configuration(line);
   } else if (line.command != Command::import_weights && line.config.empty() && line.overrides.empty()) {
     fail(ExitCode::config,
@@ -303,8 +297,9 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
   try {
     app_.parse(for_cli11(arguments));
   } catch (const CLI::CallForHelp&) {
-    return {.command = Command::print,
-            .text = app_.get_subcommands().empty() ? short_help(subcommands()) : app_.help()};
+    NamesAndMeanings names;
+    for (const auto& [app, command] : commands_) names.emplace_back(app->get_name(), app->get_description());
+    return {.command = Command::print, .text = app_.get_subcommands().empty() ? short_help(names) : app_.help()};
   } catch (const CLI::CallForVersion&) {
     return {.command = Command::version};
   } catch (const CLI::ExtrasError&) {

@@ -51,7 +51,9 @@ struct CommandLine {
   bool verify = false;                // inspect: read every byte
   std::string compared;               // inspect: another checkpoint to compare with; may be empty
   std::string from, to;          // import: the file to read; export, import: the file to write; pack: the directory
-  bool average = false;          // export, predict: the moving averages instead of the weights
+  bool average = false;          // export, predict, evaluate by class: the moving averages instead of the weights
+  bool per_class = false;        // evaluate: print precision, recall and support of each class
+  std::string confusion;         // evaluate: the file to write the confusion matrix to; may be empty
   bool fold_batch_norm = false;  // export to ONNX: fold batch normalization into convolutions
   bool drop_background = false;  // export, import: leave out the first class
   PackChoices pack;

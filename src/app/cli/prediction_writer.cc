@@ -9,19 +9,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/csv.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep {
 namespace {
-
-// A field of CSV; quoted where it must be.
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 std::string json_text(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -65,7 +58,7 @@ void PredictionWriter::add_row(const std::string& input, const Prediction& predi
   const auto& [sample, label, output, probability] = prediction;
   const std::string name = name_of(output);
   if (format_ == "csv") {
-    fmt::print(file_, "{},{},{},{},{:.6f}{}\n", field(input), rank_, output, field(name), probability,
+    fmt::print(file_, "{},{},{},{},{:.6f}{}\n", csv_field(input), rank_, output, csv_field(name), probability,
                labels_ ? fmt::format(",{}", label) : "");
   } else {
     fmt::print(file_, "{:11.4f}  {:{}}  {}{}\n", probability, name.empty() ? fmt::format("{}", output) : name, width_,

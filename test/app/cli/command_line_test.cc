@@ -70,6 +70,26 @@ TEST_CASE("evaluate takes a checkpoint and the options of training on either sid
   line = parse_command_line({"--config", "c.toml", "evaluate"});
   CHECK(line.command == Command::evaluate);
   CHECK(line.checkpoint == "latest");
+  CHECK_FALSE(line.per_class);
+}
+
+TEST_CASE("evaluate takes a checkpoint without its option as well, and what to say of single classes") {
+  const CommandLine line = parse_command_line({"evaluate", "runs/a", "--per_class", "--confusion", "c.csv", "--ema"});
+  CHECK(line.command == Command::evaluate);
+  CHECK(line.checkpoint == "runs/a");
+  CHECK(line.per_class);
+  CHECK(line.confusion == "c.csv");
+  CHECK(line.average);
+  CHECK_THAT(error_of({"evaluate", "a.h5", "b.h5"}), ContainsSubstring("'b.h5' is not expected here"));
+  CHECK_THAT(error_of({"evaluate", "a.h5", "--checkpoint", "b.h5"}), ContainsSubstring("given twice"));
+}
+
+TEST_CASE("train is the name of what happens without a subcommand") {
+  const CommandLine line = parse_command_line({"train", "--config", "digits", "--train.seed", "7"});
+  CHECK(line.command == Command::train);
+  CHECK(line.config == "digits");
+  CHECK(line.overrides.size() == 1);
+  CHECK_THAT(error_of({"train"}), ContainsSubstring("no configuration"));
 }
 
 TEST_CASE("predict takes a checkpoint, then images or a data set, and how to print") {
@@ -153,7 +173,9 @@ TEST_CASE("words without an option are refused") {
   CHECK(error_of({"--config", "digits", "extra"}) == "command line: 'extra' is not expected here; see trainer --help");
   CHECK(error_of({"evalute", "--config", "digits"}) ==
         "command line: 'evalute' is not expected here; did you mean evaluate?; see trainer --help");
-  CHECK_THAT(error_of({"evaluate", "--config", "digits", "extra"}), ContainsSubstring("'extra' is not expected here"));
+  CHECK_THAT(error_of({"check", "--config", "digits", "extra"}), ContainsSubstring("'extra' is not expected here"));
+  CHECK_THAT(error_of({"trian", "--config", "digits"}), ContainsSubstring("did you mean train?"));
+  CHECK_THAT(error_of({"predikt", "runs/a"}), ContainsSubstring("did you mean predict?"));
 }
 
 TEST_CASE("an option twice, or without its value, is an error") {

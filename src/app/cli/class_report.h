@@ -1,0 +1,32 @@
+// What `trainer evaluate` says of single classes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// How often samples of one class were predicted as another. Used by rank 0 alone.
+class ClassReport {
+ public:
+  // `names` are those of the model's outputs; a class without one is called by its number.
+  ClassReport(int64_t classes, const std::vector<std::string>& names);
+
+  void add(int64_t label, int64_t predicted) { ++counts_[{label, predicted}]; }
+
+  // Returns a line for each class that has samples or was predicted. Precision is the part of its predictions that are
+  // right, recall the part of its samples that are found, support the number of its samples; "-" is a part of nothing.
+  std::string table() const;
+
+  // Returns the confusion matrix as CSV: a row for each label, a column for each predicted class, both with names.
+  std::string csv() const;
+
+ private:
+  std::vector<std::string> names_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> counts_;  // by label and predicted class
+};
+
+}  // namespace lockstep
