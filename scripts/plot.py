@@ -77,7 +77,7 @@ def read_confusion(path):
 
 
 def draw_confusion(path):
-    """Cells are colored by their part of the label's samples; few classes get names and counts."""
+    """The color of a cell is its part of the label's samples; few classes get names and counts."""
     most_named = 40
     names, counts = read_confusion(path)
     parts = [[count / max(sum(row), 1) for count in row] for row in counts]

@@ -1,6 +1,8 @@
 """The subcommands beside training."""
 
 import os
+import shutil
+import subprocess
 
 import kit
 
@@ -21,6 +23,25 @@ class Commands(kit.TestCase):
         self.assertRegex(lines[2], r"^libraries: Open MPI v[\d.]+\w*, HDF5 \d[\d.]+, oneDNN \d[\d.]+, glibc \d[\d.]+$")
         self.assertRegex(lines[3], r"^compiler: \w+ \d[\d.]+, \w+$")
         self.assertEqual(len(lines), 4)
+
+    def test_bash_completes_subcommands_options_and_words(self):
+        kit.write(self.path("trainer.bash"), self.run_job(0, "--help-bash", env=NO_MPI).output)
+        script = """. ./trainer.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _trainer; echo ${COMPREPLY[*]}"""
+        for line, expected in (("ev", "evaluate"), ("predict run --fo", "--format"),
+                               ("predict run --format ", "table csv json"), ("--optimizer.name rmsprop_", "rmsprop_tf"),
+                               ("check --checkpoint.dir", "--checkpoint.directory"), ("evaluate --conf", "--confusion --config"),
+                               ("inspect run/", ""), ("export run --train.see", ""), ("export run --to ", "")):
+            found = subprocess.run(["bash", "-uc", script, "bash", "trainer", *line.split(" ")], cwd=self.directory, check=True,
+                                   capture_output=True, text=True).stdout.strip()
+            self.assertEqual(found, expected, line)
+
+    def test_the_manual_page_has_no_mistakes(self):
+        if not shutil.which("groff"):
+            self.skipTest("groff is not installed")
+        page = self.run_job(0, "--help-man", env=NO_MPI).output
+        result = subprocess.run(["groff", "-ww", "-man", "-Tascii"], input=page, check=True, capture_output=True, text=True)
+        self.assertEqual(result.stderr, "")
+        self.assertIn("75: stopped, and the state is saved.", " ".join(result.stdout.split()))
 
     def test_inspect_tells_whole_files_from_damaged_ones_without_mpi(self):
         self.records(10)

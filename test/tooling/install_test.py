@@ -15,6 +15,8 @@ with tempfile.TemporaryDirectory() as directory:
         data = prefix / f"share/lockstep/data/digits/{split}.tfrecord"
         assert data.is_file(), f"{data} was not installed"
         assert str(data) in explained, f"the installed recipe does not use {data}:\n{explained}"
+    assert (prefix / "share/man/man1/trainer.1").read_text().startswith(".TH TRAINER 1")
+    assert "complete -o default -F _trainer trainer" in (prefix / "share/bash-completion/completions/trainer").read_text()
     # What lies in the build tree and in the source is not looked for: it may be anybody's once they have gone.
     (prefix / "share/lockstep/recipes/resnet50_imagenet.toml").unlink()
     refused = subprocess.run([prefix / "bin/trainer", "explain", "--config", "resnet50_imagenet"], cwd=directory, capture_output=True,

@@ -14,6 +14,7 @@ import tempfile
 
 FILES = """usr/bin/lockstep-run
 usr/bin/trainer
+usr/share/bash-completion/completions/trainer
 usr/share/doc/lockstep/CHANGELOG.md
 usr/share/doc/lockstep/LICENSE
 usr/share/doc/lockstep/NOTICE
@@ -25,7 +26,8 @@ usr/share/lockstep/recipes/digits.toml
 usr/share/lockstep/recipes/inception_v3_imagenet.toml
 usr/share/lockstep/slurm/README.md
 usr/share/lockstep/slurm/mpirun.sbatch
-usr/share/lockstep/slurm/srun.sbatch""".splitlines()
+usr/share/lockstep/slurm/srun.sbatch
+usr/share/man/man1/trainer.1""".splitlines()
 EXECUTABLES = ("usr/bin/lockstep-run", "usr/bin/trainer", "usr/share/lockstep/plot.py")
 
 
@@ -50,7 +52,7 @@ def check_contents(package):
         assert mode == wanted, f"mode {mode} instead of {wanted}: {line}"
         if mode[0] != "d":
             found.add(path)
-            assert re.match("usr/(bin/(trainer|lockstep-run)$|share/(doc/)?lockstep/)", path), line
+            assert re.match("usr/(bin/(trainer|lockstep-run)$|share/((doc/)?lockstep/|man/man1/trainer|bash-completion/completions/trainer$))", path), line
     assert found >= set(FILES), f"missing: {set(FILES) - found}"
 
 

@@ -1,6 +1,7 @@
 #include "app/cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -37,12 +38,13 @@ class Parser {
   void add_pack();
   [[noreturn]] void fail_not_understood() const;
   std::string advice_on(const std::string& option) const;
+  std::vector<CommandHelp> help() const;
   CommandLine result() const;
 
   CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
   std::vector<std::pair<CLI::App*, Command>> commands_;
   CommandLine line_;  // what the options without a list of values below have set
-  bool keys_asked_ = false;
+  bool keys_asked_ = false, man_asked_ = false, bash_asked_ = false;
   std::vector<std::string> config_, checkpoint_, to_, compared_, data_;
   std::vector<std::vector<std::string>> values_;
 };
@@ -66,6 +68,8 @@ std::string first_given_once(const std::string& name, const std::vector<std::str
 }
 
 std::string type_name(const ConfigKey& key) {
+  if (!key.allowed.empty() && key.member.type == ConfigType::text)
+    return fmt::format("{}", fmt::join(key.allowed, "|"));
   if (key.path != PathRole::none) return key.member.type == ConfigType::text_list ? "PATH,..." : "PATH";
   switch (key.member.type) {
     case ConfigType::boolean:
@@ -103,6 +107,8 @@ Parser::Parser() : values_(config_keys().size()) {
   app_.set_help_flag("-h,--help", "Print this and leave");
   app_.set_version_flag("--version", "", "Print the versions of program and libraries and leave");
   app_.add_flag("--help-keys", keys_asked_, "Print what every key means, its default and what is allowed");
+  app_.add_flag("--help-man", man_asked_, "Print this manual page");
+  app_.add_flag("--help-bash", bash_asked_, "Print the completion for bash, to be sourced");
   app_.require_subcommand(0, 1);
   add_single(app_, "--config", config_, "Configuration file, or the name of a bundled recipe", "FILE|RECIPE");
   add_keys();
@@ -252,8 +258,33 @@ void predict_from(const std::string& data, CommandLine& line) {
   line.overrides.push_back({.name = "data.validation_fraction", .value = "0"});
 }
 
+CommandHelp help_of(const CLI::App& app) {
+  CommandHelp help{.name = app.get_name(), .meaning = app.get_description(), .options = {}};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();  // what a check allows comes after a colon
+    help.options.push_back(
+        {.flag = option->get_lnames().empty() ? std::string() : "--" + option->get_lnames().front(),
+         .positional = option->get_positional() ? option->get_name(true) : std::string(),
+         .type = option->get_items_expected_max() == 0 ? std::string() : type.substr(0, type.find(':')),
+         .meaning = option->get_description()});
+  }
+  return help;
+}
+
+std::vector<CommandHelp> Parser::help() const {
+  std::vector<CommandHelp> all = {help_of(app_)};
+  all.front().name.clear();
+  for (const auto& [app, command] : commands_) {
+    all.push_back(help_of(*app));
+    all.back().takes_configuration = takes_configuration(command);
+  }
+  return all;
+}
+
 CommandLine Parser::result() const {
   if (keys_asked_) return {.command = Command::print, .text = keys_help()};
+  if (man_asked_) return {.command = Command::print, .text = man_page(help())};
+  if (bash_asked_) return {.command = Command::print, .text = bash_completion(help())};
   CommandLine line = line_;
   for (const auto& [app, command] : commands_) {
     if (app->parsed()) line.command = command;
@@ -297,9 +328,7 @@ CommandLine Parser::parse(const std::vector<std::string>& arguments) {
   try {
     app_.parse(for_cli11(arguments));
   } catch (const CLI::CallForHelp&) {
-    NamesAndMeanings names;
-    for (const auto& [app, command] : commands_) names.emplace_back(app->get_name(), app->get_description());
-    return {.command = Command::print, .text = app_.get_subcommands().empty() ? short_help(names) : app_.help()};
+    return {.command = Command::print, .text = app_.get_subcommands().empty() ? short_help(help()) : app_.help()};
   } catch (const CLI::CallForVersion&) {
     return {.command = Command::version};
   } catch (const CLI::ExtrasError&) {
