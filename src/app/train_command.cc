@@ -13,6 +13,7 @@
 #include "app/job.h"
 #include "app/start.h"
 #include "app/stop_signals.h"
+#include "app/version.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
@@ -153,6 +154,7 @@ int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog)
     if (start.validation) evaluator.emplace(rank, *start.validation);
     trainer.emplace(rank, data, evaluator ? &*evaluator : nullptr, *checkpointer, reporter, from);
   });
+  reporter.start(from.step, {program_version(), program_commit(), to_toml(config)});
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
   if (group.is_root() && trainer->total_steps() <= from.step) say_nothing_is_left(config, *start.state);
   announce(config, *trainer, {rank.model, batches, data.size(), start.communicator->plan()});

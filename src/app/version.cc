@@ -25,4 +25,7 @@ std::string version_text() {
       LOCKSTEP_COMPILER, LOCKSTEP_BUILD_TYPE);
 }
 
+std::string program_version() { return LOCKSTEP_VERSION; }
+std::string program_commit() { return LOCKSTEP_COMMIT; }
+
 }  // namespace lockstep

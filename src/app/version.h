@@ -12,4 +12,8 @@ std::string mpi_version();
 // feed.
 std::string version_text();
 
+// "0.1.0", and the commit that was built.
+std::string program_version();
+std::string program_commit();
+
 }  // namespace lockstep

@@ -30,10 +30,6 @@ constexpr int kSessionStatus = 1;
 
 constexpr int64_t kSessionStart = 1;
 
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 ProtobufWriter event(int64_t step) {
   return ProtobufWriter().float64(field::kWallTime, wall_seconds()).integer(field::kStep, step);
 }
@@ -100,6 +96,10 @@ ProtobufWriter encode(const Histogram& histogram) {
 }
 
 }  // namespace
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 EventFile::EventFile(std::string directory, int64_t resumed_step) : directory_(std::move(directory)) {
   if (directory_.empty()) return;

@@ -17,11 +17,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The version of the rows. It changes when a field is removed or gets another meaning, not when one is added.
+constexpr int kMetricsSchema = 1;
+
 constexpr size_t kMaxMessageBytes = 1000;
 constexpr size_t kMaxLoggedRecords = 100;  // metrics.jsonl lists all of them
 
-// Replaces invalid UTF-8, because paths in the row may contain any bytes.
-std::string json_line(const Json& row) { return row.dump(-1, ' ', false, Json::error_handler_t::replace); }
+// Adds the time. Replaces invalid UTF-8, because paths in the row may contain any bytes.
+std::string json_line(Json row) {
+  row["time"] = std::round(wall_seconds() * 1e3) / 1e3;
+  return row.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 // A rank's own work is reading data and computing: the time during which the other ranks wait for it.
 struct OwnWork {
@@ -87,6 +93,20 @@ void Reporter::write_event(std::string event) {
   files_.post({.run = [logs = logs_, text = std::move(event)] { logs->events.write(text); }, .bytes = bytes});
 }
 
+void Reporter::start(int64_t step, const RunFacts& facts) {
+  if (!group_.is_root()) return;
+  Json hosts = Json::array();
+  for (int rank = 0; rank < group_.size(); ++rank) hosts.push_back(group_.host(rank));
+  write_row(json_line({{"kind", "start"},
+                       {"step", step},
+                       {"schema", kMetricsSchema},
+                       {"version", facts.version},
+                       {"commit", facts.commit},
+                       {"ranks", group_.size()},
+                       {"hosts", std::move(hosts)},
+                       {"configuration", facts.configuration}}));
+}
+
 void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   const auto steps = static_cast<double>(timer.steps());
   auto mean = [&](StepPart part) { return timer.seconds(part) / steps; };
@@ -131,7 +151,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
     json["slowest_rank"] = row.slowest_rank;
     json["own_seconds"] = {{"min", own.min}, {"median", own.median}, {"max", own.max}};
   }
-  write_row(json_line(json));
+  write_row(json_line(std::move(json)));
   EventScalars scalars = {
       {"train/learning_rate", row.learning_rate},       {"train/epoch", row.epoch},
       {"speed/seconds_per_step", row.seconds_per_step}, {"speed/data_seconds", row.data_seconds},
@@ -182,7 +202,7 @@ void Reporter::evaluation(int64_t step, double epoch, std::span<const Evaluation
                  {"loss", r.loss},
                  {"examples", r.examples}};
     if (r.auc) json["auc"] = *r.auc;
-    records.rows.push_back(json_line(json));
+    records.rows.push_back(json_line(std::move(json)));
     const std::string group = r.weights == Weights::raw ? "evaluation/" : "evaluation_ema/";
     EventScalars scalars = {
         {group + "top1", r.top1_fraction()}, {group + "top5", r.top5_fraction()}, {group + "loss", r.loss}};

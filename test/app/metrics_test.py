@@ -2,8 +2,10 @@
 
 import glob
 import os
+import re
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
 import numpy
@@ -19,6 +21,7 @@ try:
 except ImportError:
     matplotlib = None
 
+WATCHING = os.path.join(os.path.dirname(__file__), "../../docs/watching.md")
 PLOT = os.path.join(os.path.dirname(__file__), "../../scripts/plot.py")
 ABSENT = "the Python package {} is not installed: scripts/install_python_packages.sh does that"
 
@@ -43,6 +46,34 @@ class Metrics(kit.TestCase):
             self.skipTest(ABSENT.format("tensorboard"))
         everything = {event_accumulator.SCALARS: 0, event_accumulator.HISTOGRAMS: 0}
         return event_accumulator.EventAccumulator(self.path("run/tensorboard"), everything).Reload()
+
+    def documented_fields(self):
+        """{kind: its fields} in docs/watching.md; what is in parentheses are parts and values of fields."""
+        with open(WATCHING, encoding="utf-8") as file:
+            table = file.read().split("## metrics.jsonl")[1].split("\n## ")[0]
+        fields, kind = {}, None
+        for first, second in re.findall(r"^\| *(.*?) *\| (.*) \|$", table, re.MULTILINE):
+            kind = first.strip("`") or kind
+            fields.setdefault(kind, set()).update(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", second)))
+        return fields
+
+    def test_every_field_is_documented_and_every_documented_field_is_written(self):
+        self.stopped_and_resumed()
+        image = kit.png(numpy.full((16, 16, 3), 128, numpy.uint8))
+        kit.write(self.path("bad.tfrecord"), kit.tfrecord([(b"no image", 1)] * 3 + [(image, i % 2) for i in range(40)]))
+        self.train(1, self.config({"data.train": "bad.tfrecord", "data.validation": "bad.tfrecord", "model.classes": 2,
+                                   "data.bad_records": "skip", "checkpoint.directory": "other"}))
+        written = {}
+        for row in kit.metrics(self.path("run")) + kit.metrics(self.path("other")):
+            self.assertLess(abs(row["time"] - time.time()), 600)
+            written.setdefault(row["kind"], set()).update(row)
+        documented = self.documented_fields()
+        self.assertEqual(set(written), {"start", "train", "eval", "checkpoint", "event"})
+        for kind, fields in written.items():
+            self.assertEqual(fields, documented[kind] | {"kind", "step", "time"}, kind)
+        starts = kit.metrics(self.path("run"), "start")
+        self.assertEqual([(row["step"], row["ranks"], len(row["hosts"])) for row in starts], [(0, 2, 2), (5, 2, 2)])
+        self.assertIn("[optimizer]", starts[0]["configuration"])
 
     def test_no_step_comes_twice_after_a_resume(self):
         self.stopped_and_resumed()

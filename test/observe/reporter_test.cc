@@ -31,6 +31,26 @@ struct Reporting {
 
 }  // namespace
 
+TEST_CASE("the first row says what runs, and every row when it was written") {
+  const double before = wall_seconds() - 0.01;
+  Reporting r;
+  r.reporter.start(3, {.version = "1.2.3", .commit = "abc", .configuration = "[train]\nseed = 1\n"});
+  const nlohmann::json row = r.row();
+  if (!world().is_root()) return;
+  const std::vector<std::string> hosts(static_cast<size_t>(world().size()), world().host());
+  CHECK(row == nlohmann::json{{"kind", "start"},
+                              {"step", 3},
+                              {"schema", 1},
+                              {"version", "1.2.3"},
+                              {"commit", "abc"},
+                              {"ranks", world().size()},
+                              {"hosts", hosts},
+                              {"configuration", "[train]\nseed = 1\n"}});
+  const auto whole = nlohmann::json::parse(read_text_file(r.directory / "metrics.jsonl", ExitCode::internal));
+  CHECK(whole["time"].get<double>() >= before);
+  CHECK(whole["time"].get<double>() <= wall_seconds() + 0.01);
+}
+
 TEST_CASE("lines are due every so many steps") {
   Reporting r;
   CHECK(r.reporter.due(5));

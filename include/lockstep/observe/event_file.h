@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+// Returns the seconds since 1970 by the wall clock.
+double wall_seconds();
+
 // encode_scalars() and encode_histogram() return a serialized Event message with the current time as its wall time.
 using EventScalars = std::vector<std::pair<std::string, double>>;  // tag ("train/loss") and value
 std::string encode_scalars(int64_t step, const EventScalars& values);

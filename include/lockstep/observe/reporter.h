@@ -35,6 +35,12 @@ struct ReporterOptions {
   double slow_disk_seconds = 60;  // a file operation that takes longer is reported
 };
 
+// What a run is and runs with.
+struct RunFacts {
+  std::string version, commit;  // of the program
+  std::string configuration;    // TOML with every key
+};
+
 // A data set with skipped bad records.
 struct SkippedData {
   std::string data;              // "data.train"
@@ -46,6 +52,9 @@ struct SkippedData {
 class Reporter {
  public:
   Reporter(ProcessGroup& group, ReporterOptions options);
+
+  // Writes the first row of this process to metrics.jsonl.
+  void start(int64_t step, const RunFacts& facts);
 
   // Returns whether interval() is due after this step.
   bool due(int64_t step) const { return step % options_.every_steps == 0; }
