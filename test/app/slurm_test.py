@@ -74,7 +74,7 @@ SlurmdPidFile={self.path("slurmd.pid")}
 SlurmctldLogFile={self.path("slurmctld.log")}
 SlurmdLogFile={self.path("slurmd.log")}
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
@@ -85,7 +85,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=5
 MailProg=/bin/true
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=4000 State=UNKNOWN
+NodeName={host} NodeAddr=127.0.0.1 CPUs={max(2, os.cpu_count())} RealMemory=4000 State=UNKNOWN
 PartitionName=test Nodes={host} Default=YES MaxTime=60 State=UP
 """)
 
@@ -243,6 +243,25 @@ class Slow(kit.TestCase):
         self.assertNotIn("the state is saved", self.text())
         self.assert_newest_is_whole()
         self.assertEqual(self.cluster.job(job)["Restarts"], "0")
+
+    def bound_ranks(self, launcher):
+        if os.cpu_count() < 2:
+            self.skipTest("one processor")
+        self.settings()
+        job = self.submit(launcher, "--time=5")
+        self.wait_for_steps()
+        masks = [os.sched_getaffinity(pid) for pid, _ in self.ranks().values()]
+        self.assertEqual([len(mask) for mask in masks], [1, 1], masks)
+        self.assertFalse(masks[0] & masks[1], masks)
+        self.assertEqual(self.text().count("1 core usable"), 2)
+        self.cluster.output("scancel", job)
+        self.wait_for_state(job, "CANCELLED")
+
+    def test_mpirun_binds_each_rank_to_a_processor_of_its_own(self):
+        self.bound_ranks("mpirun")
+
+    def test_srun_binds_each_rank_to_a_processor_of_its_own(self):
+        self.bound_ranks("srun")
 
     def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
         self.stops_requeues_and_finishes("mpirun")
