@@ -25,6 +25,7 @@ namespace {
 constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to write theirs before all end
 constexpr std::chrono::milliseconds kOtherEnds{1500};  // time in which the reporting rank ends the job
 constexpr int kMostTurns = 3;
+constexpr int kMostReports = 8;
 constexpr double kReportSeconds = 2;
 
 constexpr std::chrono::seconds kFirstEnds{10};  // time in which the thread that failed first ends the job
@@ -72,14 +73,16 @@ void speak(const Error& error) {
   }
   std::string report;
   if (error.code() == ExitCode::stalled) {
+    const int alive_below = context->board().alive_below();
     try {
-      report = write_report(*context);
+      // A job of a thousand ranks that wait for one leaves a few files, and not a thousand.
+      if (alive_below < kMostReports || !context->board().own().waiting) report = write_report(*context);
     } catch (...) {  // there is no memory or no thread for the report
     }
     if (!report.empty()) report = "; report: " + report;
     // All ranks that wait for the same one arrive here together. The lowest reports first and ends the others
     // meanwhile.
-    std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(context->board().alive_below(), kMostTurns));
+    std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(alive_below, kMostTurns));
   }
   log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
 }

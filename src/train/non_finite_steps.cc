@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/rank_names.h"
 #include "train/audit.h"
 
 namespace lockstep {
@@ -34,14 +35,14 @@ bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
 std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   const int64_t mine = !std::isfinite(outcome.own_loss);
   const auto flags = group_.all_gather(std::span(&mine, 1), {"the report of non-finite values"});
-  std::string where;
+  std::vector<int> where;
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (flags[rank]) where += fmt::format("{}{}", where.empty() ? "" : ", ", group_.describe(rank));
+    if (flags[rank]) where.push_back(rank);
   }
   return fmt::format("step {}: {}", step,
                      where.empty()
                          ? fmt::format("the gradient of {} is not finite", parameter_at(model_, outcome.bad_gradient))
-                         : fmt::format("the loss is not finite on {}", where));
+                         : fmt::format("the loss is not finite on {}", fold_ranks(where, group_.hosts())));
 }
 
 std::string NonFiniteSteps::went_back(int64_t from, const std::string& to) {

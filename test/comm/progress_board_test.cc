@@ -77,6 +77,17 @@ TEST_CASE("a rank without a heartbeat is missing, and one that waits elsewhere s
                                        "'sum for the evaluation')"));
 }
 
+TEST_CASE("of a thousand missing ranks, three are described and the others folded") {
+  ProgressBoard board;
+  board.set_rank(0, 1024);
+  std::vector<std::string> hosts(1024);
+  for (size_t r = 0; r < hosts.size(); ++r) hosts[r] = fmt::format("node{:02}", r / 64 + 1);
+  board.set_hosts(std::move(hosts));
+  const ScopedWait waiting(&board, {CollectiveKind::exchange, board.begin(CollectiveKind::exchange, "a"), "a"});
+  CHECK_THAT(board.describe_missing(), ContainsSubstring("rank 3@node01 has not arrived"));
+  CHECK_THAT(board.describe_missing(), Catch::Matchers::EndsWith("nor have ranks 4-1023 on node[01-16]"));
+}
+
 TEST_CASE("when all ranks have arrived, the message names the network or a silent rank") {
   Board board;
   board.receive_from(1, at(RunPhase::train, 120, 1));

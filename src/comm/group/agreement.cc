@@ -1,12 +1,11 @@
 #include "lockstep/comm/group/agreement.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 #include <new>
 
 #include "lockstep/base/log.h"
+#include "lockstep/comm/group/rank_names.h"
 
 namespace lockstep {
 namespace {
@@ -83,23 +82,11 @@ void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function
 }
 
 std::vector<std::string> merge_texts(const ProcessGroup& group, const std::vector<std::string>& texts) {
-  constexpr size_t kMostNamed = 4;
   std::vector<std::string> merged;
-  for (size_t r = 0; r < texts.size(); ++r) {
-    const std::string& text = texts[r];
-    if (text.empty() || std::find(texts.begin(), texts.begin() + static_cast<ptrdiff_t>(r), text) !=
-                            texts.begin() + static_cast<ptrdiff_t>(r)) {
-      continue;  // said by a rank before
-    }
-    std::vector<std::string> ranks;
-    for (size_t other = r; other < texts.size(); ++other) {
-      if (texts[other] == text) ranks.push_back(group.describe(static_cast<int>(other)));
-    }
+  for (const auto& [text, ranks] : group_ranks(texts)) {
+    if (text.empty()) continue;
     if (ranks.size() == texts.size()) return {text};
-    const size_t more = ranks.size() - std::min(ranks.size(), kMostNamed);
-    ranks.resize(ranks.size() - more);
-    merged.push_back(
-        fmt::format("{}{}: {}", fmt::join(ranks, ", "), more > 0 ? fmt::format(" and {} more", more) : "", text));
+    merged.push_back(fmt::format("{}: {}", fold_ranks(ranks, group.hosts()), text));
   }
   return merged;
 }

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/random.h"
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/rank_names.h"
 
 namespace lockstep {
 namespace {
@@ -78,12 +79,11 @@ void audit_ranges(ProcessGroup& group, const Timeout& wait, std::span<const Audi
   require(std::ranges::count(counts, count) == group.size(), "ranks audit different numbers of parameters");
   const auto difference = first_difference(group.all_gather(hashes, wait), group.size());
   require(difference.has_value(), "the ranks' digests differ, but no parameter does");
-  std::string ranks;
-  for (const int rank : difference->ranks) ranks += (ranks.empty() ? "" : ", ") + group.describe(rank);
   throw AgreedError(ExitCode::internal,
                     fmt::format("{} is not the same on every rank: {} differ{} from the others; the last checkpoint "
                                 "before this step is the place to go back to",
-                                ranges[difference->range].name, ranks, difference->ranks.size() == 1 ? "s" : ""));
+                                ranges[difference->range].name, fold_ranks(difference->ranks, group.hosts()),
+                                difference->ranks.size() == 1 ? "s" : ""));
 }
 
 }  // namespace lockstep

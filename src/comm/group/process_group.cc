@@ -108,6 +108,7 @@ int ProcessGroup::local_rank() const { return state_->local_rank; }
 int ProcessGroup::local_size() const { return state_->local_size; }
 const std::vector<int64_t>& ProcessGroup::first_on_host() const { return state_->first_on_host; }
 const std::string& ProcessGroup::host(int rank) const { return state_->hosts.at(static_cast<size_t>(rank)); }
+const std::vector<std::string>& ProcessGroup::hosts() const { return state_->hosts; }
 std::string ProcessGroup::describe(int rank) const { return describe_rank(*state_, rank); }
 
 void ProcessGroup::set_limits(const WaitLimits& seconds) { state_->limits = seconds; }

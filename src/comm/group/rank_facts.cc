@@ -1,12 +1,11 @@
 #include "lockstep/comm/group/rank_facts.h"
 
 #include <algorithm>
-#include <utility>
+
+#include "lockstep/comm/group/rank_names.h"
 
 namespace lockstep {
 namespace {
-
-constexpr size_t kMaxNames = 4;  // the rest is counted, because a job may have hundreds of ranks
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -37,28 +36,18 @@ std::vector<FactRow> gather_facts(ProcessGroup& group, const Timeout& wait, std:
   return rows;
 }
 
-std::string group_by_value(std::span<const std::string> values, std::span<const std::string> names) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
-  for (size_t r = 0; r < values.size(); ++r) {
-    auto found = std::ranges::find(groups, values[r], &std::pair<std::string, std::vector<std::string>>::first);
-    if (found == groups.end()) found = groups.insert(groups.end(), {values[r], {}});
-    found->second.push_back(names[r]);
-  }
+std::string group_by_value(std::span<const std::string> values, std::span<const std::string> hosts) {
   std::string text;
-  for (const auto& [value, ranks] : groups) {
-    if (!text.empty()) text += "; ";
-    text += value + ": ";
-    const size_t shown = ranks.size() <= kMaxNames ? ranks.size() : kMaxNames - 1;
-    for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + ranks[i];
-    if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
+  for (const auto& [value, ranks] : group_ranks(values)) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", value, fold_ranks(ranks, hosts));
   }
   return text;
 }
 
-std::optional<Finding> difference(const FactRow& row, std::span<const std::string> names) {
+std::optional<Finding> difference(const FactRow& row, std::span<const std::string> hosts) {
   if (!row.differs()) return std::nullopt;
   return Finding{.blame = row.fact.blame,
-                 .what = fmt::format("{} differs between ranks ({})", row.fact.name, group_by_value(row.values, names)),
+                 .what = fmt::format("{} differs between ranks ({})", row.fact.name, group_by_value(row.values, hosts)),
                  .advice = row.fact.advice};
 }
 

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "comm/group/mpi_support.h"
 #include "lockstep/base/error.h"
@@ -73,12 +74,16 @@ class Heartbeats::Worker {
               "heartbeat");
   }
 
-  // Sends a heartbeat to every peer whose previous one has been delivered. `last` marks it as this rank's last one; the
-  // call then returns true once every peer has been sent to.
+  // Sends a heartbeat to the peers whose turn it is and whose previous one has been delivered. `last` marks it as this
+  // rank's last one, which goes to all; the call then returns true once every peer has been sent to.
   bool send(bool last) {
     const std::vector<RankPosition> positions = board_.snapshot(last);
+    const size_t peers = to_.size();
+    const size_t turns = last ? peers : std::clamp<size_t>(options_.bytes_per_turn / bytes(), 1, peers);
+    const size_t first = std::exchange(next_peer_, (next_peer_ + turns) % peers);
     bool all = true;
-    for (Channel& channel : to_) {
+    for (size_t i = 0; i < turns; ++i) {
+      Channel& channel = to_[(first + i) % peers];
       if (channel.closed) continue;
       int done = 0;
       check_mpi(MPI_Test(&channel.request, &done, MPI_STATUS_IGNORE), "heartbeat");
@@ -156,6 +161,7 @@ class Heartbeats::Worker {
   ProgressBoard& board_;
   const HeartbeatOptions options_;
   std::vector<Channel> to_, from_;  // only the thread uses them once it runs
+  size_t next_peer_ = 0;            // in to_
   bool all_closed_ = false;         // set by the thread; read after it has ended
 
   std::mutex mutex_;

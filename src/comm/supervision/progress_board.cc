@@ -9,13 +9,18 @@
 
 #include "lockstep/base/activity.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/comm/group/rank_names.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kEventsKept = 64, kStepsKept = 16;
-constexpr size_t kRanksNamed = 8;
-constexpr double kSilentSeconds = 3;  // several heartbeats; a rank that is silent for longer does not count as alive
+constexpr int kRanksDescribed = 3;
+// Several heartbeats. A rank that is silent for longer does not count as alive.
+double silent_seconds(size_t ranks) {
+  constexpr size_t kManyRanks = 128;  // whose heartbeats go to a few peers at a time
+  return ranks <= kManyRanks ? 3 : 12;
+}
 
 template <size_t N>
 void set_text(std::array<char, N>& to, std::string_view text) {
@@ -167,7 +172,7 @@ std::string ProgressBoard::describe(int rank, double now) const {
   if (p.heartbeat == 0) return fmt::format("no heartbeat for {:.0f} s", silent);
   const std::string where = fmt::format("in phase {}, step {}", run_phase_name(p.phase), p.step);
   if (p.finished) return "at the end of the job";
-  if (silent > kSilentSeconds) return fmt::format("last heard {:.0f} s ago {}", silent, where);
+  if (silent > silent_seconds(ranks_.size())) return fmt::format("last heard {:.0f} s ago {}", silent, where);
   const double quiet = static_cast<double>(p.quiet_seconds) + silent;
   if (p.waiting) return fmt::format("{}, waits for '{}'", where, p.label.data());
   return fmt::format("{}, alive, no progress for {:.0f} s", where, quiet);
@@ -205,15 +210,22 @@ std::string ProgressBoard::describe_missing() const {
 std::string ProgressBoard::missing_ranks_locked() const {
   const double now = monotonic_seconds();
   std::string text;
-  size_t missing = 0;
-  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-    if (!is_missing(r) || ++missing > kRanksNamed) continue;
-    text += fmt::format("{}{} has not arrived ({})", missing == 1 ? "" : ", ", name(r), describe(r, now));
+  std::vector<int> others;  // that have not arrived either
+  for (int r = 0, described = 0; r < static_cast<int>(ranks_.size()); ++r) {
+    if (!is_missing(r)) continue;
+    if (described < kRanksDescribed) {
+      text += fmt::format("{}{} has not arrived ({})", described > 0 ? ", " : "", name(r), describe(r, now));
+      ++described;
+    } else {
+      others.push_back(r);
+    }
   }
-  if (missing > kRanksNamed) text += fmt::format(" and {} more", missing - kRanksNamed);
-  if (missing > 0) return text + silent_hosts_locked(now);
+  if (!others.empty())
+    text += hosts_.empty() ? fmt::format(" and {} more", others.size())
+                           : fmt::format(", nor have {}", fold_ranks(others, hosts_));
+  if (!text.empty()) return text + silent_hosts_locked(now);
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-    if (r == rank_ || now - last_seen_[r] <= kSilentSeconds) continue;
+    if (r == rank_ || now - last_seen_[r] <= silent_seconds(ranks_.size())) continue;
     return fmt::format("all have arrived, but {} is silent ({}){}", name(r), describe(r, now),
                        silent_hosts_locked(now));
   }
@@ -225,21 +237,22 @@ std::string ProgressBoard::missing_ranks_locked() const {
 std::string ProgressBoard::silent_hosts_locked(double now) const {
   std::map<std::string_view, bool> hosts;  // whether all ranks are silent
   for (size_t r = 0; r < hosts_.size(); ++r) {
-    const bool silent = r != static_cast<size_t>(rank_) && now - last_seen_[r] > kSilentSeconds;
+    const bool silent = r != static_cast<size_t>(rank_) && now - last_seen_[r] > silent_seconds(ranks_.size());
     bool& all = hosts.try_emplace(hosts_[r], true).first->second;
     all = all && silent;
   }
-  std::string silent;
+  std::vector<std::string> silent_hosts;
   for (const auto& [host, all] : hosts) {
-    if (all) silent += fmt::format("{}{}", silent.empty() ? "" : ", ", host);
+    if (all) silent_hosts.emplace_back(host);
   }
-  if (silent.empty()) return {};
+  if (silent_hosts.empty()) return {};
+  const std::string silent = fold_hosts(silent_hosts);
   return fmt::format("; nothing is heard from {0}: look at the network between {1} and {0}", silent, hosts_[rank_]);
 }
 
 bool ProgressBoard::alive_locked(int rank, double now) const {
   const auto r = static_cast<size_t>(rank);
-  return ranks_[r].heartbeat > 0 && now - last_seen_[r] <= kSilentSeconds;
+  return ranks_[r].heartbeat > 0 && now - last_seen_[r] <= silent_seconds(ranks_.size());
 }
 
 bool ProgressBoard::is_reporter() const {

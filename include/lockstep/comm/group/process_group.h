@@ -60,7 +60,8 @@ class ProcessGroup {
   const std::vector<int64_t>& first_on_host() const;
   const std::string& host() const { return host(rank()); }
   const std::string& host(int rank) const;
-  std::string describe(int rank) const;  // "rank 3@node7"
+  const std::vector<std::string>& hosts() const;  // by rank
+  std::string describe(int rank) const;           // "rank 3@node7"
 
   // Sets the limits of waits, in seconds, by RunPhase. They hold for calls whose Timeout has no limit of its own.
   void set_limits(const WaitLimits& seconds);

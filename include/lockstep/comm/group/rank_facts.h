@@ -38,10 +38,10 @@ struct FactRow {
 // Collective. Returns one row per fact. The rows are the same on every rank, except for Fact::value.
 std::vector<FactRow> gather_facts(ProcessGroup& group, const Timeout& wait, std::span<const Fact> facts);
 
-// Groups ranks by value: "2.6.3: rank 0, rank 1 and 2 more; 3.1: rank 3". `values` and `names` are indexed by rank.
-std::string group_by_value(std::span<const std::string> values, std::span<const std::string> names);
+// Groups ranks by value: "2.6.3: ranks 0-63 on node[1-4]; 3.1: rank 64@node5". Both are indexed by rank.
+std::string group_by_value(std::span<const std::string> values, std::span<const std::string> hosts);
 
-// Returns a finding if the values differ between ranks, otherwise nothing. `names` are indexed by rank.
-std::optional<Finding> difference(const FactRow& row, std::span<const std::string> names);
+// Returns a finding if the values differ between ranks, otherwise nothing. `hosts` are indexed by rank.
+std::optional<Finding> difference(const FactRow& row, std::span<const std::string> hosts);
 
 }  // namespace lockstep
