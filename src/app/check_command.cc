@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/core_placement.h"
 #include "app/devices.h"
 #include "app/fatal.h"
 #include "app/host_facts.h"
@@ -23,6 +24,7 @@
 #include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/parameter_audit.h"
+#include "lockstep/comm/group/rank_names.h"
 #include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/io/file.h"
@@ -38,16 +40,25 @@ constexpr double kTolerableSkewSeconds = 1;
 
 // ---- facts of this rank
 
-std::string memory_text(const HostMemory& memory) {
+// Of every rank, with what only one rank or host has; or of a large job, whose ranks then share rows.
+enum class Detail : uint8_t { one_rank, large_job };
+
+std::string memory_text(const HostMemory& memory, Detail detail) {
   if (memory.total < 0 || memory.available < 0) return "memory unknown";
-  return fmt::format("{:.1f} of {:.1f} GB free", static_cast<double>(memory.available) / kGigabyte,
-                     static_cast<double>(memory.total) / kGigabyte);
+  const double total = static_cast<double>(memory.total) / kGigabyte;
+  if (detail == Detail::large_job) return fmt::format("{:.0f} GB", total);
+  return fmt::format("{:.1f} of {:.1f} GB free", static_cast<double>(memory.available) / kGigabyte, total);
 }
 
-std::string interfaces_text() {
+std::string interfaces_text(Detail detail) {
   std::string text;
   for (const NetworkInterface& i : network_interfaces()) {
-    if (i.name != "lo" && !i.address.starts_with("fe80:")) text += fmt::format(" {}={}", i.name, i.address);
+    if (i.name == "lo" || i.address.starts_with("fe80:")) continue;
+    if (detail == Detail::one_rank) {
+      text += fmt::format(" {}={}", i.name, i.address);
+    } else if (!text.ends_with(' ' + i.name)) {  // one that has several addresses
+      text += ' ' + i.name;
+    }
   }
   return text.empty() ? "no interface but the loopback" : text.substr(1);
 }
@@ -160,11 +171,7 @@ std::string try_checkpoint_directory(const Config::Checkpoint& settings, int64_t
 class Check {
  public:
   Check(const Config& config, ProcessGroup& group, Watchdog& watchdog)
-      : config_(config),
-        group_(group),
-        watchdog_(watchdog),
-        names_(rank_names(group)),
-        start_(config, group, watchdog, RunStart::Use::check) {}
+      : config_(config), group_(group), watchdog_(watchdog), start_(config, group, watchdog, RunStart::Use::check) {}
   int run();
 
  private:
@@ -181,7 +188,6 @@ class Check {
   const Config& config_;
   ProcessGroup& group_;
   Watchdog& watchdog_;
-  const std::vector<std::string> names_;
   RunStart start_;
   std::vector<std::string> table_;
 };
@@ -206,26 +212,31 @@ void Check::row(const std::string& name, const std::string& value, bool differs)
 }
 
 void Check::row(const FactRow& facts) {
-  row(facts.fact.name, facts.differs() ? group_by_value(facts.values, names_) : facts.values.front(), facts.differs());
+  row(facts.fact.name, facts.differs() ? group_by_value(facts.values, group_.hosts()) : facts.values.front(),
+      facts.differs());
 }
 
 void Check::check_ranks(const Timeout& wait) {
   const double ahead = clock_offset_seconds(group_, wait);
-  const auto& [cores, budget] = start_.threads;
-  const std::string mine =
-      fmt::format("pid {}, {}, {} + {} threads, {}, {}, clock {:+.3f} s, {}", ::getpid(), counted(cores, "core"),
-                  budget.compute, budget.workers, device(), memory_text(host_memory()), ahead, interfaces_text());
-  const std::vector<std::string> lines = group_.all_gather(mine, wait);
-  const auto offset_us = static_cast<int64_t>(ahead * 1e6);
-  const std::vector<int64_t> offsets = group_.all_gather(std::span(&offset_us, 1), wait);
-  for (size_t r = 0; r < lines.size(); ++r) {
-    const double offset = static_cast<double>(offsets[r]) * 1e-6;
-    const bool skewed = std::abs(offset) > kTolerableSkewSeconds;
-    row(names_[r], lines[r], skewed);
-    if (!skewed) continue;
+  const auto& [cpus, cores, budget] = start_.threads;
+  const Detail detail = group_.size() > kMostRankLines ? Detail::large_job : Detail::one_rank;
+  const HostMemory memory = host_memory();
+  std::string mine = fmt::format("{}, {} + {} threads, {}, {}, {}", counted(cores, "core"), budget.compute,
+                                 budget.workers, device(), memory_text(memory, detail), interfaces_text(detail));
+  if (detail == Detail::one_rank) mine = fmt::format("pid {}, {}, clock {:+.3f} s", ::getpid(), mine, ahead);
+  const std::string skew = std::abs(ahead) > kTolerableSkewSeconds
+                               ? fmt::format("{:.1f} s {}", std::abs(ahead), ahead > 0 ? "ahead of" : "behind")
+                               : std::string();
+  const std::vector<std::string> skews = group_.all_gather(skew, wait);
+  for (const auto& [text, ranks] : group_ranks(group_.all_gather(mine, wait))) {
+    const bool skewed = std::ranges::any_of(ranks, [&](int rank) { return !skews[rank].empty(); });
+    row(fold_ranks(ranks, group_.hosts()), text, skewed);
+  }
+  for (const auto& [text, ranks] : group_ranks(skews)) {
+    if (text.empty()) continue;
     start_.findings.push_back({.blame = ExitCode::ok,
-                               .what = fmt::format("the clock of {} is {:.1f} s {} that of {}", names_[r],
-                                                   std::abs(offset), offset > 0 ? "ahead of" : "behind", names_[0]),
+                               .what = fmt::format("the clock of {} is {} that of {}",
+                                                   fold_ranks(ranks, group_.hosts()), text, group_.describe(0)),
                                .advice = "let NTP set every host's clock; times in logs cannot be compared"});
   }
 }
@@ -268,9 +279,12 @@ int Check::run() {
                                       "set them once, where the job starts ('mpirun --mca', 'mpirun -x')"}};
     for (const FactRow& facts : gather_facts(group_, wait, network)) {
       row(facts);
-      if (auto found = difference(facts, names_)) start_.findings.push_back(std::move(*found));
+      if (auto found = difference(facts, group_.hosts())) start_.findings.push_back(std::move(*found));
     }
     check_ranks(wait);
+    for (Finding& finding : placement_findings(group_, wait, {start_.threads.cpus, start_.threads.budget.compute})) {
+      start_.findings.push_back(std::move(finding));
+    }
   });
   measure("a small allreduce", RunPhase::start, [&](const Timeout& wait) { check_reductions(wait); });
   measure("the checkpoint directory", RunPhase::save, [&](const Timeout& wait) {

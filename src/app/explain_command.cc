@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 #include <string>
 
 #include "app/commands.h"
+#include "app/core_placement.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/backend/update.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/cpu_cores.h"
+#include "lockstep/base/cpu_topology.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/advice.h"
 #include "lockstep/config/load.h"
@@ -118,6 +122,22 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
   }
 }
 
+// Says how a launcher should place ranks on hosts like this one, and what of it this process may not use.
+void print_placement() {
+  const std::vector<Processor> host = processors_of_job();
+  if (host.empty()) return;
+  std::set<int> cores, nodes;
+  for (const Processor& processor : host) {
+    cores.insert(processor.core);
+    nodes.insert(processor.node);
+  }
+  fmt::print("\nhosts like this one ({}, {}):\n", counted(cores.size(), "core"), counted(nodes.size(), "NUMA node"));
+  fmt::print("  one rank per core:      {}\n", placement_options(host, static_cast<int>(cores.size()), 1));
+  fmt::print("  one rank per NUMA node: {}\n", placement_options(host, static_cast<int>(nodes.size()), 1));
+  const auto usable = static_cast<size_t>(usable_cores(cpu_cores()));
+  if (usable < host.size()) fmt::print("  this process may use {} of {} processors\n", usable, host.size());
+}
+
 // The threads are those of a single rank on this host; the workspaces of convolutions depend on their number.
 BackendOptions one_rank_of_this_host(const Config& config) {
   const auto threads = static_cast<int>(config.device.threads);
@@ -145,6 +165,7 @@ int explain_command(const CommandLine& command) {
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_schedule(config, batches);
+  print_placement();
   for (const std::string& warning : loaded.warnings) fmt::print("\nwarning: {}\n", warning);
   for (const std::string& setting : settings_without_effect(loaded)) fmt::print("\nno effect: {}\n", setting);
   for (const std::string& choice : unusual_choices(config, batches.global)) fmt::print("\nunusual: {}\n", choice);

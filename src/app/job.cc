@@ -9,11 +9,14 @@
 #include "app/devices.h"
 #include "app/fatal.h"
 #include "lockstep/backend/cpu_library.h"
+#include "lockstep/base/counted.h"
+#include "lockstep/base/cpu_topology.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/rank_names.h"
 #include "lockstep/config/advice.h"
 #include "lockstep/config/load.h"
 #include "lockstep/config/model_info.h"
@@ -31,11 +34,11 @@ constexpr double kReadCheckpointSeconds = 600;  // for a whole checkpoint, which
 constexpr int64_t kProbedRecords = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group) {
-  const auto digest = static_cast<int64_t>(cores.mask_digest);
-  const auto digests = group.all_gather(std::span(&digest, 1), {"the table of cores"});
+  const std::string mask = cpu_list(cores.cpus);
+  const std::vector<std::string> masks = group.all_gather(mask, {"the table of cores"});
   CoreSharing sharing{.local_ranks = group.local_size(), .same_mask_ranks = 0};
   for (int r = 0; r < group.size(); ++r) {
-    sharing.same_mask_ranks += digests[r] == digest && group.host(r) == group.host();
+    sharing.same_mask_ranks += masks[r] == mask && group.first_on_host()[r] == group.first_on_host()[group.rank()];
   }
   return sharing;
 }
@@ -167,22 +170,24 @@ Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watc
 }
 
 RankThreads count_threads(const Config& config, ProcessGroup& group) {
-  const CpuCores cores = cpu_cores();
+  CpuCores cores = cpu_cores();
   const int usable = usable_cores(cores, core_sharing(cores, group));
-  return {usable, thread_budget({.cores = usable,
-                                 .compute = static_cast<int>(config.device.threads),
-                                 .workers = static_cast<int>(config.data.workers),
-                                 .omp_num_threads = omp_num_threads(group)})};
+  return {std::move(cores.cpus), usable,
+          thread_budget({.cores = usable,
+                         .compute = static_cast<int>(config.device.threads),
+                         .workers = static_cast<int>(config.data.workers),
+                         .omp_num_threads = omp_num_threads(group)})};
 }
 
 void announce_threads(const RankThreads& threads, ProcessGroup& group) {
-  const auto& [usable, budget] = threads;
-  const auto lines = group.all_gather(
-      fmt::format("{}: pid {}, {} core{} usable, {} compute thread{}, {} loader thread{}", group.describe(group.rank()),
-                  ::getpid(), usable, usable == 1 ? "" : "s", budget.compute, budget.compute == 1 ? "" : "s",
-                  budget.workers, budget.workers == 1 ? "" : "s"),
-      {"the table of ranks"});
-  for (const std::string& line : lines) log_info("{}", line);
+  const auto& [cpus, usable, budget] = threads;
+  const std::string mine =
+      fmt::format("{} usable, {}, {}", counted(usable, "core"), counted(budget.compute, "compute thread"),
+                  counted(budget.workers, "loader thread"));
+  const std::string pid = group.size() > kMostRankLines ? std::string() : fmt::format("pid {}, ", ::getpid());
+  for (const auto& [text, ranks] : group_ranks(group.all_gather(pid + mine, {"the table of ranks"}))) {
+    log_info("{}: {}", fold_ranks(ranks, group.hosts()), text);
+  }
   const std::string too_many =
       budget.compute > usable
           ? fmt::format("{} compute threads on {} usable cores: lower device.threads or OMP_NUM_THREADS",

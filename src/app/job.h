@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/cli/command_line.h"
 #include "app/fatal.h"
@@ -23,12 +24,13 @@ Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watc
 
 // Threads of this rank, from its cores and what the other ranks of the host use. Collective.
 struct RankThreads {
+  std::vector<int> cpus;  // in its affinity mask
   int usable_cores = 1;
   ThreadBudget budget;
 };
 RankThreads count_threads(const Config& config, ProcessGroup& group);
 
-// Rank 0 prints one line a rank: rank, host, pid, cores, threads. Collective.
+// Rank 0 prints cores and threads of every rank: a line for each with its pid, or for ranks that are alike. Collective.
 void announce_threads(const RankThreads& threads, ProcessGroup& group);
 
 // Both.

@@ -32,12 +32,6 @@ std::string executable_digest() {
 
 std::string digest_text(std::span<const std::byte> bytes) { return fmt::format("{:016x}", hash_bytes(bytes)); }
 
-std::vector<std::string> rank_names(const ProcessGroup& group) {
-  std::vector<std::string> names;
-  for (int r = 0; r < group.size(); ++r) names.push_back(group.describe(r));
-  return names;
-}
-
 std::vector<Fact> program_facts(const Config& config) {
   const std::string text = to_toml(config);
   const std::string same_everywhere = "install the same version on every host";
@@ -60,12 +54,10 @@ std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait) 
     mine += (mine.empty() ? "" : "; ") + text;
   }
   std::vector<Finding> findings;
-  const std::vector<std::string> all = group.all_gather(mine, wait);
-  for (size_t r = 0; r < all.size(); ++r) {
-    if (all[r].empty()) continue;
+  for (const std::string& what : merge_texts(group, group.all_gather(mine, wait))) {
     findings.push_back(
         {.blame = ExitCode::ok,
-         .what = fmt::format("{}: {}", group.describe(static_cast<int>(r)), all[r]),
+         .what = what,
          .advice = "name an interface that every host has ('ip -brief address'), or unset the variable"});
   }
   return findings;
@@ -124,9 +116,8 @@ std::string program_line(std::span<const FactRow> rows) {
 
 Comparison compare_ranks(ProcessGroup& group, const Timeout& wait, const std::vector<Fact>& facts) {
   Comparison result{.rows = gather_facts(group, wait, facts)};
-  const std::vector<std::string> names = rank_names(group);
   for (const FactRow& row : result.rows) {
-    if (auto found = difference(row, names)) result.findings.push_back(std::move(*found));
+    if (auto found = difference(row, group.hosts())) result.findings.push_back(std::move(*found));
   }
   return result;
 }

@@ -22,10 +22,7 @@ std::string program_line(std::span<const FactRow> rows);
 // "16 hexadecimal digits" of some bytes, for comparing them over ranks.
 std::string digest_text(std::span<const std::byte> bytes);
 
-// "rank 3@node7", by rank.
-std::vector<std::string> rank_names(const ProcessGroup& group);
-
-// A network interface that is asked for and missing on some rank, once a rank. Collective.
+// Network interfaces that are asked for and missing on some ranks, each once. Collective.
 std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait);
 
 // "what; what to do: advice", as every finding is printed.

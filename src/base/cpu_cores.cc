@@ -48,11 +48,9 @@ CpuCores cpu_cores() {
     const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(capacity));
     const size_t bytes = CPU_ALLOC_SIZE(capacity);
     if (set == nullptr || sched_getaffinity(0, bytes, set.get()) != 0) continue;
-    cores.mask = std::max(1, CPU_COUNT_S(bytes, set.get()));
-    cores.mask_digest = 14695981039346656037u;  // FNV-1a over the core numbers
-    for (int core = 0; core < capacity; ++core) {
-      if (CPU_ISSET_S(core, bytes, set.get()))
-        cores.mask_digest = (cores.mask_digest ^ static_cast<uint64_t>(core)) * 1099511628211u;
+    cores.cpus.clear();
+    for (int cpu = 0; cpu < capacity; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, set.get())) cores.cpus.push_back(cpu);
     }
     break;
   }
@@ -61,7 +59,7 @@ CpuCores cpu_cores() {
 }
 
 int usable_cores(const CpuCores& cores, const CoreSharing& sharing) {
-  int usable = cores.mask / std::max(1, sharing.same_mask_ranks);
+  int usable = static_cast<int>(cores.cpus.size()) / std::max(1, sharing.same_mask_ranks);
   if (cores.quota) {
     const int granted = static_cast<int>(std::ceil(std::min(*cores.quota, 1e6)));
     usable = std::min(usable, granted / std::max(1, sharing.local_ranks));

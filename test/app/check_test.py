@@ -94,7 +94,19 @@ class Check(kit.TestCase):
 
     def test_an_interface_that_does_not_exist_is_a_warning(self):
         result = self.check(2, env={"NCCL_SOCKET_IFNAME": "nosuch0"})
-        self.assertTrue(any("names nosuch0" in line and "rank 0@" in line for line in result.warnings()), str(result))
+        self.assertTrue(any("names nosuch0" in line for line in result.warnings()), str(result))
+
+    def test_ranks_that_share_a_core_and_leave_another_idle_are_warnings_with_the_right_command_lines(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2:
+            self.skipTest("one core")
+        result = self.check(2, flags=["--bind-to", "none"], wrapper=["taskset", "-c", str(cores[0])])
+        warnings = [line for line in result.warnings() if "compute" in line]
+        self.assertEqual(len(warnings), 2, str(result))
+        self.assertIn(f"2 ranks compute with 2 threads on 1 processor ({cores[0]}); what to do: 'mpirun -np 2 --map-by ",
+                      warnings[0])
+        self.assertRegex(warnings[1], r"2 ranks compute on 1 of \d+ cores; .*:PE=\d+ --bind-to core'")
+        self.assertNotIn("compute with", "".join(self.check(1, flags=["--bind-to", "none"]).warnings()))
 
     def test_processes_that_do_not_know_each_other_are_refused(self):
         result = self.run_job(0, "check", "--config", self.config(), env={"PMI_SIZE": "2", "PMI_RANK": "1"})

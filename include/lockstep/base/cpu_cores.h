@@ -1,18 +1,17 @@
 // How many cores this process may use, and how they are divided between computing and loading.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
 // What the kernel lets this process use. mpirun binds a rank to one core, containers and batch systems set quotas:
 // the number of cores in the machine says nothing about either.
 struct CpuCores {
-  int mask = 1;                 // cores in the affinity mask
-  uint64_t mask_digest = 0;     // equal for two ranks of one host exactly when they may run on the same cores
+  std::vector<int> cpus{0};     // in the affinity mask, sorted
   std::optional<double> quota;  // cores' worth of time the control group grants; none: unlimited
 };
 
@@ -23,7 +22,7 @@ CpuCores cpu_cores();
 // one control group.
 struct CoreSharing {
   int local_ranks = 1;      // ranks on this host
-  int same_mask_ranks = 1;  // those among them with this rank's mask_digest
+  int same_mask_ranks = 1;  // those among them with this rank's affinity mask
 };
 
 // Cores for one rank, at least 1: the smaller of its share of the mask and its share of the quota (rounded up).

@@ -1,0 +1,34 @@
+// How the ranks of a host are placed on its cores, what is wrong with that, and which command line would be right.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/cpu_topology.h"
+#include "lockstep/comm/group/process_group.h"
+#include "lockstep/comm/group/rank_facts.h"
+
+namespace lockstep {
+
+// A rank of this host.
+struct RankCores {
+  std::vector<int> cpus;  // that it may use, sorted
+  int threads = 1;        // with which it computes
+};
+
+// Returns what is wrong with the placement of `ranks` on `host`: the processors that the job may use. `hosts`: of the
+// job.
+std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<const RankCores> ranks, int hosts);
+
+// Returns the options of mpirun and srun that start `ranks` on each of `hosts` hosts, each rank on cores of its own
+// and, where they divide evenly, within a NUMA node.
+std::string placement_options(std::span<const Processor> host, int ranks, int hosts);
+
+// The processors of this host that the job may use.
+std::vector<Processor> processors_of_job();
+
+// Judges every host. Collective.
+std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait, const RankCores& mine);
+
+}  // namespace lockstep
