@@ -138,6 +138,15 @@ void print_placement() {
   if (usable < host.size()) fmt::print("  this process may use {} of {} processors\n", usable, host.size());
 }
 
+// Names the faster precision if this processor has it and layers, not memory or tables, take the time.
+void print_faster_precision(const Config& config, double million_multiply_adds) {
+  constexpr double kWorthwhile = 1;
+  const bool on_cpu = config.device.kind == DeviceChoice::cpu || !gpu_unavailable_reason().empty();
+  if (!on_cpu || !cpu_computes_bf16() || config.train.precision != Precision::float32) return;
+  if (million_multiply_adds < kWorthwhile) return;
+  fmt::print("\nfaster: train.precision = \"bf16\", for which this processor has instructions\n");
+}
+
 // The threads are those of a single rank on this host; the workspaces of convolutions depend on their number.
 BackendOptions one_rank_of_this_host(const Config& config) {
   const auto threads = static_cast<int>(config.device.threads);
@@ -156,9 +165,9 @@ int explain_command(const CommandLine& command) {
   const int64_t batch = batches.per_rank;
   const Graph drawn = build_model(config.model.name, model_options(config, batch, true));
   print_layers(drawn);
+  const double million = static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6;
   fmt::print("\n{}: {} trained parameters, {:.1f} million multiply-adds forward for one image\n", config.model.name,
-             drawn.parameters.trained_elements(),
-             static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6);
+             drawn.parameters.trained_elements(), million);
   const DType compute = compute_type(config) == DType::bf16 && cpu_computes_bf16() ? DType::bf16 : DType::f32;
   const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites, .compute = compute});
   for (const auto& [name, matches] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, matches);
@@ -166,6 +175,7 @@ int explain_command(const CommandLine& command) {
   print_peak(e, *backend);
   print_schedule(config, batches);
   print_placement();
+  print_faster_precision(config, million);
   for (const std::string& warning : loaded.warnings) fmt::print("\nwarning: {}\n", warning);
   for (const std::string& setting : settings_without_effect(loaded)) fmt::print("\nno effect: {}\n", setting);
   for (const std::string& choice : unusual_choices(config, batches.global)) fmt::print("\nunusual: {}\n", choice);

@@ -138,6 +138,14 @@ class Bfloat16(kit.TestCase):
             self.assert_same(self.tensors(whole), self.tensors(again))
             self.assert_same(self.tensors(whole), self.tensors(halves))
 
+    def test_explain_recommends_it_where_convolutions_take_the_time(self):
+        line = 'faster: train.precision = "bf16", for which this processor has instructions\n'
+        for precision, model, recommended in (("float32", "cifar10_cnn", True), ("bf16", "cifar10_cnn", False),
+                                              ("float32", "wide_mlp", False)):
+            result = self.run_job(0, "explain", "--model.name", model, "--data.format", "synthetic", "--device.kind", "cpu",
+                                  "--train.precision", precision)
+            self.assertEqual(result.count(line), int(recommended), (precision, model))
+
     def test_it_follows_float32_and_stores_float32(self):
         self.records(60)
         config = self.config(self.KEYS)
