@@ -6,14 +6,21 @@
 
 benchmark.json describes the step: the buckets of the all-reduce, and when each is complete while no rank waits for
 another. The model replays that step: the all-reduce of a bucket starts when the bucket is complete and the previous
-all-reduce has ended, and the update follows the last all-reduce. With two stages, each of H hosts sends 2 (H - 1) / H times
-the bytes of a bucket, in 2 (H - 1) messages; otherwise each of N ranks sends 2 (N - 1) / N times the bytes. All ranks are
-assumed to be equally fast. docs/scaling.md compares it with measured steps.
+all-reduce has ended, and the update follows the last all-reduce. --algorithm says how N ranks on H hosts sum:
+
+    stages  in memory that the ranks of a host share, then between hosts: each host sends 2 (H - 1) / H times the bytes
+    mpi     every rank sends 2 (N - 1) / N times the bytes (comm.transport = "mpi")
+    nccl    whichever of NCCL's algorithms is faster:
+            ring    2 (N - 1) messages that follow each other, all but 1 in ranks_a_host of them within a host
+            tree    2 log2(H) messages between hosts, and two chains within a host
+
+All ranks are assumed to be equally fast. docs/scaling.md compares predictions with measured steps.
 """
 
 import argparse
 import dataclasses
 import json
+import math
 import sys
 
 FLOAT_BYTES = 4
@@ -46,28 +53,51 @@ class Profile:
 @dataclasses.dataclass(frozen=True)
 class Job:
     ranks: int
-    bytes_per_second: float  # of a host's link, each way
-    latency_seconds: float = 0.0  # of each of the messages that follow each other in a sum
+    bytes_per_second: float  # of a host's links together, each way
+    latency_seconds: float = 0.0  # of each of the messages between hosts that follow each other in a sum
     wire: str = "float32"
     host_seconds_per_byte: float = 0.0  # of the cores that compute, for what they send or receive and add
-    ranks_a_host: int = 1  # which share its link
-    two_stages: bool = False  # the ranks of a host sum in shared memory; each exchanges its share with the other hosts
+    ranks_a_host: int = 1  # which share its links
+    algorithm: str = "mpi"  # stages, mpi, ring or tree
+    memory_bytes_per_second: float = math.inf  # of a host, for the sums of its ranks in stages
+    local_latency_seconds: float = 0.0  # of a message within a host, of NCCL
+
+    @property
+    def hosts(self):
+        return max(1, self.ranks // self.ranks_a_host)
 
     @property
     def senders(self):
         """How many send the bytes of a sum to each other: hosts or ranks."""
-        return max(1, self.ranks // self.ranks_a_host) if self.two_stages else self.ranks
+        return self.hosts if self.algorithm == "stages" else self.ranks
 
     def sent_bytes(self, count):
-        """What each rank sends, and receives, to sum `count` bytes: by a ring, or each rank a share of the sum."""
-        share = self.ranks_a_host if self.two_stages else 1
+        """What each rank sends, and receives, to sum `count` bytes."""
+        share = self.ranks_a_host if self.algorithm == "stages" else 1
         return 2 * (self.senders - 1) / self.senders * count / share
 
     def link_bytes(self, count):
-        """What passes a host's link each way: all that its ranks send to other hosts, each rank summing a share."""
-        if self.two_stages:
-            return self.sent_bytes(count) * self.ranks_a_host
-        return 2 * self.ranks_a_host * (self.ranks - self.ranks_a_host) / self.ranks * count
+        """What passes a host's links each way: all that its ranks send to other hosts."""
+        if self.algorithm == "mpi":
+            return 2 * self.ranks_a_host * (self.ranks - self.ranks_a_host) / self.ranks * count
+        return 2 * (self.hosts - 1) / self.hosts * count
+
+    def latency(self):
+        """Of the messages of a sum."""
+        if self.algorithm == "tree":
+            return 2 * (math.ceil(math.log2(self.hosts)) * self.latency_seconds
+                        + (min(self.ranks, self.ranks_a_host) - 1) * self.local_latency_seconds)
+        if self.algorithm == "ring":
+            between = self.hosts if self.hosts > 1 else 0
+            return (2 * (self.ranks - 1) / self.ranks * (between * self.latency_seconds
+                                                         + (self.ranks - between) * self.local_latency_seconds))
+        return 2 * (self.senders - 1) * self.latency_seconds
+
+    def core_seconds(self, count):
+        """The work of each rank's cores to sum `count` bytes, of which its host's memory takes all ranks' reads and writes."""
+        local = min(self.ranks, self.ranks_a_host) if self.algorithm == "stages" else 1
+        moved = 2 * count * local if local > 1 else 0
+        return self.sent_bytes(count) * self.host_seconds_per_byte + moved / self.memory_bytes_per_second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,22 +122,45 @@ def simulate(profile, job):
     for bucket in profile.buckets:
         count = bucket.wire_bytes(job.wire)
         begin = max(bucket.ready_seconds + delay, free)
-        work = job.sent_bytes(count) * job.host_seconds_per_byte
-        sending = max(job.link_bytes(count) / job.bytes_per_second, work)
-        free = begin + sending + 2 * (job.senders - 1) * job.latency_seconds
+        work = job.core_seconds(count)
+        free = begin + max(job.link_bytes(count) / job.bytes_per_second, work) + job.latency()
         computing = profile.buckets[-1].ready_seconds + delay - begin  # what is left of it
         delay += min(work, max(0.0, computing))
     update = profile.seconds - profile.buckets[-1].ready_seconds
     return Step(free + update, free + update - profile.seconds)
 
 
-def table(profile, ranks, gbits, job):
+def fastest(profile, job):
+    """The step, and the algorithm that takes it: for "nccl" the faster of its two."""
+    algorithms = ["ring", "tree"] if job.algorithm == "nccl" else [job.algorithm]
+    return min(((simulate(profile, dataclasses.replace(job, algorithm=a)), a) for a in algorithms),
+               key=lambda found: found[0].seconds)
+
+
+def what_limits(profile, job):
+    """The milliseconds that links, messages and cores each add to the step: what it would lose without them."""
+    whole = simulate(profile, job).seconds
+    without = {"links": {"bytes_per_second": math.inf}, "messages": {"latency_seconds": 0.0, "local_latency_seconds": 0.0},
+               "cores": {"host_seconds_per_byte": 0.0, "memory_bytes_per_second": math.inf}}
+    lost = {name: 1e3 * (whole - simulate(profile, dataclasses.replace(job, **change)).seconds)
+            for name, change in without.items()}
+    return ", ".join(f"{name} {ms:,.2f} ms" for name, ms in lost.items() if ms >= 0.005) or "nothing"
+
+
+def table(profile, ranks, gbits, job, limits=False):
     """Markdown: the seconds of a step and the efficiency against a rank alone, by ranks and link."""
-    lines = ["| ranks | " + " | ".join(f"{g:g} Gb/s" for g in gbits) + " |", "|---" * (len(gbits) + 1) + "|"]
+    limited = f" limited at {gbits[-1]:g} Gb/s by |" if limits else ""
+    lines = ["| ranks | hosts | " + " | ".join(f"{g:g} Gb/s" for g in gbits) + " |" + limited,
+             "|---" * (len(gbits) + 2 + limits) + "|"]
     for n in ranks:
-        steps = [simulate(profile, dataclasses.replace(job, ranks=n, bytes_per_second=g * 1e9 / 8)) for g in gbits]
-        lines.append(f"| {n:,} | " + " | ".join(f"{1e3 * s.seconds:,.1f} ms, {100 * profile.seconds / s.seconds:.1f} %"
-                                               for s in steps) + " |")
+        cells = []
+        for g in gbits:
+            of_link = dataclasses.replace(job, ranks=n, bytes_per_second=g * 1e9 / 8)
+            step, algorithm = fastest(profile, of_link)
+            named = f", {algorithm}" if job.algorithm == "nccl" else ""
+            cells.append(f"{1e3 * step.seconds:,.1f} ms, {100 * profile.seconds / step.seconds:.1f} %{named}")
+            limit = what_limits(profile, dataclasses.replace(of_link, algorithm=algorithm))
+        lines.append(f"| {n:,} | {of_link.hosts} | " + " | ".join(cells) + " |" + (f" {limit} |" if limits else ""))
     return "\n".join(lines)
 
 
@@ -119,10 +172,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", help="a benchmark.json")
     parser.add_argument("--ranks", type=numbers, default=[16, 32, 64, 128, 256, 512, 1024])
-    parser.add_argument("--gbits", type=numbers, default=[10, 25, 100, 400], help="of a host's link, each way")
-    parser.add_argument("--ranks_a_host", type=int, default=1, help="which share its link [default 1]")
-    parser.add_argument("--over_mpi", action="store_true", help="not in two stages (comm.transport = mpi)")
-    parser.add_argument("--latency_us", type=float, default=5, help="of one message [default 5]")
+    parser.add_argument("--gbits", type=numbers, default=[10, 25, 100, 400], help="of a host's links together, each way")
+    parser.add_argument("--ranks_a_host", type=int, default=1, help="which share its links [default 1]")
+    parser.add_argument("--algorithm", choices=["stages", "mpi", "nccl", "ring", "tree"], default="stages")
+    parser.add_argument("--latency_us", type=float, default=5, help="of a message between hosts [default 5]")
+    parser.add_argument("--local_latency_us", type=float, default=1.5, help="of NCCL's within a host [default 1.5]")
+    parser.add_argument("--memory_gbytes", type=float, default=math.inf,
+                        help="GB/s of a host's memory, for the sums of its ranks [default: they cost nothing]")
     parser.add_argument("--wire", choices=WIRE_BYTES, default="float32", help="comm.gradient_dtype")
     parser.add_argument("--step_ms", type=float, help="assume this step without exchange instead of the measured one")
     arguments = parser.parse_args()
@@ -130,12 +186,13 @@ def main():
     if arguments.step_ms:
         profile = profile.scaled_to(arguments.step_ms * 1e-3)
     job = Job(1, 1.0, arguments.latency_us * 1e-6, arguments.wire, ranks_a_host=arguments.ranks_a_host,
-              two_stages=not arguments.over_mpi)
+              algorithm=arguments.algorithm, memory_bytes_per_second=arguments.memory_gbytes * 1e9,
+              local_latency_seconds=arguments.local_latency_us * 1e-6)
     total = sum(b.wire_bytes(arguments.wire) for b in profile.buckets)
     print(f"{total / 1e6:.1f} MB in {len(profile.buckets)} buckets; a step without exchange takes "
           f"{1e3 * profile.seconds:.1f} ms{' (assumed)' if arguments.step_ms else ''}, its last bucket is complete after "
           f"{1e3 * profile.buckets[-1].ready_seconds:.1f} ms; {arguments.latency_us:g} us a message\n")
-    print(table(profile, [int(n) for n in arguments.ranks], arguments.gbits, job))
+    print(table(profile, [int(n) for n in arguments.ranks], arguments.gbits, job, limits=True))
 
 
 if __name__ == "__main__":

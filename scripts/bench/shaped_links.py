@@ -114,7 +114,7 @@ def median(runs):
 
 def job(kind, tcp, work):
     return scaling.Job(2 * kind.ranks, tcp, wire=kind.wire, host_seconds_per_byte=work, ranks_a_host=kind.ranks,
-                       two_stages=kind.transport == "auto")
+                       algorithm="stages" if kind.transport == "auto" else "mpi")
 
 
 def work_per_byte(kind, measured):

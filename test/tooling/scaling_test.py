@@ -1,6 +1,8 @@
 """The model of scripts/bench/scaling.py against cases that can be solved by hand."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import pathlib
 import sys
@@ -11,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "scripts/bench"))
 
 import scaling  # noqa: E402
+import shaped_links  # noqa: E402
 from scaling import Bucket, Job, Profile, simulate  # noqa: E402
 
 # Two buckets of 1,000 bytes, complete after 1 s and 3 s; the update takes 1 s more.
@@ -38,14 +41,14 @@ class Model(unittest.TestCase):
 
     def test_in_two_stages_a_host_sends_what_one_rank_would(self):
         for ranks_a_host in (1, 4, 64):
-            two = Job(2 * ranks_a_host, 1.0, ranks_a_host=ranks_a_host, two_stages=True)
+            two = Job(2 * ranks_a_host, 1.0, ranks_a_host=ranks_a_host, algorithm="stages")
             self.assertAlmostEqual(two.link_bytes(1000), 1000)
             self.assertAlmostEqual(two.sent_bytes(1000), 1000 / ranks_a_host)
-        self.assertAlmostEqual(Job(64, 1.0, ranks_a_host=64, two_stages=True).link_bytes(1000), 0)
-        self.assertAlmostEqual(Job(1024, 1.0, ranks_a_host=64, two_stages=True).link_bytes(1000), 2 * 15 / 16 * 1000)
+        self.assertAlmostEqual(Job(64, 1.0, ranks_a_host=64, algorithm="stages").link_bytes(1000), 0)
+        self.assertAlmostEqual(Job(1024, 1.0, ranks_a_host=64, algorithm="stages").link_bytes(1000), 2 * 15 / 16 * 1000)
 
     def test_in_two_stages_hosts_take_turns_and_not_ranks(self):
-        self.assertAlmostEqual(self.seconds(ranks=256, ranks_a_host=64, two_stages=True, latency_seconds=0.01),
+        self.assertAlmostEqual(self.seconds(ranks=256, ranks_a_host=64, algorithm="stages", latency_seconds=0.01),
                                3 + 6 * 0.01 + 1)
 
     def test_one_bucket_at_the_end_adds_its_whole_time(self):
@@ -60,6 +63,35 @@ class Model(unittest.TestCase):
 
     def test_each_message_of_a_ring_has_its_latency(self):
         self.assertAlmostEqual(self.seconds(ranks=4, latency_seconds=0.01), 3 + 6 * 0.01 + 1)
+
+    def test_a_ring_of_nccl_has_its_messages_within_hosts_and_between_them(self):
+        ring = Job(32, 1.0, 0.01, ranks_a_host=8, algorithm="ring", local_latency_seconds=0.001)
+        self.assertAlmostEqual(ring.latency(), 2 * 31 / 32 * (4 * 0.01 + 28 * 0.001))
+        self.assertAlmostEqual(ring.link_bytes(1000), 2 * 3 / 4 * 1000)
+        self.assertAlmostEqual(dataclasses.replace(ring, ranks=8).latency(), 2 * 7 * 0.001)
+
+    def test_a_tree_of_nccl_has_a_message_a_level_and_chains_within_hosts(self):
+        tree = Job(32, 1.0, 0.01, ranks_a_host=8, algorithm="tree", local_latency_seconds=0.001)
+        self.assertAlmostEqual(tree.latency(), 2 * (2 * 0.01 + 7 * 0.001))
+        self.assertAlmostEqual(dataclasses.replace(tree, ranks=1024).latency(), 2 * (7 * 0.01 + 7 * 0.001))
+
+    def test_of_nccl_the_faster_algorithm_counts(self):
+        for latency, expected in ((0.1, "tree"), (0.0, "ring")):
+            job = Job(1024, 1e30, latency, ranks_a_host=8, algorithm="nccl")
+            step, algorithm = scaling.fastest(PROFILE, job)
+            self.assertEqual(algorithm, expected)
+            self.assertAlmostEqual(step.seconds, 3 + (2 * 7 * latency if latency else 0) + 1)
+
+    def test_sums_within_a_host_move_all_ranks_bytes_through_its_memory(self):
+        # 4 ranks, 1,000 bytes each, read and written at 16,000 bytes/s: half a second a bucket, on the cores.
+        self.assertAlmostEqual(self.seconds(ranks=4, ranks_a_host=4, algorithm="stages", memory_bytes_per_second=16e3),
+                               3 + 0.5 + 0.5 + 1)
+        self.assertAlmostEqual(self.seconds(ranks=1, algorithm="stages", memory_bytes_per_second=1), 4)
+
+    def test_what_limits_a_step_is_what_it_would_lose(self):
+        job = Job(2, 1000.0, 0.01)
+        self.assertEqual(scaling.what_limits(PROFILE, job), "links 1,000.00 ms, messages 20.00 ms")
+        self.assertEqual(scaling.what_limits(PROFILE, Job(2, 1e30)), "nothing")
 
     def test_narrow_gradients_travel_as_half_the_bytes_and_the_rest_as_it_is(self):
         self.assertEqual([b.wire_bytes("bf16") for b in PROFILE.buckets], [500, 600])
@@ -98,8 +130,40 @@ class Report(unittest.TestCase):
 
     def test_the_table_has_a_row_a_job_and_a_column_a_link(self):
         text = scaling.table(PROFILE, [2, 1024], [8e-7, 8e9], Job(1, 1.0))
-        self.assertIn("| 2 | 22,000.0 ms, 18.2 % | 4,000.0 ms, 100.0 % |", text)
+        self.assertIn("| 2 | 2 | 22,000.0 ms, 18.2 % | 4,000.0 ms, 100.0 % |", text)
         self.assertEqual(len(text.splitlines()), 4)
+
+
+class ShapedLinks(unittest.TestCase):
+    """What scripts/bench/shaped_links.py makes of its measurements."""
+
+    WORK = 2e-7  # seconds a byte
+
+    def measured(self, kind, tcp, error=1.0):
+        big = Profile([Bucket(2_500_000, 0, 1.0), Bucket(2_000_000, 500_000, 3.0)], 4.0)
+        seconds = simulate(big, shaped_links.job(kind, tcp, self.WORK)).seconds * error
+        return shaped_links.Measured(tcp, big, seconds, 10e6)
+
+    def test_the_run_without_shaping_gives_the_work_of_the_cores(self):
+        for ranks, transport in ((1, "auto"), (2, "auto"), (2, "mpi")):
+            kind = shaped_links.Kind(0, "float32", ranks, transport)
+            self.assertAlmostEqual(shaped_links.work_per_byte(kind, self.measured(kind, 1e30)) / self.WORK, 1, places=6)
+
+    def test_the_median_of_rounds_is_taken_by_column(self):
+        kind = shaped_links.Kind(1, "float32", 1, "auto")
+        rounds = [dataclasses.replace(self.measured(kind, tcp), seconds=seconds)
+                  for tcp, seconds in ((1e6, 9.0), (3e6, 7.0), (2e6, 8.0))]
+        self.assertEqual((shaped_links.median(rounds).tcp, shaped_links.median(rounds).seconds), (2e6, 8.0))
+
+    def test_the_report_has_the_error_of_the_prediction(self):
+        free, shaped = (shaped_links.Kind(gbits, "float32", 2, "auto") for gbits in (0, 1))
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            shaped_links.report({free: self.measured(free, 1e30), shaped: self.measured(shaped, 1e6, error=1.25)})
+        rows = output.getvalue().splitlines()
+        self.assertEqual(len(rows), 4)
+        self.assertIn("gives 200.00 s/GB", rows[2])
+        self.assertTrue(rows[3].endswith("| -20.0 % |"), rows[3])
 
 
 if __name__ == "__main__":
