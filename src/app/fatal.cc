@@ -16,6 +16,8 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/mpi_session.h"
+#include "lockstep/comm/group/rank_names.h"
+#include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/io/file.h"
 #include "lockstep/io/file_thread.h"
 
@@ -24,6 +26,7 @@ namespace {
 
 constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to write theirs before all end
 constexpr std::chrono::milliseconds kOtherEnds{1500};  // time in which the reporting rank ends the job
+constexpr std::chrono::milliseconds kOtherEndsLargeJob{3000};
 constexpr int kMostTurns = 3;
 constexpr int kMostReports = 8;
 constexpr double kReportSeconds = 2;
@@ -82,7 +85,9 @@ void speak(const Error& error) {
     if (!report.empty()) report = "; report: " + report;
     // All ranks that wait for the same one arrive here together. The lowest reports first and ends the others
     // meanwhile.
-    std::this_thread::sleep_for(kOthersReport + kOtherEnds * std::min(alive_below, kMostTurns));
+    const auto claim = launch_claim(process_environment());
+    const auto turn = claim && claim->processes > kMostRankLines ? kOtherEndsLargeJob : kOtherEnds;
+    std::this_thread::sleep_for(kOthersReport + turn * std::min(alive_below, kMostTurns));
   }
   log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
 }
