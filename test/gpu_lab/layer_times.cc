@@ -121,8 +121,8 @@ double median(std::vector<double> values) {
 // Medians, by schedule position.
 std::vector<double> measure(const Backend& backend, test::Net& net) {
   const bool gpu = !backend.host_addressable();
-  const auto stream = backend.make_stream();
-  const auto native = gpu ? static_cast<cudaStream_t>(stream->native()) : nullptr;
+  Stream& stream = net.stream();
+  const auto native = gpu ? static_cast<cudaStream_t>(stream.native()) : nullptr;
   const Executable& e = net.executable();
   SpanTimes times(native);
   HeadStart head_start(native);
@@ -131,10 +131,10 @@ std::vector<double> measure(const Backend& backend, test::Net& net) {
   for (int i = 0; i < warm_up + repeats; ++i) {
     head_start.give();
     observe_spans(&times);
-    e.forward(*stream, net.arenas());
-    e.backward(*stream, net.arenas(), {});
+    e.forward(stream, net.arenas());
+    e.backward(stream, net.arenas(), {});
     observe_spans(nullptr);
-    stream->wait();
+    stream.wait();
     const std::vector<double> taken = times.take();
     require(taken.size() == layers.size(), "{} spans of {} layers", taken.size(), layers.size());
     for (size_t l = 0; i >= warm_up && l < layers.size(); ++l) layers[l].push_back(taken[l]);

@@ -55,7 +55,7 @@ Net::Net(const Backend& backend, Graph graph, const CompileOptions& options)
 
 Net::Net(const Net& trained, Graph graph)
     : backend_(trained.backend_),
-      stream_(backend_.make_stream()),
+      stream_(trained.stream_),
       executable_(compile_adopted(trained, backend_, std::move(graph), trained.compute_)),
       compute_(trained.compute_),
       dtype_(trained.dtype_),

@@ -44,6 +44,7 @@ class Net {
   const Graph& graph() const { return executable_.graph(); }
   ModelState& state() { return state_; }
   const Arenas& arenas() const { return arenas_; }
+  Stream& stream() const { return *stream_; }
   DType dtype() const { return dtype_; }
   std::vector<double> read(const void* from, DType type, int64_t count) const;
   void write(void* to, DType type, std::span<const double> values) const;
@@ -53,7 +54,7 @@ class Net {
   void* parameter_address(ParameterId id) const;
 
   const Backend& backend_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Stream> stream_;  // shared with nets for evaluation: convolutions run on the backend's first stream
   Executable executable_;
   DType compute_;
   DType dtype_;

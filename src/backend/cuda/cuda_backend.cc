@@ -2,8 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <atomic>
-
 #include "backend/cuda/captured_work.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
@@ -90,10 +88,10 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "a copy");
   }
-  // The first stream, which computes, gets the handle of the planner, so that plans run on the handle they were made
-  // for.
+  // The handle of the planner belongs to one stream at a time, the one that was made first and computes, so that plans
+  // run on the handle they were made for.
   std::unique_ptr<Stream> make_stream() const override {
-    return std::make_unique<CudaStream>(first_stream_.exchange(false) ? cudnn_ : nullptr);
+    return std::make_unique<CudaStream>(cudnn_.use_count() == 1 ? cudnn_ : nullptr);
   }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<CudaEvent>(); }
   std::unique_ptr<CapturedWork> capture(Stream& stream, const std::function<void()>& enqueue) const override {
@@ -102,7 +100,6 @@ class CudaBackend final : public Backend {
 
  private:
   const CudnnHandle cudnn_;
-  mutable std::atomic<bool> first_stream_{true};
   std::unique_ptr<ConvPlanner> planner_;
   Context context_;
 };
