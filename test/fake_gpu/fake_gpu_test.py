@@ -128,18 +128,21 @@ class Captures(FakeGpuCase):
     refused in the first layer, in the backward pass, when sums of gradients have been captured, and in the update."""
     CHANGES = {"train.steps": 6, "comm.bucket_mb": 0.5}
 
-    def check_fallback(self, changes, ranks, devices, refused, kernels):
+    def check_fallback(self, changes, ranks, devices, faulty, kernels):
+        """On device `faulty` one of these kernels is refused, or in the end the whole graph."""
         config = self.config({**self.CHANGES, **changes}, SMALL)
         whole = self.run_once("whole", config, ranks, "lazy", {"device.graph": "off"}, devices)
         warnings = len(self.printed.warnings())
-        for kernel in kernels:
-            with self.subTest(kernel=kernel):
-                other = self.run_once(f"refused {kernel}", config, ranks, "lazy", {"log.trace_steps": 4}, devices,
-                                      env={"FAKE_GPU_ALLOCATE": f"{refused}:{kernel}"})
+        faults = [(f"kernel {kernel}", {"FAKE_GPU_ALLOCATE": f"{faulty}:{kernel}"},
+                   r"fake GPU: cudaMalloc by \w+ while stream \d+ is ") for kernel in kernels]
+        faults.append(("graph", {"FAKE_GPU_NO_GRAPH": str(faulty)}, "out of GPU memory: making a graph of the captured work"))
+        for name, env, text in faults:
+            with self.subTest(name):
+                other = self.run_once(name, config, ranks, "lazy", devices=devices, env=env)
                 self.assert_same_bits(whole, other)
                 self.assert_once(self.printed, "the step cannot be captured, so its kernels are enqueued one by one")
                 self.assertEqual(len(self.printed.warnings()), warnings + 1, str(self.printed))
-                self.assertRegex(str(self.printed), r"cannot be captured, .*: fake GPU: cudaMalloc by \w+ while stream \d+ is ")
+                self.assertRegex(str(self.printed), "the step cannot be captured, .*: " + text)
 
     def test_a_step_that_cannot_be_captured_is_computed_all_the_same(self):
         self.check_fallback({}, 0, 1, 0, (1, 25, 46))

@@ -310,6 +310,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return call([&](Lock&) {
     expect_no_capture("cudaGraphInstantiate");
     if (!graph) throw Refused(cudaErrorInvalidValue, "no graph");
+    const char* const full = std::getenv("FAKE_GPU_NO_GRAPH");
+    if (full && std::atoi(full) == current_device) throw Refused(cudaErrorMemoryAllocation, "no memory for a graph");
     *executable = reinterpret_cast<cudaGraphExec_t>(new GraphExec{reinterpret_cast<Graph*>(graph)->nodes, nullptr});
   });
 }
