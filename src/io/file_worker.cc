@@ -1,8 +1,5 @@
 #include "lockstep/io/file_worker.h"
 
-#include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -24,39 +21,36 @@ void run_or_log(const FileJob& job) {
 
 }  // namespace
 
-// Shared by the worker and its thread, because either may end last.
+// Shared by the worker and its jobs, because either may end last.
 class FileWorker::Queue {
  public:
   explicit Queue(FileWorkerOptions options) : options_(std::move(options)) {}
 
-  bool post(FileJob job);
-  bool wait_idle(double seconds);
-  void stop();
-  void run();
+  bool admit(const FileJob& job);
+  void run(FileJob& job);
   int64_t dropped() const;
   void report_total() const;
   std::string describe_rest() const;
 
  private:
   bool has_room(const FileJob& job) const {
-    return job.required || (jobs_.size() < options_.max_jobs && bytes_ + job.bytes <= options_.max_bytes);
+    return job.required || (waiting_ < options_.max_jobs && bytes_ + job.bytes <= options_.max_bytes);
   }
   std::string describe_delay();
   std::string describe_recovery();
 
   const FileWorkerOptions options_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<FileJob> jobs_;
+  size_t waiting_ = 0;        // number of jobs that wait
   size_t bytes_ = 0;          // of jobs that wait or run
   double running_since_ = 0;  // 0: no job runs
   bool slow_reported_ = false;
   bool drops_reported_ = false;  // since the disk answered last
   int64_t dropped_ = 0, dropped_before_ = 0;
-  bool stop_ = false;
 };
 
-bool FileWorker::Queue::post(FileJob job) {
+// Counts the job as one that waits, or as dropped if there is no room.
+bool FileWorker::Queue::admit(const FileJob& job) {
   std::string text;
   bool taken = false;
   {
@@ -64,14 +58,13 @@ bool FileWorker::Queue::post(FileJob job) {
     taken = has_room(job);
     if (taken) {
       bytes_ += job.bytes;
-      jobs_.push_back(std::move(job));
+      ++waiting_;
       text = describe_delay();
     } else if (++dropped_; !std::exchange(drops_reported_, true)) {
       text = fmt::format("{}: {} writes wait for the disk; further rows and events are dropped until it answers",
-                         options_.directory, jobs_.size());
+                         options_.directory, waiting_);
     }
   }
-  changed_.notify_all();
   if (!text.empty()) log_warning("{}", text);
   return taken;
 }
@@ -96,40 +89,22 @@ std::string FileWorker::Queue::describe_recovery() {
   return text;
 }
 
-void FileWorker::Queue::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    FileJob job = std::move(jobs_.front());
-    jobs_.pop_front();
+void FileWorker::Queue::run(FileJob& job) {
+  {
+    std::lock_guard lock(mutex_);
+    --waiting_;
     running_since_ = monotonic_seconds();
-    lock.unlock();
-    run_or_log(job);
-    job.run = nullptr;
-    lock.lock();
-    bytes_ -= job.bytes;
-    const std::string text = describe_recovery();
-    running_since_ = 0;
-    if (!text.empty()) {
-      lock.unlock();
-      log_warning("{}", text);
-      lock.lock();
-    }
-    changed_.notify_all();
   }
-}
-
-bool FileWorker::Queue::wait_idle(double seconds) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                           [&] { return jobs_.empty() && running_since_ == 0; });
-}
-
-void FileWorker::Queue::stop() {
-  std::lock_guard lock(mutex_);
-  stop_ = true;
-  changed_.notify_all();
+  run_or_log(job);
+  job.run = nullptr;  // frees what it owns before its bytes count as free
+  std::string text;
+  {
+    std::lock_guard lock(mutex_);
+    bytes_ -= job.bytes;
+    text = describe_recovery();
+    running_since_ = 0;
+  }
+  if (!text.empty()) log_warning("{}", text);
 }
 
 int64_t FileWorker::Queue::dropped() const {
@@ -145,28 +120,27 @@ void FileWorker::Queue::report_total() const {
 std::string FileWorker::Queue::describe_rest() const {
   std::lock_guard lock(mutex_);
   return fmt::format("{}: the disk does not answer; {} rows and events are not written", options_.directory,
-                     jobs_.size() + 1 + static_cast<size_t>(dropped_));
+                     waiting_ + 1 + static_cast<size_t>(dropped_));
 }
 
 FileWorker::FileWorker(FileWorkerOptions options) : queue_(std::make_shared<Queue>(std::move(options))) {}
 
 FileWorker::~FileWorker() {
-  const bool idle = queue_->wait_idle(FileThread::patience(kLastSeconds));
-  queue_->stop();
-  if (!thread_ || (idle && thread_->join_within(kLastSeconds))) return;
+  if (!thread_ || thread_->wait_idle(FileThread::patience(kLastSeconds))) return;
   log_error("{}", queue_->describe_rest());
 }
 
 bool FileWorker::post(FileJob job) {
-  const bool taken = queue_->post(std::move(job));
-  if (!thread_) thread_.emplace("files", [queue = queue_] { queue->run(); });
-  return taken;
+  if (!queue_->admit(job)) return false;
+  if (!thread_) thread_.emplace("files");
+  thread_->post([queue = queue_, job = std::move(job)]() mutable { queue->run(job); });
+  return true;
 }
 
 bool FileWorker::finish(double seconds) {
-  const bool idle = queue_->wait_idle(seconds);
-  if (idle) queue_->report_total();
-  return idle;
+  if (thread_ && !thread_->wait_idle(seconds)) return false;
+  queue_->report_total();
+  return true;
 }
 
 int64_t FileWorker::dropped() const { return queue_->dropped(); }
