@@ -1,5 +1,5 @@
-// One directory belongs to one run: a lock file with the owner's host, process and a heartbeat. flock is not to be
-// trusted on network file systems, so ownership is the file itself, made by exclusive creation.
+// One directory belongs to one run. The lock is a file that is created exclusively and contains the owner's host,
+// process and a heartbeat, because flock is unreliable on network file systems.
 #pragma once
 
 #include <memory>
@@ -11,30 +11,29 @@ namespace lockstep {
 
 struct RunLockOptions {
   double heartbeat_seconds = 10;
-  double stale_seconds = 60;  // without a heartbeat for so long, the owner is taken for dead
+  double stale_seconds = 60;  // an owner without a heartbeat for this long is considered dead
 };
 
-// Holds the directory from construction to destruction, on rank 0. Thread-safe; its own thread writes the heartbeat,
-// and makes directory and file again when somebody has deleted them.
+// Rank 0 holds the directory from construction to destruction. Thread-safe. The lock has a thread of its own, which
+// writes the heartbeat and creates the directory and the file again if somebody has deleted them.
 class RunLock {
  public:
-  // Makes the directory if need be. A lock whose owner is a dead process of this machine, or whose heartbeat is stale,
-  // is taken over with a warning; where that takes watching the heartbeat, this waits up to stale_seconds. Throws
-  // Error(config) naming host and process of a living owner, Error(checkpoint) when the directory cannot be written.
+  // Creates the directory if necessary. Takes over, with a warning, a lock whose owner is a dead process of this
+  // machine or whose heartbeat is stale; finding out the latter takes up to stale_seconds. Throws Error(config), which
+  // names host and process of a living owner, or Error(checkpoint) if the directory cannot be written.
   explicit RunLock(const std::string& directory, const RunLockOptions& options = {});
-  // Deletes the file if it is still ours; a disk that does not answer is given up after a few seconds, with a warning.
+  // Deletes the file if it is still ours. After a few seconds without an answer from the disk it gives up and logs a
+  // warning.
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // False once another run has taken the directory over (this process was suspended for long, say): stop saving. Waits
-  // for no disk.
+  // Returns false once another run has taken over the directory, for instance after this process was suspended for a
+  // long time. Nothing may be saved then. Does not wait for a disk.
   bool held() const;
 
  private:
   class Keeper;
-  static std::shared_ptr<Keeper> make_keeper(const std::string& directory, const RunLockOptions& options);
-
   std::shared_ptr<Keeper> keeper_;
   FileThread thread_;
 };
