@@ -37,7 +37,7 @@ void remove_or_log(const std::string& path) {
   if (!remove_file(path)) log_warning("{}: cannot be deleted: {}", path, errno_text(errno));
 }
 
-// The name of the file that `best` points at, or nothing.
+// Returns the name of the file to which `best` points; empty if there is no link.
 std::string best_name(const std::string& directory) {
   std::error_code none;
   return std::filesystem::read_symlink(directory + "/best", none).string();
@@ -58,18 +58,18 @@ std::vector<FoundCheckpoint> find_checkpoints(const std::string& directory) {
   return found;
 }
 
-std::optional<CheckpointReader> open_newest_whole(const std::string& directory, const WarningSink& warn) {
+std::optional<CheckpointReader> open_newest_whole(const std::string& directory) {
   const std::vector<FoundCheckpoint> found = find_checkpoints(directory);
   if (found.empty()) return std::nullopt;
   for (const FoundCheckpoint& file : found) {
-    if (!file.problem.empty()) warn(file.problem);
+    if (!file.problem.empty()) log_warning("{}", file.problem);
   }
   for (const FoundCheckpoint& file : found) {
     if (!file.problem.empty()) continue;
     try {
       return CheckpointReader::open(file.path);
     } catch (const Error& error) {
-      warn(error.what());
+      log_warning("{}", error.what());
     }
   }
   fail(kBlame, "{}: holds {} checkpoint file{} but no whole one; restore one, or start afresh in another directory",
@@ -89,9 +89,8 @@ void point_at_checkpoint(const std::string& directory, const std::string& name, 
   replace_symlink({.link = directory + "/" + name, .target = checkpoint_name(step)}, kBlame);
 }
 
-std::vector<std::string> apply_retention(const std::string& directory, const Retention& retention) {
-  std::vector<std::string> deleted;
-  if (retention.keep <= 0) return deleted;
+void apply_retention(const std::string& directory, const Retention& retention) {
+  if (retention.keep <= 0) return;
   const std::string best = best_name(directory);
   int kept = 0;
   for (const FoundCheckpoint& file : find_checkpoints(directory)) {
@@ -99,9 +98,7 @@ std::vector<std::string> apply_retention(const std::string& directory, const Ret
     const bool is_best = file.step == retention.best_step || file.path == directory + "/" + best;
     if (++kept <= retention.keep || is_best) continue;
     remove_or_log(file.path);
-    deleted.push_back(file.path);
   }
-  return deleted;
 }
 
 void remove_all_checkpoints(const std::string& directory) {

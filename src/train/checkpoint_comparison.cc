@@ -13,18 +13,10 @@
 namespace lockstep {
 namespace {
 
-struct Values {
-  std::string before, now;
-};
-
 // Returns "step-00000010.h5 was trained with train.seed = 1, this run has 2".
-std::string difference_text(const CheckpointReader& file, const std::string& what, const Values& values,
-                            std::string_view here) {
-  return fmt::format("{} was trained with {} {}, this {} has {}", file.path(), what, values.before, here, values.now);
-}
-
 std::string difference_text(const CheckpointReader& file, const ConfigChange& change, std::string_view here) {
-  return difference_text(file, change.key + " =", {change.before, change.now}, here);
+  return fmt::format("{} was trained with {} = {}, this {} has {}", file.path(), change.key, change.before, here,
+                     change.now);
 }
 
 std::vector<ConfigChange> changes_since(const CheckpointReader& file, const Config& now) {
@@ -37,33 +29,48 @@ std::vector<ConfigChange> changes_since(const CheckpointReader& file, const Conf
   }
 }
 
-[[noreturn]] void refuse(const std::string& differences) {
+// Returns a sentence for each change that is shown. Throws Error(config) for those that are refused, unless
+// checkpoint.allow_changes permits them; then they are shown.
+std::vector<std::string> differences(const CheckpointReader& file, const Config& config, std::string_view here,
+                                     bool (*refused)(ChangeEffect), bool (*shown)(ChangeEffect)) {
+  std::vector<std::string> lines;
+  std::string refusals;
+  for (const ConfigChange& change : changes_since(file, config)) {
+    std::string text = difference_text(file, change, here);
+    if (refused(change.effect) && !config.checkpoint.allow_changes) {
+      refusals += (refusals.empty() ? "" : "; ") + text;
+    } else if (shown(change.effect)) {
+      lines.push_back(std::move(text));
+    }
+  }
+  if (refusals.empty()) return lines;
   fail(ExitCode::config,
        "{}: the weights would compute something else than they were trained for, or on other pictures. Set it as it "
        "was, or set checkpoint.allow_changes = true if this is wanted",
-       differences);
+       refusals);
 }
 
-std::optional<int64_t> stored_number(const std::map<std::string, TrainingValue>& training, const char* name) {
-  const auto found = training.find(name);
-  const int64_t* value = found == training.end() ? nullptr : std::get_if<int64_t>(&found->second);
-  return value ? std::optional(*value) : std::nullopt;
-}
+bool always(ChangeEffect) { return true; }
+bool changes_model(ChangeEffect effect) { return effect == ChangeEffect::model; }
+bool changes_inference(ChangeEffect effect) { return effect != ChangeEffect::training; }
 
 // Returns how the data differ, or nothing if the checkpoint does not identify its data.
 std::optional<std::string> data_difference(const DataIdentity& data, const CheckpointReader& file) {
   const auto training = file.training();
-  const auto samples = stored_number(training, "data_samples"), digest = stored_number(training, "data_digest");
-  if (data.samples == 0 || !samples || !digest) return std::nullopt;
-  if (*samples != data.samples) {
+  int64_t samples = 0, digest = 0;
+  if (data.samples == 0 || !read_number(training, "data_samples", samples) ||
+      !read_number(training, "data_digest", digest)) {
+    return std::nullopt;
+  }
+  if (samples != data.samples) {
     return fmt::format(
         "{} was trained on {} samples, data.train has {} now: the order of samples changes, and epochs "
         "have another length",
-        file.path(), *samples, data.samples);
+        file.path(), samples, data.samples);
   }
-  if (*digest == static_cast<int64_t>(data.digest)) return std::nullopt;
+  if (digest == static_cast<int64_t>(data.digest)) return std::nullopt;
   return fmt::format("{} was trained on other contents of data.train than there are now (digest {:016x}, now {:016x})",
-                     file.path(), static_cast<uint64_t>(*digest), data.digest);
+                     file.path(), static_cast<uint64_t>(digest), data.digest);
 }
 
 }  // namespace
@@ -93,43 +100,25 @@ void check_definition(const Config::Model& model, const CheckpointReader& file) 
 }
 
 int64_t compare_with_run(const Config& config, int ranks, const DataIdentity& data, const CheckpointReader& file) {
-  std::vector<std::string> lines;
-  std::string refused;
-  for (const ConfigChange& change : changes_since(file, config)) {
-    std::string text = difference_text(file, change, "run");
-    if (change.effect == ChangeEffect::training || config.checkpoint.allow_changes) {
-      lines.push_back(std::move(text));
-    } else {
-      refused += (refused.empty() ? "" : "; ") + text;
-    }
-  }
-  if (!refused.empty()) refuse(refused);
-  const int64_t before = file.meta().global_batch;
-  const int64_t now = batch_sizes(config, ranks).global;
+  std::vector<std::string> lines = differences(file, config, "run", changes_inference, always);
+  const int64_t before = file.meta().global_batch, now = batch_sizes(config, ranks).global;
   if (before > 0 && before != now) {
-    lines.push_back(difference_text(file, "a global batch of", {std::to_string(before), std::to_string(now)}, "run"));
+    lines.push_back(fmt::format("{} was trained with a global batch of {}, this run has {}", file.path(), before, now));
   }
   if (auto text = data_difference(data, file)) lines.push_back(std::move(*text));
   for (const std::string& line : lines) log_warning("{}", line);
-  return static_cast<int64_t>(lines.size());
+  return std::ssize(lines);
 }
 
 void compare_with_evaluation(const Config& config, const CheckpointReader& file) {
-  std::string refused;
-  for (const ConfigChange& change : changes_since(file, config)) {
-    const std::string text = difference_text(file, change, "evaluation");
-    if (change.effect == ChangeEffect::model && !config.checkpoint.allow_changes) {
-      refused += (refused.empty() ? "" : "; ") + text;
-    } else if (change.effect != ChangeEffect::training) {
-      log_warning("{}", text);
-    }
+  for (const std::string& line : differences(file, config, "evaluation", changes_model, changes_inference)) {
+    log_warning("{}", line);
   }
-  if (!refused.empty()) refuse(refused);
 }
 
 void compare_with_fine_tuning(const Config& config, const CheckpointReader& file) {
   for (const ConfigChange& change : changes_since(file, config)) {
-    if (change.effect != ChangeEffect::model) continue;
+    if (!changes_model(change.effect)) continue;
     log_warning("{}: the weights fit that no longer, until training has adapted them",
                 difference_text(file, change, "run"));
   }

@@ -19,24 +19,20 @@ namespace {
 // The assumed duration of a save before one has been measured.
 constexpr double kGuessedSeconds = 1, kGuessedBytesPerSecond = 50e6;
 
-constexpr std::chrono::milliseconds kLookAtSnapshot{1};
-
 }  // namespace
 
 Checkpointer::Checkpointer(const Config& config, const CompiledModel& model, CheckpointerOptions options)
-    : config_(config), model_(model), options_(std::move(options)), last_save_(monotonic_seconds()), longest_save_(0) {
+    : config_(config), model_(model), options_(std::move(options)), last_save_(monotonic_seconds()) {
   if (!options_.root) return;
   const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0 means never
   writer_.emplace(
       WriterOptions{.directory = config.checkpoint.directory,
                     .keep = static_cast<int>(config.checkpoint.keep),
                     .slow_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity(),
-                    .give_up_seconds = wait_seconds(config, RunPhase::save),
-                    .last_saved_step = options_.resumed_step,
-                    .best_step = options_.best.step});
+                    .give_up_seconds = wait_seconds(config, RunPhase::save)});
   best_ = published_best_ = options_.best;
   saved_step_ = options_.resumed_step;
-  const int64_t bytes = estimate_checkpoint_bytes(contents({}, model.state(), best_));
+  const int64_t bytes = estimate_checkpoint_bytes(contents({}, model.state()));
   longest_save_ = kGuessedSeconds + static_cast<double>(bytes) / kGuessedBytesPerSecond;
   warn_if_space_is_short(config.checkpoint.directory, bytes);
   if (!model.backend().host_addressable()) snapshot_.emplace(model);
@@ -48,22 +44,10 @@ bool Checkpointer::due_by_clock() const {
 }
 
 bool Checkpointer::must_stop(double step_seconds) const {
-  return writer_ && options_.job_end.known() &&
-         lockstep::must_stop(options_.job_end.seconds_left(), {.step = step_seconds, .save = longest_save_});
+  return writer_ && options_.job_end.must_stop(step_seconds, longest_save_);
 }
 
-// A save that is cut off by the end of the job would leave only a temporary file, so it is not started.
-void Checkpointer::require_time(const Progress& progress) const {
-  const double left = options_.job_end.seconds_left();
-  if (left >= longest_save_) return;
-  fail(
-      ExitCode::checkpoint,
-      "step {} is not saved: the job ends in {:.0f} s and a save takes {:.0f} s; the checkpoints before are whole. Ask "
-      "the batch system for an earlier signal or more time",
-      progress.step, std::max(left, 0.0), longest_save_);
-}
-
-CheckpointContents Checkpointer::contents(Progress progress, const ModelState& state, const BestSave& best) const {
+CheckpointContents Checkpointer::contents(Progress progress, const ModelState& state) const {
   CheckpointContents c;
   c.meta = {.step = progress.step,
             .epoch = progress.position / options_.samples_per_epoch,
@@ -76,7 +60,7 @@ CheckpointContents Checkpointer::contents(Progress progress, const ModelState& s
        model_arrays(model_.parameters(), model_.layout(), state, parse_optimizer(config_.optimizer.name))) {
     c.arrays.push_back({a.path, a.shape, a.data});
   }
-  progress.best = best;
+  progress.best = best_;
   c.training = to_training(progress, config_);
   c.training.insert(options_.training.begin(), options_.training.end());
   c.config = options_.config_text;
@@ -84,93 +68,90 @@ CheckpointContents Checkpointer::contents(Progress progress, const ModelState& s
   return c;
 }
 
-CheckpointWriter::Start Checkpointer::start(const Progress& progress, const BestSave& best) {
+// Starts a save, unless this step is saved or on its way. Returns false if another save is in flight.
+bool Checkpointer::start(const Progress& progress) {
   if (options_.lock && !options_.lock->held()) {
     fail(ExitCode::checkpoint,
          "{} was taken over by another run while this one was suspended; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
-  const bool is_best = best.step == progress.step;
-  if (!snapshot_) return writer_->start(contents(progress, model_.state(), best), is_best);
-  // The writer reads the snapshot, so only one save may be in flight.
-  if (snapshot_under_way_ || !writer_->wait_idle(0)) return CheckpointWriter::Start::busy;
-  snapshot_->take(*options_.stream);
-  snapshot_under_way_ = progress;
-  snapshot_is_best_ = is_best;
-  return CheckpointWriter::Start::started;
+  poll();
+  if (has(progress.step)) return true;
+  if (in_flight_ || writer_->busy()) return false;
+  in_flight_ = progress;
+  if (snapshot_) {
+    snapshot_->take(*options_.stream);
+    snapshot_in_flight_ = true;
+  } else {
+    writer_->start(contents(progress, model_.state()), best_.step);
+  }
+  return true;
 }
 
 // Passes the snapshot to the writer once its copy has arrived.
-void Checkpointer::hand_over_snapshot() {
-  if (!snapshot_under_way_ || !snapshot_->ready()) return;
-  writer_->start(contents(*snapshot_under_way_, snapshot_->arenas(), best_), snapshot_is_best_);
-  snapshot_under_way_.reset();
+void Checkpointer::hand_over() {
+  if (!snapshot_in_flight_ || writer_->busy() || !snapshot_->ready()) return;
+  snapshot_in_flight_ = false;
+  writer_->start(contents(*in_flight_, snapshot_->arenas()), best_.step);
 }
 
 void Checkpointer::save(const Progress& progress) {
   if (!writer_) return;
   last_save_ = monotonic_seconds();
-  if (options_.job_end.seconds_left() < longest_save_) {
+  if (!has_time()) {
     if (std::exchange(end_reported_, true)) return;
     log_warning("the checkpoint of step {} is skipped: the job ends before it would be written", progress.step);
-    return;
-  }
-  if (start(progress, best_) == CheckpointWriter::Start::busy && skipped_++ == 0) {
+  } else if (!start(progress) && skipped_++ == 0) {
     log_warning("the checkpoint of step {} is skipped: the one before is still being written", progress.step);
   }
-}
-
-// Reports the skipped saves after the save that was in flight then. The first skip of each kind has already been
-// reported.
-void Checkpointer::report_skipped(int64_t step) {
-  const int64_t saves = std::exchange(skipped_, 0), best = std::exchange(best_skipped_, 0);
-  if (saves + best < 2) return;
-  log_warning("{} checkpoints, {} of them of best states, were skipped while that of step {} was being written",
-              saves + best, best, step);
 }
 
 bool Checkpointer::save_if_best(const Progress& progress, double score) {
   if (!writer_) return false;  // only rank 0 decides
   poll();                      // a best save that has failed meanwhile no longer counts
   // Not every score is a number: one class alone has no area under the curve.
-  if (!(score > best_.score) || options_.job_end.seconds_left() < longest_save_) return false;
+  if (!(score > best_.score) || !has_time()) return false;
   last_save_ = monotonic_seconds();
-  const BestSave best{.score = score, .step = progress.step};
-  if (start(progress, best) != CheckpointWriter::Start::busy) {
-    best_ = best;
-    if (saved_step_ == best.step) published_best_ = best;
-    return true;
+  const bool has_file = has(progress.step);
+  const BestSave before = std::exchange(best_, {.score = score, .step = progress.step});
+  if (!start(progress)) {
+    best_ = before;
+    if (best_skipped_++ == 0) {
+      log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
+                  progress.step);
+    }
+    return false;
   }
-  if (best_skipped_++ == 0) {
-    log_warning("step {} is the best so far, but is not saved: the checkpoint before is still being written",
-                progress.step);
-  }
-  return false;
+  if (has_file) writer_->mark_best(progress.step);
+  if (saved_step_ == progress.step) published_best_ = best_;
+  return true;
 }
 
 void Checkpointer::save_last(const Progress& progress) {
-  if (writer_ && options_.job_end.seconds_left() >= longest_save_) start(progress, best_);
+  if (writer_ && has_time()) start(progress);
 }
 
-double Checkpointer::wait_copied() {
-  if (!writer_ || snapshot_) return 0;
-  const double waited = writer_->wait_copied();
-  last_wait_ = std::max(last_wait_, waited);
-  return waited;
+void Checkpointer::wait_copied() {
+  if (writer_ && !snapshot_) writer_->wait_copied();
+}
+
+void Checkpointer::poll(int64_t last_step) {
+  if (!writer_) return;
+  hand_over();
+  if (const auto result = writer_->poll()) handle(*result, last_step);
 }
 
 // A failure that ends the run is thrown, and the code that ends the run prints it.
-void Checkpointer::take(SaveResult result, int64_t last_step) {
-  result.snapshot_seconds = std::exchange(last_wait_, 0);
+void Checkpointer::handle(const SaveResult& result, int64_t last_step) {
+  in_flight_.reset();
   options_.on_end(result);
   report_skipped(result.step);
-  const double seconds = result.snapshot_seconds + result.write_seconds;
   const bool is_best = result.step == best_.step;
   if (!result.error) {
-    if (is_best) published_best_ = best_;
-    longest_save_ = measured_ ? std::max(longest_save_, seconds) : seconds;
-    measured_ = true;
+    const double seconds = result.snapshot_seconds + result.write_seconds;
+    longest_save_ = std::exchange(measured_, true) ? std::max(longest_save_, seconds) : seconds;
     saved_step_ = result.step;
+    if (is_best) published_best_ = best_;
     return;
   }
   if (is_best) best_ = published_best_;
@@ -179,47 +160,51 @@ void Checkpointer::take(SaveResult result, int64_t last_step) {
   log_error("{} (failed saves so far: {})", result.error->what(), ++failures_);
 }
 
-void Checkpointer::poll(int64_t last_step) {
-  if (!writer_) return;
-  hand_over_snapshot();
-  while (auto result = writer_->poll()) take(std::move(*result), last_step);
+// Reports the saves that were skipped while this step was being written. The first of each kind has been reported.
+void Checkpointer::report_skipped(int64_t step) {
+  const int64_t saves = std::exchange(skipped_, 0), best = std::exchange(best_skipped_, 0);
+  if (saves + best < 2) return;
+  log_warning("{} checkpoints, {} of them of best states, were skipped while that of step {} was being written",
+              saves + best, best, step);
 }
 
 void Checkpointer::returned_to(const Progress& progress) {
   if (!writer_) return;
   saved_step_ = progress.step;
   if (best_.step > progress.step) best_ = published_best_ = progress.best;
-  writer_->returned_to(progress.step);
 }
 
 bool Checkpointer::wait_for_save_in_flight(double seconds) {
   if (!writer_) return true;
   const double deadline = monotonic_seconds() + seconds;
-  for (hand_over_snapshot(); snapshot_under_way_ && monotonic_seconds() < deadline; hand_over_snapshot()) {
-    std::this_thread::sleep_for(kLookAtSnapshot);  // poll with a deadline, because the device may hang
+  for (hand_over(); snapshot_in_flight_ && monotonic_seconds() < deadline; hand_over()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a device that hangs would block a wait for the event
   }
-  return !snapshot_under_way_ && !gave_up_ && writer_->wait_idle(deadline - monotonic_seconds());
+  return !snapshot_in_flight_ && !gave_up_ && writer_->wait_idle(deadline - monotonic_seconds());
 }
 
 void Checkpointer::finish(const Progress& progress) {
   if (!writer_) return;
   const double limit = wait_seconds(config_, RunPhase::save);
   const double deadline = monotonic_seconds() + limit;
-  auto wait = [&] {
-    if (snapshot_under_way_) snapshot_->wait();
-    hand_over_snapshot();
-    if (writer_->wait_idle(deadline - monotonic_seconds())) return;
-    gave_up_ = true;
-    fail(ExitCode::checkpoint,
-         "the last checkpoint is still being written after {} s; {} may be damaged or out of reach", limit,
-         config_.checkpoint.directory);
+  const auto wait = [&] {
+    gave_up_ = !wait_for_save_in_flight(deadline - monotonic_seconds());
+    if (gave_up_) {
+      fail(ExitCode::checkpoint,
+           "the last checkpoint is still being written after {} s; {} may be damaged or out of reach", limit,
+           config_.checkpoint.directory);
+    }
+    poll(progress.step);
   };
-  wait();  // for a save in flight, so that the save of the last state is not skipped
-  poll(progress.step);
-  if (saved_step_ != progress.step) require_time(progress);
-  start(progress, best_);
+  wait();  // the save of the last state would be skipped while another one is in flight
+  if (saved_step_ != progress.step && !has_time()) {  // a save that the end of the job cuts off leaves no checkpoint
+    fail(ExitCode::checkpoint,
+         "step {} is not saved: the job ends in {:.0f} s and a save takes {:.0f} s; the checkpoints before are whole. "
+         "Ask the batch system for an earlier signal or more time",
+         progress.step, std::max(options_.job_end.seconds_left(), 0.0), longest_save_);
+  }
+  start(progress);
   wait();
-  poll(progress.step);
 }
 
 }  // namespace lockstep

@@ -6,16 +6,6 @@
 namespace lockstep {
 namespace {
 
-// Returns the arenas that a checkpoint contains.
-std::vector<const Buffer*> saved_arenas(const ModelState& state) {
-  std::vector<const Buffer*> arenas = {&state.parameters, &state.statistics};
-  for (const Buffer& slot : state.slots) arenas.push_back(&slot);
-  if (state.average_parameters.data()) {
-    arenas.insert(arenas.end(), {&state.average_parameters, &state.average_statistics});
-  }
-  return arenas;
-}
-
 // Returns new arenas of the same sizes. `allocate` takes a number of bytes and returns a Buffer.
 template <class Allocate>
 ModelState arenas_like(const ModelState& state, const Allocate& allocate) {
@@ -32,18 +22,29 @@ ModelState arenas_like(const ModelState& state, const Allocate& allocate) {
   return like;
 }
 
-struct Copy {
-  const Backend& backend;
-  Stream& stream;
-  void operator()(const ModelState& from, const ModelState& to) const {
-    const std::vector<const Buffer*> sources = saved_arenas(from), targets = saved_arenas(to);
-    for (size_t i = 0; i < sources.size(); ++i) {
-      backend.copy(stream, targets[i]->data(), sources[i]->data(), sources[i]->bytes());
-    }
+void copy_arenas(const Backend& backend, Stream& stream, const ModelState& from, const ModelState& to) {
+  const std::vector<const Buffer*> sources = saved_arenas(from), targets = saved_arenas(to);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    backend.copy(stream, targets[i]->data(), sources[i]->data(), sources[i]->bytes());
   }
-};
+}
+
+void copy_and_wait(const Backend& backend, const ModelState& from, const ModelState& to) {
+  const auto stream = backend.make_stream();
+  copy_arenas(backend, *stream, from, to);
+  stream->wait();
+}
 
 }  // namespace
+
+std::vector<const Buffer*> saved_arenas(const ModelState& state) {
+  std::vector<const Buffer*> arenas = {&state.parameters, &state.statistics};
+  for (const Buffer& slot : state.slots) arenas.push_back(&slot);
+  if (state.average_parameters.data()) {
+    arenas.insert(arenas.end(), {&state.average_parameters, &state.average_statistics});
+  }
+  return arenas;
+}
 
 HostState::HostState(const CompiledModel& model) : model_(model) {
   const Backend& backend = model.backend();
@@ -53,17 +54,11 @@ HostState::HostState(const CompiledModel& model) : model_(model) {
 }
 
 void HostState::download() const {
-  if (!copy_) return;
-  const auto stream = model_.backend().make_stream();
-  Copy{model_.backend(), *stream}(model_.state(), *copy_);
-  stream->wait();
+  if (copy_) copy_and_wait(model_.backend(), model_.state(), *copy_);
 }
 
 void HostState::upload() const {
-  if (!copy_) return;
-  const auto stream = model_.backend().make_stream();
-  Copy{model_.backend(), *stream}(*copy_, model_.state());
-  stream->wait();
+  if (copy_) copy_and_wait(model_.backend(), *copy_, model_.state());
 }
 
 std::span<float> HostState::parameter(ParameterId id, Weights weights) const {
@@ -92,10 +87,10 @@ Snapshot::~Snapshot() {
 void Snapshot::take(Stream& compute) {
   const Backend& backend = model_.backend();
   compute.wait_for(*downloaded_);  // the previous snapshot has left the device copy
-  Copy{backend, compute}(model_.state(), device_);
+  copy_arenas(backend, compute, model_.state(), device_);
   compute.record(*copied_);
   transfer_->wait_for(*copied_);
-  Copy{backend, *transfer_}(device_, host_);
+  copy_arenas(backend, *transfer_, device_, host_);
   transfer_->record(*downloaded_);
 }
 

@@ -1,7 +1,6 @@
 #include "lockstep/train/job_end.h"
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -17,38 +16,33 @@ constexpr const char* kSlurm = "SLURM_JOB_END_TIME";
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// Returns the value of the variable, or nothing if it is not set or empty.
-std::optional<std::string> variable(const EnvironmentLookup& environment, const char* name) {
-  std::optional<std::string> text = environment(name);
-  return text && !text->empty() ? text : std::nullopt;
-}
-
 }  // namespace
 
 JobEnd::JobEnd(const EnvironmentLookup& environment) {
-  if (const auto own = variable(environment, kOwn)) {
-    const auto seconds = parse_number<double>(*own);
+  const std::string own = environment(kOwn).value_or(""), slurm = environment(kSlurm).value_or("");
+  if (!own.empty()) {
+    const auto seconds = parse_number<double>(own);
     if (!seconds || *seconds <= 0) {
       fail(ExitCode::config, "environment variable {} = '{}' is no time: seconds since 1970 are wanted (date +%s)",
-           kOwn, printable(*own));
+           kOwn, printable(own));
     }
     seconds_ = *seconds;
-  } else if (const auto slurm = variable(environment, kSlurm)) {
+  } else if (!slurm.empty()) {
     // Slurm writes "Unknown" or 0 if a job has no end. A shell that outlived its job still has that job's end.
-    const auto seconds = parse_number<double>(*slurm);
+    const auto seconds = parse_number<double>(slurm);
     if (seconds && *seconds > now()) {
       seconds_ = *seconds;
     } else {
-      log_warning("environment variable {} = '{}' is ignored: it is no time in the future", kSlurm, printable(*slurm));
+      log_warning("environment variable {} = '{}' is ignored: it is no time in the future", kSlurm, printable(slurm));
     }
   }
 }
 
 double JobEnd::seconds_left() const { return seconds_ - now(); }
 
-bool must_stop(double seconds_left, const StopCosts& costs) {
+bool JobEnd::must_stop(double step_seconds, double save_seconds) const {
   constexpr double kReserve = 5, kSlower = 1.5;
-  return seconds_left < kReserve + kSlower * (2 * costs.step + 2 * costs.save);
+  return seconds_left() < kReserve + kSlower * (2 * step_seconds + 2 * save_seconds);
 }
 
 }  // namespace lockstep

@@ -19,20 +19,11 @@ constexpr const char* kBestStep = "best_step";  // not in files of version 0.1.0
 
 bool scales_loss(const Config& config) { return compute_type(config) == DType::f16; }
 
-// Reads a number into `to`. Returns false if the file has no number of this type and name.
-template <class T>
-bool take(const std::map<std::string, TrainingValue>& training, const char* name, T& to) {
-  const auto found = training.find(name);
-  const T* value = found == training.end() ? nullptr : std::get_if<T>(&found->second);
-  if (value) to = *value;
-  return value != nullptr;
-}
-
 }  // namespace
 
 double first_loss_scale(int64_t batch) {
   constexpr uint64_t kMostHalf = 65504;
-  return static_cast<double>(std::bit_floor(std::max<uint64_t>(kMostHalf / static_cast<uint64_t>(batch), 1)));
+  return static_cast<double>(std::bit_floor(std::max<uint64_t>(kMostHalf / batch, 1)));
 }
 
 Progress first_progress(const Config& config, int64_t batch) {
@@ -57,15 +48,15 @@ Progress progress_in(const CheckpointReader& file, const Config& config, int64_t
   Progress progress = first_progress(config, batch);
   progress.step = file.meta().step;
   const auto require_number = [&](const char* name, int64_t& to) {
-    if (!take(training, name, to)) fail(ExitCode::checkpoint, "{}: /training/{} is missing", file.path(), name);
+    if (!read_number(training, name, to)) fail(ExitCode::checkpoint, "{}: /training/{} is missing", file.path(), name);
   };
   require_number(kPosition, progress.position);
   require_number(kUpdates, progress.updates);
-  take(training, kBestScore, progress.best.score);
-  take(training, kBestStep, progress.best.step);
+  read_number(training, kBestScore, progress.best.score);
+  read_number(training, kBestStep, progress.best.step);
   if (scales_loss(config)) {
-    take(training, kScale, progress.loss_scale.value);
-    take(training, kScaleSteadySteps, progress.loss_scale.steady_steps);
+    read_number(training, kScale, progress.loss_scale.value);
+    read_number(training, kScaleSteadySteps, progress.loss_scale.steady_steps);
   }
   return progress;
 }

@@ -43,31 +43,16 @@ void copy_weights_to_averages(const ModelState& state) {
   std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());
 }
 
-// An HDF5 group whose data sets have the names of the parameters, and the weights that they are loaded into.
-struct WeightGroup {
-  std::string name;
-  Weights weights = Weights::raw;
-};
-
-void read_group(const CheckpointReader& file, const WeightGroup& group, const CompiledModel& model,
-                const HostState& host) {
-  for (ParameterId id : match_schema(model.parameters(), file, {.group = group.name})) {
-    file.read(array_path(group.name, model.parameters()[id].name), host.parameter(id, group.weights));
-  }
-}
-
 // Returns the number of classes of the file's head if only that number differs from the model's head, otherwise 0.
 int64_t other_classes(const CheckpointReader& file, const ParameterTable& table, const std::string& layer) {
   const ParameterId weight = table.find(layer + ".weight");
-  if (weight < 0) return 0;
-  const Shape& wanted = table[weight].shape;
-  for (const CheckpointReader::Array& array : file.arrays(file.model_group())) {
-    if (array.path != array_path(file.model_group(), layer + ".weight")) continue;
-    const Shape& stored = array.shape;
-    const bool alike = stored.rank() == 2 && wanted.rank() == 2 && stored[1] == wanted[1] && stored[0] != wanted[0];
-    return alike ? stored[0] : 0;
-  }
-  return 0;
+  const std::vector<CheckpointReader::Array> arrays = file.arrays(file.model_group());
+  const auto found =
+      std::ranges::find(arrays, array_path(file.model_group(), layer + ".weight"), &CheckpointReader::Array::path);
+  if (weight < 0 || found == arrays.end()) return 0;
+  const Shape &wanted = table[weight].shape, &stored = found->shape;
+  const bool alike = stored.rank() == 2 && wanted.rank() == 2 && stored[1] == wanted[1] && stored[0] != wanted[0];
+  return alike ? stored[0] : 0;
 }
 
 // Opens the file of checkpoint.init_from. Weights of other programs must be converted with `trainer import`.
@@ -80,20 +65,6 @@ CheckpointReader open_start_weights(const std::string& path) {
          path, ending == ".safetensors" ? "" : "save its weights as safetensors, ");
   }
   return CheckpointReader::open_weights(checkpoint_at(path));
-}
-
-std::vector<ParameterId> match_for_fine_tuning(const ParameterTable& table, const CheckpointReader& file,
-                                               const SchemaOptions& schema) {
-  try {
-    return match_schema(table, file, schema);
-  } catch (const Error& error) {
-    throw Error(
-        error.code(),
-        fmt::format("{}; checkpoint.init_exclude = [\"LAYER\", ...] leaves layers out that are to start afresh, "
-                    "and 'trainer import' makes a checkpoint of another program's weights",
-                    error.what()),
-        error.where());
-  }
 }
 
 // Loads weights for fine-tuning. A head for another number of classes keeps its initial values, as do the parameters
@@ -111,7 +82,16 @@ void load_weights_only(const Config& config, const CompiledModel& model, const H
     schema.exclude.push_back(layer);
     classes = stored;
   }
-  for (const ParameterId id : match_for_fine_tuning(model.parameters(), file, schema)) {
+  std::vector<ParameterId> matched;
+  try {
+    matched = match_schema(model.parameters(), file, schema);
+  } catch (const Error& error) {
+    fail(error.code(),
+         "{}; checkpoint.init_exclude = [\"LAYER\", ...] leaves layers out that are to start afresh, and 'trainer "
+         "import' makes a checkpoint of another program's weights",
+         error.what());
+  }
+  for (const ParameterId id : matched) {
     file.read(array_path(schema.group, model.parameters()[id].name), host.parameter(id));
   }
   std::string fresh;
@@ -120,11 +100,9 @@ void load_weights_only(const Config& config, const CompiledModel& model, const H
   log_info("weights from {}{}", file.path(), fresh);
 }
 
-void warn(const std::string& text) { log_warning("{}", text); }
-
 // Opens the newest intact checkpoint of the directory. `wanted_by` names the setting that requires one, for messages.
 CheckpointReader open_newest(const std::string& directory, const std::string& wanted_by) {
-  auto file = open_newest_whole(directory, warn);
+  auto file = open_newest_whole(directory);
   if (!file) fail(ExitCode::checkpoint, "{}, but there is no checkpoint in {}", wanted_by, directory);
   return std::move(*file);
 }
@@ -158,7 +136,7 @@ std::vector<std::string> later_steps(const Config::Checkpoint& config, int64_t s
 // Returns the checkpoint from which checkpoint.resume continues, or nullopt for a fresh start.
 std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& config) {
   const std::string& directory = config.directory;
-  if (config.resume == "auto") return open_newest_whole(directory, warn);
+  if (config.resume == "auto") return open_newest_whole(directory);
   if (config.resume == "must" || config.resume == "latest") {
     return open_newest(directory, fmt::format("checkpoint.resume = \"{}\"", config.resume));
   }
@@ -189,29 +167,46 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
   }
 }
 
-Progress load_all(const Config& config, const CompiledModel& model, const HostState& host,
-                  const CheckpointReader& file) {
-  check_fit(config, model, file);
+// Reads the arrays that the model has in memory, except the averages if the file has none.
+void read_arrays(const Config& config, const CompiledModel& model, const HostState& host,
+                 const CheckpointReader& file) {
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
   for (const ModelArray& a : model_arrays(model.parameters(), model.layout(), host.arenas(), optimizer)) {
+    if (a.path.starts_with("/ema/") && !file.has("/ema")) continue;
     file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
   }
-  return progress_in(file, config, model.batches().training);
 }
 
-// Collective. Runs `work`, which loads the state, on rank 0 and sends its result to all ranks, as text.
+Progress load_all(const RankContext& rank, const HostState& host, const CheckpointReader& file) {
+  check_fit(rank.config, rank.model, file);
+  read_arrays(rank.config, rank.model, host, file);
+  return progress_in(file, rank.config, rank.model.batches().training);
+}
+
+// Collective. Runs `work`, which writes the state to the memory that it gets, on rank 0. Sends the state and the result
+// of `work` to all ranks, the latter as text.
 template <class Result>
-Result send_from_root(const RankContext& rank, const Timeout& wait, const std::function<Result()>& work) {
-  const auto encode = [&] {
-    return nlohmann::json(work()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  auto result = nlohmann::json::parse(on_root(rank.group, wait, encode)).template get<Result>();
-  broadcast_state(rank);
-  return result;
+Result send_from_root(const RankContext& rank, const Timeout& wait,
+                      const std::function<Result(const HostState& host)>& work) {
+  const std::string text = on_root(rank.group, wait, [&] {
+    const HostState host(rank.model);
+    host.download();  // the initial values of the optimizer slots
+    const nlohmann::json result = work(host);
+    host.upload();
+    return result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  for (const Buffer* b : saved_arenas(rank.model.state())) {
+    rank.communicator.broadcast(rank.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
+  }
+  rank.communicator.wait(rank.stream);
+  rank.stream.wait();
+  return nlohmann::json::parse(text).get<Result>();
 }
 
-StartState start_all(const RankContext& rank, const std::function<StartState()>& work) {
-  StartState start = send_from_root(rank, {"the start state", rank.group.limit() + kRootFilesSeconds}, work);
+Timeout start_timeout(const RankContext& rank) { return {"the start state", rank.group.limit() + kRootFilesSeconds}; }
+
+StartState start_all(const RankContext& rank, const std::function<StartState(const HostState& host)>& work) {
+  StartState start = send_from_root(rank, start_timeout(rank), work);
   audit_parameters(rank.group, rank.model);
   return start;
 }
@@ -223,38 +218,35 @@ Progress begin_fresh(const RankContext& rank, const HostState& host) {
   return first_progress(rank.config, rank.model.batches().training);
 }
 
-StartState start_on_root(const RankContext& rank, const std::vector<std::string>& data_classes,
-                         const DataIdentity& data) {
-  const HostState host(rank.model);
-  host.download();  // the initial values of the optimizer slots
-  StartState start{.classes = data_classes};
-  if (const auto file = choose_checkpoint(rank.config.checkpoint)) {
-    const std::vector<std::string> classes = file->classes();
-    require_same_classes({file->path(), classes}, {"the data", data_classes});
-    if (start.classes.empty()) start.classes = classes;
-    start.progress = load_all(rank.config, rank.model, host, *file);
-    start.changes = compare_with_run(rank.config, rank.group.size(), data, *file);
-    start.resumed_from = file->path();
-    start.in_run_directory = lies_in(rank.config.checkpoint.directory, file->path());
-    log_info("resuming at step {} from {}", start.progress.step, file->path());
-  } else {
-    start.progress = begin_fresh(rank, host);
-    log_info("starting at step 0: no checkpoint to resume from in {}", rank.config.checkpoint.directory);
-  }
-  host.upload();
-  return start;
-}
-
 }  // namespace
 
-StartState prepare_start(const RankContext& rank, const std::vector<std::string>& classes, const DataIdentity& data) {
-  return start_all(rank, [&] { return start_on_root(rank, classes, data); });
+StartState prepare_start(const RankContext& rank, const std::vector<std::string>& data_classes,
+                         const DataIdentity& data) {
+  return start_all(rank, [&](const HostState& host) {
+    const std::string& directory = rank.config.checkpoint.directory;
+    const auto file = choose_checkpoint(rank.config.checkpoint);
+    if (!file) {
+      const Progress progress = begin_fresh(rank, host);
+      log_info("starting at step 0: no checkpoint to resume from in {}", directory);
+      return StartState{.progress = progress, .classes = data_classes};
+    }
+    const std::vector<std::string> classes = file->classes();
+    require_same_classes({file->path(), classes}, {"the data", data_classes});
+    const Progress progress = load_all(rank, host, *file);
+    const int64_t changes = compare_with_run(rank.config, rank.group.size(), data, *file);
+    log_info("resuming at step {} from {}", progress.step, file->path());
+    return StartState{.progress = progress,
+                      .resumed_from = file->path(),
+                      .in_run_directory = lies_in(directory, file->path()),
+                      .classes = data_classes.empty() ? classes : data_classes,
+                      .changes = changes};
+  });
 }
 
 void delete_given_up(const RankContext& rank, const StartState& start) {
   const Config::Checkpoint& config = rank.config.checkpoint;
   if (!config.overwrite) return;
-  on_root(rank.group, {"the start state", rank.group.limit() + kRootFilesSeconds}, [&] {
+  on_root(rank.group, start_timeout(rank), [&] {
     if (config.resume == "never") {
       remove_all_checkpoints(config.directory);
     } else if (config.resume == start.resumed_from && start.in_run_directory) {
@@ -267,64 +259,42 @@ void delete_given_up(const RankContext& rank, const StartState& start) {
 }
 
 StartState start_afresh(const RankContext& rank) {
-  return start_all(rank, [&] {
-    const HostState host(rank.model);
-    host.download();  // the initial values of the optimizer slots
-    const Progress progress = begin_fresh(rank, host);
-    host.upload();
-    return StartState{.progress = progress};
-  });
+  return start_all(rank, [&](const HostState& host) { return StartState{.progress = begin_fresh(rank, host)}; });
 }
 
 StartState return_to_checkpoint(const RankContext& rank) {
-  return start_all(rank, [&] {
+  return start_all(rank, [&](const HostState& host) {
     const std::string& directory = rank.config.checkpoint.directory;
-    const auto file = open_newest_whole(directory, warn);
+    const auto file = open_newest_whole(directory);
     if (!file) fail(ExitCode::numerics, "there is no checkpoint in {} to go back to", directory);
-    const HostState host(rank.model);
-    const Progress progress = load_all(rank.config, rank.model, host, *file);
-    host.upload();
-    return StartState{.progress = progress, .resumed_from = file->path(), .in_run_directory = true};
+    return StartState{.progress = load_all(rank, host, *file), .resumed_from = file->path(), .in_run_directory = true};
   });
 }
 
 LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std::string>& data_classes,
                                   const std::string& checkpoint) {
-  return send_from_root<LoadedWeights>(rank, {"the checkpoint"}, [&] {
+  return send_from_root<LoadedWeights>(rank, {"the checkpoint"}, [&](const HostState& host) {
+    const Config& config = rank.config;
     const CheckpointReader file = checkpoint == "latest"
-                                      ? open_newest(rank.config.checkpoint.directory, "--checkpoint latest")
+                                      ? open_newest(config.checkpoint.directory, "--checkpoint latest")
                                       : CheckpointReader::open(checkpoint_at(checkpoint));
-    const HostState host(rank.model);
-    host.download();
-    check_split(rank.config.data, file);
+    check_split(config.data, file);
     const std::vector<std::string> classes = file.classes();
-    if (rank.config.data.label_offset != 0 || !are_part_of(data_classes, classes)) {
+    if (config.data.label_offset != 0 || !are_part_of(data_classes, classes)) {
       require_same_classes({file.path(), classes}, {"the data", data_classes});
     }
-    check_definition(rank.config.model, file);
-    compare_with_evaluation(rank.config, file);
-    read_group(file, {"/model"}, rank.model, host);
-    const bool average = rank.config.ema.decay > 0 && file.has("/ema");
-    if (average) read_group(file, {"/ema", Weights::average}, rank.model, host);
-    host.upload();
+    check_definition(config.model, file);
+    compare_with_evaluation(config, file);
+    const bool average = config.ema.decay > 0 && file.has("/ema");
+    match_schema(rank.model.parameters(), file, {.group = "/model"});
+    if (average) match_schema(rank.model.parameters(), file, {.group = "/ema"});
+    read_arrays(config, rank.model, host, file);
     log_info("weights of step {} from {}", file.meta().step, file.path());
     return LoadedWeights{.step = file.meta().step,
                          .epoch = static_cast<double>(file.meta().epoch),
                          .has_average = average,
                          .classes = classes};
   });
-}
-
-void broadcast_state(const RankContext& rank) {
-  const ModelState& s = rank.model.state();
-  std::vector<const Buffer*> buffers = {&s.parameters, &s.statistics};
-  for (const Buffer& slot : s.slots) buffers.push_back(&slot);
-  if (s.average_parameters.data()) buffers.insert(buffers.end(), {&s.average_parameters, &s.average_statistics});
-  for (const Buffer* b : buffers) {
-    rank.communicator.broadcast(rank.stream, {b->as<std::byte>(), b->bytes()}, 0, "the start state");
-  }
-  rank.communicator.wait(rank.stream);
-  rank.stream.wait();
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 // checkpoint_save_tool DIRECTORY VALUES [slow:SECONDS] [give_up:SECONDS] ACTION...: a stand-in for a training run. The
 // two times are those of WriterOptions, and long unless given: under a tracer or a sanitizer a save takes its time.
 // Actions: a number saves that step and waits for the result; rm:NAME deletes a file in the directory; open opens the
-// newest whole checkpoint; overlap:A:B starts to save A, counts how often it gets round while that is written, and
-// tries to save B meanwhile; leave:S starts to save S and goes on to the next action.
+// newest whole checkpoint; overlap:S starts to save S and counts how often it gets round while that is written;
+// leave:S starts to save S and goes on to the next action.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -28,11 +28,10 @@ class Tool {
     if (action.starts_with("rm:")) {
       remove_file(directory_ + "/" + action.substr(3));
     } else if (action == "open") {
-      const auto reader = open_newest_whole(directory_, [](const std::string& text) { log_warning("{}", text); });
+      const auto reader = open_newest_whole(directory_);
       say(reader ? fmt::format("newest {}", reader->meta().step) : "none");
     } else if (action.starts_with("overlap:")) {
-      const size_t colon = action.find(':', 8);
-      overlap(std::stoll(action.substr(8, colon - 8)), std::stoll(action.substr(colon + 1)));
+      overlap(std::stoll(action.substr(8)));
     } else if (action.starts_with("leave:")) {
       start(std::stoll(action.substr(6)));
       writer_.wait_copied();
@@ -49,16 +48,16 @@ class Tool {
     std::fflush(stdout);
   }
 
-  CheckpointWriter::Start start(int64_t step) {
+  void start(int64_t step) {
     CheckpointContents contents;
     contents.meta.step = step;
     contents.arrays.push_back({"/model/x", Shape{static_cast<int64_t>(values_.size())}, values_.data()});
-    return writer_.start(std::move(contents));
+    writer_.start(std::move(contents));
   }
 
   void finish() {
     writer_.wait_idle(60);
-    while (const auto result = writer_.poll()) {
+    if (const auto result = writer_.poll()) {
       if (result->error) {
         say(fmt::format("step {} failed with {}: {}", result->step, static_cast<int>(result->error->code()),
                         result->error->what()));
@@ -68,13 +67,12 @@ class Tool {
     }
   }
 
-  void overlap(int64_t first, int64_t second) {
-    start(first);
+  void overlap(int64_t step) {
+    start(step);
     writer_.wait_copied();
-    say(start(second) == CheckpointWriter::Start::busy ? "busy" : "not busy");
+    say(writer_.busy() ? "busy" : "not busy");
     int rounds = 0;
     while (!writer_.wait_idle(0)) {
-      writer_.poll();
       ++rounds;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

@@ -13,7 +13,6 @@
 #include "test/train/log_capture.h"
 
 using namespace lockstep;
-using Start = CheckpointWriter::Start;
 
 namespace {
 
@@ -24,8 +23,8 @@ SaveResult finish(CheckpointWriter& writer) {
   return *result;
 }
 
-SaveResult save(CheckpointWriter& writer, CheckpointContents contents, bool best = false) {
-  REQUIRE(writer.start(std::move(contents), best) == Start::started);
+SaveResult save(CheckpointWriter& writer, CheckpointContents contents, int64_t best_step = -1) {
+  writer.start(std::move(contents), best_step);
   writer.wait_copied();
   return finish(writer);
 }
@@ -63,8 +62,8 @@ TEST_CASE("what is saved is what the sources held before wait_copied returned") 
   };
   for (int64_t step = 1; step <= 3; ++step) {
     std::fill(source.begin(), source.end(), static_cast<float>(step));
-    REQUIRE(writer.start(contents(step)) == Start::started);
-    CHECK(writer.wait_copied() >= 0);
+    writer.start(contents(step));
+    writer.wait_copied();
     std::fill(source.begin(), source.end(), -1.0F);
     const SaveResult result = finish(writer);
     std::vector<float> read(source.size());
@@ -73,32 +72,30 @@ TEST_CASE("what is saved is what the sources held before wait_copied returned") 
   }
 }
 
-TEST_CASE("a step that is saved, or being saved, is not written again") {
+TEST_CASE("the writer is busy until the result of the save has been polled") {
   const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = directory.path(), .last_saved_step = 5});
-  CHECK(writer.start(model.contents(5)) == Start::already_saved);
-  REQUIRE(writer.start(model.contents(10)) == Start::started);
-  CHECK(writer.start(model.contents(10)) == Start::already_saved);
-  const SaveResult result = finish(writer);
-  const auto written = std::filesystem::last_write_time(result.path);
-  CHECK(writer.start(model.contents(10)) == Start::already_saved);
-  CHECK(writer.wait_idle(0));
-  CHECK(std::filesystem::last_write_time(result.path) == written);
-  CHECK_FALSE(path_exists(directory / checkpoint_name(5)));
+  CheckpointWriter writer({.directory = directory.path()});
+  CHECK_FALSE(writer.busy());
+  writer.start(model.contents(10));
+  CHECK(writer.busy());
+  CHECK_THROWS_AS(writer.start(model.contents(11)), Error);
+  CHECK(finish(writer).step == 10);
+  CHECK_FALSE(writer.busy());
 }
 
 TEST_CASE("the newest are kept, and the best beside them") {
   const ScratchDirectory directory;
   const SmallModel model;
   CheckpointWriter writer({.directory = directory.path(), .keep = 2});
-  for (int64_t step = 1; step <= 5; ++step) CHECK_FALSE(save(writer, model.contents(step), step == 2).error);
+  for (int64_t step = 1; step <= 5; ++step) CHECK_FALSE(save(writer, model.contents(step), step < 2 ? -1 : 2).error);
   std::vector<int64_t> steps;
   for (const FoundCheckpoint& file : find_checkpoints(directory.path())) steps.push_back(file.step);
   CHECK(steps == std::vector<int64_t>{5, 4, 2});
   CHECK(link_of(directory, "best") == checkpoint_name(2));
-  CHECK(writer.start(model.contents(5), true) == Start::already_saved);
+  writer.mark_best(5);
   REQUIRE(writer.wait_idle(60));
+  CHECK_FALSE(writer.poll());
   CHECK(link_of(directory, "best") == checkpoint_name(5));
 }
 
@@ -111,12 +108,12 @@ TEST_CASE("the former best is deleted as soon as there is a new one, saved now o
     for (const FoundCheckpoint& file : find_checkpoints(directory.path())) steps.push_back(file.step);
     return steps;
   };
-  CHECK_FALSE(save(writer, model.contents(1), true).error);
-  CHECK_FALSE(save(writer, model.contents(2), true).error);
+  CHECK_FALSE(save(writer, model.contents(1), 1).error);
+  CHECK_FALSE(save(writer, model.contents(2), 2).error);
   CHECK(names() == std::vector<int64_t>{2});
-  CHECK_FALSE(save(writer, model.contents(3)).error);
+  CHECK_FALSE(save(writer, model.contents(3), 2).error);
   CHECK(names() == std::vector<int64_t>{3, 2});
-  CHECK(writer.start(model.contents(3), true) == Start::already_saved);
+  writer.mark_best(3);
   REQUIRE(writer.wait_idle(60));
   CHECK(names() == std::vector<int64_t>{3});
   CHECK(link_of(directory, "best") == checkpoint_name(3));
@@ -126,10 +123,10 @@ TEST_CASE("a best save that fails leaves the best before it, which is spared") {
   const ScratchDirectory directory;
   const SmallModel model;
   CheckpointWriter writer({.directory = directory.path(), .keep = 1});
-  CHECK_FALSE(save(writer, model.contents(1), true).error);
+  CHECK_FALSE(save(writer, model.contents(1), 1).error);
   std::filesystem::create_directories(directory / checkpoint_name(2) + "/in the way");
-  CHECK(save(writer, model.contents(2), true).error);
-  CHECK_FALSE(save(writer, model.contents(3)).error);
+  CHECK(save(writer, model.contents(2), 2).error);
+  CHECK_FALSE(save(writer, model.contents(3), 1).error);
   CHECK(link_of(directory, "best") == checkpoint_name(1));
   CHECK(path_exists(directory / checkpoint_name(1)));
 }
@@ -139,18 +136,18 @@ TEST_CASE("the best is kept where its link was lost, or cannot be made, which is
   const SmallModel model;
   {
     CheckpointWriter writer({.directory = directory.path(), .keep = 1});
-    CHECK_FALSE(save(writer, model.contents(1), true).error);
+    CHECK_FALSE(save(writer, model.contents(1), 1).error);
     std::filesystem::remove(directory / "best");
-    for (int64_t step = 2; step <= 3; ++step) CHECK_FALSE(save(writer, model.contents(step)).error);
+    for (int64_t step = 2; step <= 3; ++step) CHECK_FALSE(save(writer, model.contents(step), 1).error);
     CHECK(path_exists(directory / checkpoint_name(1)));
   }
   std::filesystem::create_directories(directory / "latest.tmp/in the way");
   std::filesystem::create_directories(directory / "best.tmp/in the way");
   const LogCapture log;
-  CheckpointWriter writer({.directory = directory.path(), .keep = 1, .best_step = 1});
-  CHECK_FALSE(save(writer, model.contents(4)).error);
+  CheckpointWriter writer({.directory = directory.path(), .keep = 1});
+  CHECK_FALSE(save(writer, model.contents(4), 1).error);
   CHECK(path_exists(directory / checkpoint_name(1)));
-  for (int64_t step = 5; step <= 7; ++step) CHECK_FALSE(save(writer, model.contents(step), step == 5).error);
+  for (int64_t step = 5; step <= 7; ++step) CHECK_FALSE(save(writer, model.contents(step), 5).error);
   std::vector<int64_t> steps;
   for (const FoundCheckpoint& file : find_checkpoints(directory.path())) steps.push_back(file.step);
   CHECK(steps == std::vector<int64_t>{7, 5});
@@ -161,14 +158,23 @@ TEST_CASE("the best is kept where its link was lost, or cannot be made, which is
   CHECK(text.find(reported, first + 1) == std::string::npos);
 }
 
-TEST_CASE("best may be said while the step is being written") {
+TEST_CASE("best may be said while the step is being written, and a save that fails is not the best") {
   const ScratchDirectory directory;
   const SmallModel model;
-  CheckpointWriter writer({.directory = directory.path()});
-  REQUIRE(writer.start(model.contents(3)) == Start::started);
-  CHECK(writer.start(model.contents(3), true) == Start::already_saved);
-  finish(writer);
-  CHECK(link_of(directory, "best") == checkpoint_name(3));
+  CheckpointWriter writer({.directory = directory / "run"});
+  writer.start(model.contents(3));
+  writer.mark_best(3);
+  CHECK_FALSE(finish(writer).error);
+  CHECK(link_of(directory, "run/best") == checkpoint_name(3));
+  std::filesystem::remove_all(directory / "run");
+  std::ofstream(directory / "run").put(' ');
+  writer.start(model.contents(4));
+  writer.mark_best(4);
+  CHECK(finish(writer).error);
+  std::filesystem::remove(directory / "run");
+  writer.mark_best(4);
+  REQUIRE(writer.wait_idle(60));
+  CHECK_FALSE(path_exists(directory / "run"));
 }
 
 TEST_CASE("values that are not finite are never published and the array is named") {
@@ -233,7 +239,7 @@ TEST_CASE("the writer's end waits for the save in flight, and its start clears w
   {
     CheckpointWriter writer({.directory = directory.path()});
     CHECK_FALSE(path_exists(directory / (checkpoint_name(9) + ".tmp")));
-    REQUIRE(writer.start(model.contents(4)) == Start::started);
+    writer.start(model.contents(4));
   }
   CHECK(CheckpointReader::open(directory / checkpoint_name(4)).meta().step == 4);
 }
@@ -244,8 +250,10 @@ TEST_CASE("saving goes on while another thread reads checkpoints") {
   CheckpointWriter writer({.directory = directory.path(), .keep = 0});
   CHECK_FALSE(save(writer, model.contents(1)).error);
   for (int64_t step = 2; step <= 20; ++step) {
-    REQUIRE(writer.start(model.contents(step)) == Start::started);
-    const auto reader = open_newest_whole(directory.path(), [](const std::string& text) { FAIL(text); });
+    writer.start(model.contents(step));
+    const LogCapture log;
+    const auto reader = open_newest_whole(directory.path());
+    CHECK(log.text().empty());
     REQUIRE(reader);
     CHECK(reader->meta().step >= step - 1);
     std::vector<float> weights(48);

@@ -116,7 +116,7 @@ TEST_CASE("ranks other than 0 save nothing and need no directory") {
   CHECK_FALSE(s.checkpointer->due_by_clock());
   s.checkpointer->save({.step = 1});
   s.checkpointer->save_last({.step = 1});
-  CHECK(s.checkpointer->wait_copied() == 0);
+  s.checkpointer->wait_copied();
   s.checkpointer->poll();
   CHECK(s.finish({.step = 2}).empty());
   CHECK_FALSE(std::filesystem::exists(s.scratch / "run"));
@@ -194,11 +194,14 @@ TEST_CASE("a state that is not finite is not published and ends the run") {
   CHECK_FALSE(std::filesystem::exists(s.file(5)));
 }
 
-TEST_CASE("a step that is on disk is not written again") {
+TEST_CASE("a step that is on disk, or on its way, is not written again") {
+  const LogCapture log;
   Saving s;
-  s.checkpointer->finish({.step = 7});
+  s.checkpointer->save({.step = 7});
+  s.checkpointer->save({.step = 7});
+  CHECK(s.finish({.step = 7}) == std::vector<int64_t>{7});
+  CHECK_THAT(log.text(), !ContainsSubstring("is skipped"));
   const auto written = std::filesystem::last_write_time(s.file(7));
-  s.ended.clear();
   s.checkpointer->save({.step = 7});
   CHECK(s.finish({.step = 7}).empty());
   CHECK(std::filesystem::last_write_time(s.file(7)) == written);
@@ -259,6 +262,18 @@ TEST_CASE("a best state whose save fails is none: a worse one that can be saved 
   CHECK(s.checkpointer->save_if_best({.step = 5}, 0.8));
   s.wait_and_poll();
   CHECK(std::filesystem::read_symlink(s.scratch / "run/best") == checkpoint_name(5));
+}
+
+TEST_CASE("the state whose save is on its way may turn out to be the best") {
+  Saving s;
+  s.checkpointer->save({.step = 3});
+  CHECK(s.checkpointer->save_if_best({.step = 3}, 0.5));
+  CHECK(s.wait_and_poll().size() == 1);
+  REQUIRE(s.checkpointer->wait_for_save_in_flight(60));
+  CHECK(std::filesystem::read_symlink(s.scratch / "run/best") == checkpoint_name(3));
+  CHECK(s.checkpointer->save_if_best({.step = 3}, 0.6));
+  CHECK(s.checkpointer->best().score == 0.6);
+  CHECK(s.finish({.step = 3}).empty());
 }
 
 TEST_CASE("a score that is not a number is no best one, and keeps no later one from being it") {

@@ -1,5 +1,6 @@
 #include "lockstep/train/job_end.h"
 
+#include <cmath>
 #include <ctime>
 #include <map>
 
@@ -23,9 +24,8 @@ std::string in_seconds(int seconds) { return std::to_string(std::time(nullptr) +
 }  // namespace
 
 TEST_CASE("the end of the job is Lockstep's own variable, or else Slurm's, or never") {
-  CHECK_FALSE(JobEnd(lookup({})).known());
-  CHECK(JobEnd(lookup({})).seconds_left() > 1e9);
-  CHECK_FALSE(JobEnd(lookup({{"LOCKSTEP_JOB_END", ""}})).known());
+  CHECK(std::isinf(JobEnd(lookup({})).seconds_left()));
+  CHECK(std::isinf(JobEnd(lookup({{"LOCKSTEP_JOB_END", ""}})).seconds_left()));
   const double slurm = JobEnd(lookup({{"SLURM_JOB_END_TIME", in_seconds(100)}})).seconds_left();
   CHECK((slurm > 90 && slurm <= 101));
   const auto both = lookup({{"SLURM_JOB_END_TIME", in_seconds(100)}, {"LOCKSTEP_JOB_END", in_seconds(1000)}});
@@ -45,7 +45,7 @@ TEST_CASE(
                                   std::string("17e9x"), in_seconds(-100), std::string("1700000000")}) {
     INFO(text);
     LogCapture log;
-    CHECK_FALSE(JobEnd(lookup({{"SLURM_JOB_END_TIME", text}})).known());
+    CHECK(std::isinf(JobEnd(lookup({{"SLURM_JOB_END_TIME", text}})).seconds_left()));
     CHECK_THAT(log.text(),
                ContainsSubstring("warning: environment variable SLURM_JOB_END_TIME = '" + text + "' is ignored"));
   }
@@ -54,8 +54,10 @@ TEST_CASE(
 }
 
 TEST_CASE("a run stops when the step that begins and two saves may no longer fit") {
-  CHECK_FALSE(must_stop(1e9, {.step = 10, .save = 100}));
-  CHECK_FALSE(must_stop(336, {.step = 10, .save = 100}));
-  CHECK(must_stop(334, {.step = 10, .save = 100}));
-  CHECK(must_stop(4, {}));
+  const auto ends_in = [](int seconds) { return JobEnd(lookup({{"LOCKSTEP_JOB_END", in_seconds(seconds)}})); };
+  CHECK_FALSE(JobEnd().must_stop(10, 100));
+  CHECK_FALSE(ends_in(1'000'000).must_stop(10, 100));
+  CHECK_FALSE(ends_in(395).must_stop(10, 100));  // 335 s are needed
+  CHECK(ends_in(334).must_stop(10, 100));
+  CHECK(ends_in(4).must_stop(0, 0));
 }

@@ -1,11 +1,12 @@
-// The asynchronous checkpoint writer of rank 0. The training thread hands over what to save and goes on; one thread
-// copies it to staging memory, then builds, writes and publishes the file. Only the copy is ever waited for.
+// Writes the checkpoints of rank 0 on a thread of its own. Training waits only until its state has been copied.
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/io/file_thread.h"
@@ -13,69 +14,78 @@
 namespace lockstep {
 
 struct WriterOptions {
-  std::string directory;         // made if absent; owned by this run (RunLock)
-  int keep = 5;                  // newest checkpoints kept; 0 keeps all
-  double slow_seconds = 60;      // a write that takes longer is reported once
-  double give_up_seconds = 600;  // the destructor waits no longer for a disk that does not answer
-  int64_t last_saved_step = -1;  // the step resumed from, when its file is in `directory`
-  int64_t best_step = -1;        // the best one so far, which retention spares
+  std::string directory;         // owned by this run (RunLock); created if it is missing
+  int keep = 5;                  // number of newest checkpoints that retention keeps; 0 keeps all
+  double slow_seconds = 60;      // a save that takes longer is reported once
+  double give_up_seconds = 600;  // the longest time that the destructor waits for a save
 };
 
-// How a save ended.
+// The outcome of a save.
 struct SaveResult {
   int64_t step = 0;
   std::string path;
   int64_t bytes = 0;
-  double snapshot_seconds = 0;  // copying to staging memory
+  double snapshot_seconds = 0;  // time that wait_copied() waited
   double write_seconds = 0;     // building, writing, verifying and publishing
-  double cpu_seconds = 0;       // processor time of the writer's thread, from the copy on
-  std::optional<Error> error;   // nothing was published: checkpoint, or numerics when an array is not finite
+  double cpu_seconds = 0;       // processor time of the writer's thread, including the copy
+  std::optional<Error> error;   // why nothing was published: checkpoint, or numerics if an array is not finite
 };
 
-// All member functions are called from one thread (the training thread), and after the constructor none of them touches
-// a file; the writer's own thread never calls back. A directory that is deleted or moved meanwhile is made again.
+// Owned by the checkpointer and used by the training thread. Apart from the constructor, no function touches a file. A
+// directory that is deleted or moved during the run is created again.
 class CheckpointWriter {
  public:
-  // Makes the directory and deletes temporaries that a killed run left. Throws Error(checkpoint) when it cannot.
+  // Creates the directory and deletes temporary files that a killed run left in it. Throws Error(checkpoint).
   explicit CheckpointWriter(WriterOptions options);
-  // Waits for the save in flight, up to give_up_seconds: then its thread is left to itself, which is said, so that an
-  // error on its way to main is not held up without end. A result that nobody has polled is logged if it is an error.
+  // Waits for the save in flight. After give_up_seconds it reports that and leaves the thread behind, because an error
+  // on its way to main must not wait for a frozen disk. Logs the error of a save that was not polled.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  enum class Start {
-    started,
-    busy,           // the save before is still being written: this one is skipped, the caller warns
-    already_saved,  // this very step is on disk or on its way
-  };
-  // `contents.arrays` point at the sources, which must stay as they are until wait_copied() returns. `best` also points
-  // the link `best` at the file, and retention spares it from then on; that works for a step already saved, too.
-  Start start(CheckpointContents contents, bool best = false);
+  // Starts a save; the writer must not be busy. The arrays must not change until wait_copied() returns. `best_step` is
+  // the step of the best checkpoint, which retention keeps; if it is the step of this save, the link `best` will point
+  // to the file. -1: there is none.
+  void start(CheckpointContents contents, int64_t best_step = -1);
 
-  // Blocks until the sources of the save in flight have been copied; to be called before they change. Returns the
-  // seconds waited.
-  double wait_copied();
+  // Lets the link `best` point to the checkpoint of this step, which retention keeps from now on. Does nothing if its
+  // save fails, or has failed.
+  void mark_best(int64_t step);
 
-  // The next finished save, oldest first. Also logs, once a save, that one takes longer than slow_seconds.
+  // Returns whether the result of a save has not been polled yet, or the thread is still working.
+  bool busy() const { return result_.valid() || !thread_.wait_idle(0); }
+
+  // Blocks until the arrays of the save in flight have been copied.
+  void wait_copied();
+
+  // Returns the result of the save if it has finished.
   std::optional<SaveResult> poll();
 
-  // The run has gone back to the checkpoint of this step: what was saved after it is to be written again. Between
-  // saves.
-  void returned_to(int64_t step);
-
-  // Blocks until no save is in flight, or for `seconds`; true: idle.
+  // Blocks until nothing is in flight, at most `seconds`. Returns false if something still is. Like poll(), it logs a
+  // warning, once per save, if a save takes longer than slow_seconds.
   bool wait_idle(double seconds);
 
  private:
-  class Worker;  // the state both threads share, and what the writer's thread does
-  static std::shared_ptr<Worker> make_worker(WriterOptions options);
+  void begin(int64_t step);
 
-  std::shared_ptr<Worker> worker_;
-  FileThread thread_;
+  // Memory that lasts from save to save. Only the thread uses it, and the thread may outlive the writer.
+  struct ThreadMemory {
+    std::vector<float> staging;  // the copies of the arrays
+    bool links_fail = false;
+  };
+
+  const WriterOptions options_;
+  const std::shared_ptr<ThreadMemory> memory_ = std::make_shared<ThreadMemory>();
+  FileThread thread_{"writer"};
+  int64_t step_ = -1;  // of the last save, as the next two
+  double started_at_ = 0;
+  bool slow_reported_ = false;
+  double waited_seconds_ = 0;
+  std::future<void> copied_;        // valid until wait_copied()
+  std::future<SaveResult> result_;  // valid until poll() returns it
 };
 
-// Logs a warning when fewer than two checkpoints of this size fit the directory's file system.
+// Logs a warning if the disk has no room for two checkpoints of this size.
 void warn_if_space_is_short(const std::string& directory, int64_t checkpoint_bytes);
 
 }  // namespace lockstep

@@ -47,8 +47,8 @@ class Checkpointer {
   // takes `step_seconds`.
   bool must_stop(double step_seconds) const;
 
-  // Starts a save of the current state. If the previous save is still being written, the save is skipped with a
-  // warning. Throws Error(checkpoint) if another run has taken over the directory.
+  // Starts a save of the current state. If another save is still being written, it is skipped with a warning. Throws
+  // Error(checkpoint) if another run has taken over the directory.
   void save(const Progress& progress);
 
   // Saves as save() does if the score is higher than that of the best checkpoint; the link `best` then points to the
@@ -59,16 +59,15 @@ class Checkpointer {
   // Valid on rank 0 only.
   const BestSave& best() const { return best_; }
 
-  // Saves the last state as save() does. If the previous save is still being written, finish() will save the state.
+  // Saves the last state as save() does. If another save is still being written, finish() will save the state.
   void save_last(const Progress& progress);
 
-  // Must be called before the state changes. Returns the seconds that the training thread waited for the copy.
-  double wait_copied();
+  // Must be called before the state changes: waits until it has been copied.
+  void wait_copied();
 
-  // Passes the saves that have finished since the last call to on_end; their snapshot_seconds is the time that the
-  // training thread waited. A failure is logged as a warning. It is thrown instead as Error(checkpoint) if
-  // checkpoint.on_error is "fail" or the save was that of `last_step`, and as Error(numerics) if the state was not
-  // finite.
+  // Handles the save that has finished since the last call, if any: passes it to on_end and logs its failure. A failure
+  // is thrown instead as Error(checkpoint) if checkpoint.on_error is "fail" or the save was that of `last_step`, and as
+  // Error(numerics) if the state was not finite.
   void poll(int64_t last_step = -1);
 
   // Records that the run has rolled back to this checkpoint of its directory, so that later steps are saved again. No
@@ -83,27 +82,27 @@ class Checkpointer {
   void finish(const Progress& progress);
 
  private:
-  CheckpointContents contents(Progress progress, const ModelState& state, const BestSave& best) const;
+  CheckpointContents contents(Progress progress, const ModelState& state) const;
+  bool has_time() const { return options_.job_end.seconds_left() >= longest_save_; }
+  bool has(int64_t step) const { return step == saved_step_ || (in_flight_ && in_flight_->step == step); }
+  bool start(const Progress& progress);
+  void hand_over();
+  void handle(const SaveResult& result, int64_t last_step);
   void report_skipped(int64_t step);
-  void require_time(const Progress& progress) const;
-  void hand_over_snapshot();
-  CheckpointWriter::Start start(const Progress& progress, const BestSave& best);
-  void take(SaveResult result, int64_t last_step);
 
   const Config& config_;
   const CompiledModel& model_;
   CheckpointerOptions options_;
-  std::optional<Snapshot> snapshot_;  // on rank 0, if the host cannot read the state
-  std::optional<Progress> snapshot_under_way_;
-  bool snapshot_is_best_ = false;
+  std::optional<Snapshot> snapshot_;        // on rank 0, if the host cannot read the state
   std::optional<CheckpointWriter> writer_;  // on rank 0
-  double last_save_;                        // time of the last save() in monotonic_seconds()
-  double last_wait_ = 0;                    // seconds waited for the copy of the save in flight
-  double longest_save_;                     // longest duration of a save in seconds; an estimate before the first save
-  bool measured_ = false;                   // longest_save_ has been measured
+  std::optional<Progress> in_flight_;       // of the save in flight
+  bool snapshot_in_flight_ = false;         // its snapshot has not arrived yet
   int64_t saved_step_ = -1;                 // the last published step
   BestSave best_;                           // the best checkpoint that is in flight or published
   BestSave published_best_;                 // restored if the best save in flight fails
+  double last_save_;                        // time of the last save() in monotonic_seconds()
+  double longest_save_ = 0;                 // longest duration of a save in seconds; an estimate before the first save
+  bool measured_ = false;                   // longest_save_ has been measured
   int64_t skipped_ = 0, best_skipped_ = 0;  // numbers of saves skipped because of the one in flight
   bool end_reported_ = false;
   int64_t failures_ = 0;

@@ -3,12 +3,16 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/model_state.h"
 #include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
+
+// Returns the arenas that a checkpoint contains.
+std::vector<const Buffer*> saved_arenas(const ModelState& state);
 
 // Parameters, statistics, optimizer slots and averages: the model's arenas if the host can address them, otherwise a
 // copy in pinned memory. No stream may use the state of the model during a call.

@@ -16,21 +16,14 @@ class JobEnd {
   // "Unknown", so a value that is not in the future is ignored with a warning.
   explicit JobEnd(const EnvironmentLookup& environment);
 
-  bool known() const { return seconds_ < std::numeric_limits<double>::infinity(); }
   double seconds_left() const;
+
+  // Returns whether a run must stop now to finish in time. The step that starts, a save in flight and the last save
+  // remain, and each may take half as long again as the longest one so far.
+  bool must_stop(double step_seconds, double save_seconds) const;
 
  private:
   double seconds_ = std::numeric_limits<double>::infinity();
 };
-
-// The longest durations in seconds measured so far of what remains to be done when the run stops.
-struct StopCosts {
-  double step = 0;
-  double save = 0;
-};
-
-// Returns whether a run must stop now to finish in time. The step that starts, a save in flight and the last save
-// remain, and each may take half as long again as measured.
-bool must_stop(double seconds_left, const StopCosts& costs);
 
 }  // namespace lockstep

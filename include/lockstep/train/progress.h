@@ -39,6 +39,16 @@ double first_loss_scale(int64_t batch);
 // Returns the progress at step 0. `batch` is the number of samples per rank.
 Progress first_progress(const Config& config, int64_t batch);
 
+// Reads a number that a checkpoint stores under /training into `to`. Returns false, and leaves `to` as it is, if there
+// is no number of this name and type.
+template <class T>
+bool read_number(const std::map<std::string, TrainingValue>& training, const std::string& name, T& to) {
+  const auto found = training.find(name);
+  const T* value = found == training.end() ? nullptr : std::get_if<T>(&found->second);
+  if (value) to = *value;
+  return value != nullptr;
+}
+
 // Returns the numbers that a checkpoint stores under /training. The step is in its header.
 std::map<std::string, TrainingValue> to_training(const Progress& progress, const Config& config);
 

@@ -57,7 +57,4 @@ struct LoadedWeights {
 LoadedWeights load_for_evaluation(const RankContext& rank, const std::vector<std::string>& classes,
                                   const std::string& checkpoint);
 
-// Collective. Broadcasts rank 0's parameters, statistics, slots and averages.
-void broadcast_state(const RankContext& rank);
-
 }  // namespace lockstep
