@@ -183,7 +183,7 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
                                                       .batch_size = model->batches().evaluation,
                                                       .workers = run.loader_threads,
                                                       .backend = backend.get()}));
-  BatchUpload upload(*backend, batch_shape(loader.options()), run.batch_use());
+  BatchUpload upload(*backend, loader.options(), run.batch_use());
   Arenas arenas = model->evaluation_arenas(Weights::raw);
   for (int64_t step = 1; step <= steps; ++step) {
     run.watchdog.progress(RunPhase::evaluate, step);

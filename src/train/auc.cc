@@ -17,8 +17,7 @@ double area_under_curve(Scores scores) {
   uint64_t halves = 0;  // two per pair with a higher score, one per pair with equal scores
   for (const float score : scores.positive) {
     const auto equal = std::ranges::equal_range(scores.negative, score);
-    halves += static_cast<uint64_t>(equal.begin() - scores.negative.begin()) +
-              static_cast<uint64_t>(equal.end() - scores.negative.begin());
+    halves += (equal.begin() - scores.negative.begin()) + (equal.end() - scores.negative.begin());
   }
   const double pairs = static_cast<double>(scores.positive.size()) * static_cast<double>(scores.negative.size());
   return static_cast<double>(halves) / (2 * pairs);

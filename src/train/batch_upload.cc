@@ -8,20 +8,17 @@
 
 namespace lockstep {
 
-BatchShape batch_shape(const LoaderOptions& options) {
-  return {.samples = options.batch_size, .image_size = options.image_size, .max_ids = options.max_ids};
-}
-
-BatchUpload::BatchUpload(const Backend& backend, const BatchShape& shape, BatchUse use) : backend_(backend), use_(use) {
+BatchUpload::BatchUpload(const Backend& backend, const LoaderOptions& batches, BatchUse use)
+    : backend_(backend), use_(use) {
   if (backend.host_addressable()) return;
   transfer_ = backend.make_stream();
   staged_ = backend.make_event();
   placed_ = backend.make_event();
-  const auto bytes = [](int64_t elements) { return static_cast<size_t>(elements) * sizeof(float); };
+  const auto bytes = [](int64_t elements) { return elements * sizeof(float); };
   static_assert(sizeof(int32_t) == sizeof(float));
-  places_[kImages].bytes = bytes(shape.samples * 3 * shape.image_size * shape.image_size);
-  places_[kLabels].bytes = places_[kWeights].bytes = bytes(shape.samples);
-  places_[kIds].bytes = places_[kValues].bytes = bytes(shape.samples * shape.max_ids);
+  places_[kImages].bytes = bytes(batches.batch_size * 3 * batches.image_size * batches.image_size);
+  places_[kLabels].bytes = places_[kWeights].bytes = bytes(batches.batch_size);
+  places_[kIds].bytes = places_[kValues].bytes = bytes(batches.batch_size * batches.max_ids);
   size_t all = 0;
   for (Place& place : places_) {
     place.memory = backend.allocate(place.bytes);

@@ -19,8 +19,8 @@ std::string printable_name(std::string_view name) {
 std::vector<std::string> name_outputs(const std::vector<std::string>& label_names, int64_t label_offset) {
   std::vector<std::string> outputs;
   if (label_names.empty()) return outputs;
-  outputs.resize(static_cast<size_t>(std::max<int64_t>(label_offset, 0)));
-  const auto skipped = static_cast<ptrdiff_t>(std::clamp<int64_t>(-label_offset, 0, std::ssize(label_names)));
+  outputs.resize(std::max<int64_t>(label_offset, 0));
+  const auto skipped = std::clamp<int64_t>(-label_offset, 0, std::ssize(label_names));
   std::transform(label_names.begin() + skipped, label_names.end(), std::back_inserter(outputs), printable_name);
   return outputs;
 }

@@ -1,14 +1,67 @@
 #include "lockstep/train/compiled_model.h"
 
 #include <algorithm>
+#include <string>
 
+#include "lockstep/backend/out_of_memory.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host_memory.h"
+#include "lockstep/config/model_info.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/optimizer.h"
-#include "train/memory_need.h"
 
 namespace lockstep {
+namespace {
+
+// The memory of one rank's model in bytes.
+struct MemoryNeed {
+  int64_t state = 0;        // parameters, gradients, optimizer slots, averages
+  int64_t activations = 0;  // including workspaces
+  int64_t sum() const { return state + activations; }
+};
+
+std::string size_text(int64_t bytes) {
+  constexpr int64_t kMegabyte = 1'000'000, kGigabyte = 1'000'000'000;
+  if (bytes < kMegabyte) return fmt::format("{} bytes", bytes);
+  return bytes < kGigabyte ? fmt::format("{:.1f} MB", static_cast<double>(bytes) / kMegabyte)
+                           : fmt::format("{:.1f} GB", static_cast<double>(bytes) / kGigabyte);
+}
+
+// Returns the keys that lower the need, with their values.
+std::string keys_to_lower(const Config& config, const ModelBatches& batches, bool gpu) {
+  std::string keys;
+  const auto add = [&](const std::string& key) { keys += (keys.empty() ? "" : ", ") + key; };
+  if (batches.evaluation > batches.training) {
+    add(fmt::format("eval.batch_size ({})", batches.evaluation));
+  } else if (config.train.global_batch > 0) {
+    add(fmt::format("train.global_batch ({})", config.train.global_batch));
+  } else {
+    add(fmt::format("train.batch_size ({})", batches.training));
+  }
+  if (!model_info(config.model.name).sparse) add(fmt::format("model.image_size ({})", config.model.image_size));
+  // CPUs compute only in float32.
+  const bool full = config.train.precision == Precision::float32 || config.train.precision == Precision::tf32;
+  if (gpu && full) add(fmt::format("train.precision ({}; bf16 halves activations)", word(config.train.precision)));
+  return keys;
+}
+
+[[noreturn]] void fail_too_large(const Config& config, const ModelBatches& batches, const MemoryNeed& need,
+                                 const OutOfMemory& error, bool gpu) {
+  const std::string all_ranks = batches.local_ranks > 1 ? fmt::format(", {} ranks of this host {}", batches.local_ranks,
+                                                                      size_text(batches.local_ranks * need.sum()))
+                                                        : std::string();
+  const std::string there = error.available_bytes() < 0
+                                ? fmt::format("there is not so much {}", error.kind())
+                                : fmt::format("there are {} of {}", size_text(error.available_bytes()), error.kind());
+  fail(ExitCode::config,
+       "the model does not fit in {}: a rank needs {} ({} for activations, {} for parameters, gradients and "
+       "optimizer){}, "
+       "and {}; lower {}, or start fewer ranks on a host; 'trainer explain' lists what takes the memory",
+       error.kind(), size_text(need.sum()), size_text(need.activations), size_text(need.state), all_ranks, there,
+       keys_to_lower(config, batches, gpu));
+}
+
+}  // namespace
 
 ModelOptions model_options(const Config& config, int64_t batch_size, bool training) {
   return {.batch_size = batch_size,
@@ -70,17 +123,22 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
 }
 
 void CompiledModel::allocate(const Config& config, Stream& stream, const ModelStateOptions& options) {
-  const auto activations = static_cast<int64_t>(options.activation_bytes);
+  const int64_t activations = options.activation_bytes;
   const MemoryNeed need{.state = static_cast<int64_t>(model_state_bytes(layout_, options)) - activations,
                         .activations = activations};
   ModelBatches asked = batches_;
   if (!options.training && config.eval.batch_size > 0) asked.training = 0;  // so that the message names eval.batch_size
-  if (backend_.host_addressable()) require_host_memory(config, asked, need, host_memory().total);
+  const bool gpu = !backend_.host_addressable();
+  // If all ranks of the host together need more than its memory, the kernel's OOM killer would end one of them. A
+  // smaller need is accepted, because it is not certain to fail.
+  const int64_t host_bytes = gpu ? -1 : host_memory().total;
+  if (host_bytes >= 0 && need.sum() > host_bytes / asked.local_ranks) {
+    fail_too_large(config, asked, need, OutOfMemory("memory", need.sum(), host_bytes), gpu);
+  }
   try {
     state_ = make_model_state(backend_, stream, layout_, options);
   } catch (const OutOfMemory& error) {
-    fail_too_large(config, asked, need,
-                   {.kind = error.kind(), .bytes = error.available_bytes(), .gpu = !backend_.host_addressable()});
+    fail_too_large(config, asked, need, error, gpu);
   }
 }
 

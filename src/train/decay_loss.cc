@@ -42,7 +42,7 @@ void DecayLoss::enqueue() {
 double DecayLoss::host_squares() const {
   double squares = 0;
   for (const ParameterId id : decayed_) {
-    for (const float w : model_.parameter(id)) squares += static_cast<double>(w) * static_cast<double>(w);
+    for (const float w : model_.parameter(id)) squares += static_cast<double>(w) * w;
   }
   return squares;
 }

@@ -21,7 +21,7 @@ float* header_in(const ModelState& state) {
 }  // namespace
 
 DeviceStepState::DeviceStepState(const Backend& backend, const CompiledModel& model, const Config& config, int ahead)
-    : backend_(backend), model_(model), ahead_(ahead), micro_batches_(static_cast<size_t>(config.train.accumulate)) {
+    : backend_(backend), model_(model), ahead_(ahead), micro_batches_(config.train.accumulate) {
   header_ = backend.compile(UpdateOp{DType::f32, header_rule(model.training().graph())});
   squares_ = backend.compile(UpdateOp{DType::f32, SumOfSquares{model.layout().trained_elements}});
   decide_ = backend.compile(UpdateOp{DType::f32, DecideUpdate{.clip_norm = config.train.clip_norm,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/train/loading.h"
 #include "train/auc.h"
@@ -60,8 +61,8 @@ std::vector<float> add_batch(const RankContext& rank, const Batch& batch, const 
   const Executable& e = rank.model.evaluation();
   e.forward(rank.stream, arenas);
   const LossHead& head = e.graph().losses.front();
-  const auto classes = static_cast<size_t>(e.graph().value(head.logits).desc.shape[1]);
-  std::vector<float> logits(static_cast<size_t>(batch.size) * classes);
+  const size_t classes = e.graph().value(head.logits).desc.shape[1];
+  std::vector<float> logits(batch.size * classes);
   std::array<int32_t, 2> correct{};
   rank.backend().copy(rank.stream, logits.data(), e.address(head.logits, arenas), logits.size() * sizeof(float));
   rank.backend().copy(rank.stream, correct.data(), e.address(head.correct, arenas), sizeof correct);
@@ -69,7 +70,7 @@ std::vector<float> add_batch(const RankContext& rank, const Batch& batch, const 
   for (int64_t i = 0; i < batch.size; ++i) {
     if (batch.weights[i] == 0) continue;
     ++sums.counts[0];
-    const auto of_sample = std::span<const float>(logits).subspan(static_cast<size_t>(i) * classes, classes);
+    const auto of_sample = std::span<const float>(logits).subspan(i * classes, classes);
     sums.loss += cross_entropy(of_sample, batch.labels[i]);
     if (classes != 2) continue;
     (batch.labels[i] == 1 ? sums.scores.positive : sums.scores.negative).push_back(of_sample[1] - of_sample[0]);
@@ -85,7 +86,7 @@ Evaluator::Evaluator(const RankContext& rank, const DataSource& data)
     : rank_(rank),
       data_(data),
       loader_(data, evaluation_options(rank)),
-      upload_(rank.backend(), batch_shape(loader_.options())),
+      upload_(rank.backend(), loader_.options()),
       steps_(evaluation_steps(data.size(), rank.group.size(), rank.model.batches().evaluation)) {}
 
 // Collective about once per second. The slowest rank's time per batch decides how many batches to run before the next
@@ -137,6 +138,20 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     result.auc = std::round(auc * 1e5) / 1e5;
   }
   return results;
+}
+
+void Evaluator::explain_large_loss(const EvaluationResult& result) {
+  constexpr double kTimesGuessing = 5;
+  const double guessing = std::log(static_cast<double>(rank_.config.model.classes));
+  if (loss_explained_ || !(result.loss > kTimesGuessing * guessing)) return;
+  // Only batch normalization has parameters that are not trained (running statistics).
+  if (std::ranges::all_of(rank_.model.parameters().all(), &Parameter::trained)) return;
+  loss_explained_ = true;
+  if (!rank_.group.is_root()) return;
+  log_info(
+      "that loss is far above {:.1f}, which guessing has: usual early in a run, while batch normalization's running "
+      "statistics lag behind the weights (docs/watching.md); later it means that training diverges",
+      guessing);
 }
 
 }  // namespace lockstep

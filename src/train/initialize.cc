@@ -43,10 +43,10 @@ void initialize_parameters(const Config& config, const CompiledModel& model, con
   std::atomic<ParameterId> next = 0;
   const auto work = [&] {  // each parameter has its own random numbers, so it does not matter which thread draws them
     for (ParameterId id = next++; id < table.size(); id = next++) {
-      initialize_parameter(table[id], rule, static_cast<uint64_t>(config.train.seed), host.parameter(id));
+      initialize_parameter(table[id], rule, config.train.seed, host.parameter(id));
     }
   };
-  std::vector<std::jthread> helpers(static_cast<size_t>(std::min(usable_cores(cpu_cores()), kMostHelpers) - 1));
+  std::vector<std::jthread> helpers(std::min(usable_cores(cpu_cores()), kMostHelpers) - 1);
   for (std::jthread& helper : helpers) helper = std::jthread(work);
   work();
 }

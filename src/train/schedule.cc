@@ -28,7 +28,7 @@ double staircase(const LearningRateSchedule& s, int64_t step) {
 
 double pieces(const LearningRateSchedule& s, int64_t step) {
   const auto passed = std::ranges::upper_bound(s.boundaries, step) - s.boundaries.begin();
-  return passed == 0 ? 1 : s.factors[static_cast<size_t>(passed) - 1];
+  return passed == 0 ? 1 : s.factors[passed - 1];
 }
 
 double cosine(const LearningRateSchedule& s, int64_t step) {

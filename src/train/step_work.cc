@@ -2,13 +2,37 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
-#include "train/reduction_plan.h"
+#include "lockstep/comm/group/agreement.h"
 
 namespace lockstep {
 namespace {
 
 // The number of steps before one is captured, because libraries finish their initialization in the first steps.
 constexpr int64_t kWarmUpSteps = 2;
+
+// Returns the gradient arena, which the buckets divide.
+std::span<float> gradients_of(const CompiledModel& model) {
+  const ModelState& state = model.state();
+  return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
+}
+
+std::vector<Bucket> reduction_plan(const CompiledModel& model, const Config& config) {
+  std::vector<ReadyMark> marks;
+  for (const GradientMark& m : model.training().gradient_marks()) marks.push_back({m.position, m.end});
+  const int64_t usual = model.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
+  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : static_cast<double>(usual);
+  return plan_buckets(marks, {.total_elements = model.state().gradient_elements(),
+                              .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
+}
+
+// Returns the wire format for comm.gradient_dtype, or nothing for float32 and for a single rank.
+std::optional<WireFormat> wire_format(const CompiledModel& model, const Config& config, int ranks) {
+  const WireType type = config.comm.gradient_dtype;
+  if (type == WireType::float32 || ranks == 1) return std::nullopt;
+  return WireFormat{.backend = model.backend(),
+                    .type = type == WireType::bf16 ? DType::bf16 : DType::f16,
+                    .elements = model.state().trained_elements};
+}
 
 }  // namespace
 
@@ -57,8 +81,8 @@ void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch)
   rank_.communicator.enqueue_captured([&] { captured->launch(rank_.stream); });
 }
 
-// Returns null if the backend does not support captures, or if the capture failed for the reason not_captured().
-// Nothing has been enqueued then.
+// Returns null if the backend does not support captures, or if the capture failed for the reason not_captured_. Nothing
+// has been enqueued then.
 std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   try {
     return rank_.backend().capture(rank_.stream, [&] { compute(micro); });
@@ -76,12 +100,19 @@ std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   }
 }
 
+void StepWork::warn_if_not_captured() {
+  if (capture_reported_ || computed_ <= kWarmUpSteps * rank_.config.train.accumulate) return;
+  capture_reported_ = true;
+  warn_together(rank_.group, {"the captured step"}, not_captured_);
+}
+
 // Runs one micro-batch of a step; with the last one, also the all-reduce and the update.
 void StepWork::compute(int64_t micro) {
   forward();
   backward(micro);
   if (micro + 1 < rank_.config.train.accumulate) return;
-  reduce();
+  enter(StepPart::reduce);
+  reducer_.wait(rank_.stream);
   enter(StepPart::save);
   checkpointer_.wait_copied();
   enter(StepPart::compute);
@@ -119,11 +150,6 @@ RankSum StepWork::sum_over_ranks() {
                                       fmt::format("step {} {}", step_, name));
     timer_.enter(StepPart::compute);
   };
-}
-
-void StepWork::reduce() {
-  enter(StepPart::reduce);
-  reducer_.wait(rank_.stream);
 }
 
 void StepWork::update() {

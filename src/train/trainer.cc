@@ -1,14 +1,12 @@
 #include "lockstep/train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
-#include "lockstep/comm/group/agreement.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
 #include "lockstep/train/loading.h"
@@ -18,9 +16,6 @@
 
 namespace lockstep {
 namespace {
-
-// After this number of steps, a backend that supports captures has tried one.
-constexpr int64_t kStepsToCapture = 3;
 
 // The number of steps that may be in flight when the host handles an outcome. On a GPU, the host must not wait for the
 // last step, or the device would idle.
@@ -38,7 +33,6 @@ Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* eva
       reporter_(reporter),
       global_batch_(rank.model.batches().training * rank.group.size() * config_.train.accumulate),
       total_steps_(lockstep::total_steps(config_.train, {data.size(), global_batch_}, start)),
-      progress_(start),
       first_step_(start.step),
       schedule_(make_learning_rate_schedule(
           config_, {data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
@@ -46,11 +40,9 @@ Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* eva
       trace_(rank.group, reporter.files(),
              {.path = config_.checkpoint.directory + "/trace.json", .steps = config_.log.trace_steps}),
       work_(rank, checkpointer, device_state_, timer_, trace_),
-      loader_(std::in_place, data, training_options(start.position)),
-      upload_(rank.backend(), batch_shape(loader_->options()), rank.batch_use),
-      next_evaluation_(evaluation_after(start.position)),
+      upload_(rank.backend(), training_options(0), rank.batch_use),
       non_finite_(rank.group, rank.model, config_.train.not_finite) {
-  device_state_.restart(rank_.stream, progress_.updates, progress_.loss_scale);
+  continue_from(start);
 }
 
 LoaderOptions Trainer::training_options(int64_t position) const {
@@ -61,11 +53,23 @@ LoaderOptions Trainer::training_options(int64_t position) const {
                                   .backend = &rank_.backend()});
 }
 
+// Sets everything that depends on the progress. No step may be in flight.
+void Trainer::continue_from(const Progress& progress) {
+  progress_ = progress;
+  enqueued_ = progress.step;
+  device_state_.restart(rank_.stream, progress.updates, progress.loss_scale);
+  loader_.emplace(data_, training_options(progress.position));
+  next_evaluation_ = evaluation_after(progress.position);
+  evaluated_at_ = -1;
+  stop_ = save_ = roll_back_ = false;
+  window_ = {};
+}
+
 // Ranks that end together have enqueued the same steps. These must finish before the memory and the connections that
 // they use are destroyed.
 Trainer::~Trainer() {
   try {
-    if (steps_in_flight_ > 0) rank_.stream.wait();
+    if (enqueued_ > progress_.step) rank_.stream.wait();
   } catch (const std::exception& error) {
     log_warning("waiting for the steps under way: {}", error.what());
   }
@@ -80,45 +84,37 @@ RunEnd Trainer::run() {
   timer_.restart();
   // If the previous run stopped where an evaluation was due, or was killed during one, evaluate now.
   if (!finished() && evaluation_due_at(config_.eval, {data_.size(), global_batch_}, progress_)) evaluate();
-  while (!pending_.stop && progress_.step + steps_in_flight_ < total_steps_) {
+  while (!stop_ && enqueued_ < total_steps_) {
     step();
     retire(boundary_is_due());
     if (trace_.complete()) write_trace();
-    if (pending_.roll_back) {
+    if (roll_back_) {
       roll_back();
       continue;
     }
-    audit_if_due();
-    report_weights_if_due();
+    if (due(config_.train.audit_every)) audit_parameters(rank_.group, rank_.model);
+    if (due(config_.log.histogram_steps)) report_weights();
     // With keep_best, the evaluation comes first, so that a save of the same step can be marked as the best. Otherwise
-    // the save comes first, so that it is written during the evaluation. A stop request ends an evaluation early.
-    const bool evaluate_first = config_.checkpoint.keep_best;
-    if (evaluate_first && !pending_.stop) evaluate_if_due();
-    if (!pending_.stop && !(evaluate_first && finished())) save_if_due();
-    if (!evaluate_first && !pending_.stop) evaluate_if_due();
+    // the save comes first, so that it is written during the evaluation.
+    if (config_.checkpoint.keep_best) evaluate_if_due();
+    save_if_due();
+    evaluate_if_due();
   }
   retire(true);
-  if (pending_.stop || !config_.checkpoint.keep_best) checkpointer_.save_last(progress_);
-  if (pending_.stop) return end(RunEnd::stopped);
-  const bool evaluated = evaluated_at_ == progress_.step || evaluate();
-  return end(evaluated ? RunEnd::finished : RunEnd::stopped);
-}
-
-RunEnd Trainer::end(RunEnd how) {
+  if (stop_ || !config_.checkpoint.keep_best) checkpointer_.save_last(progress_);
+  if (!stop_ && evaluated_at_ != progress_.step) evaluate();
   write_trace();
   report_bad_records();
   rank_.watchdog.progress(RunPhase::save, progress_.step);
   checkpointer_.finish(progress_);
-  return how;
+  return stop_ ? RunEnd::stopped : RunEnd::finished;
 }
 
-// Runs one step: read, compute, reduce, update. It does not wait for the device; retire() handles the outcome later,
-// and run() does saving and reporting.
+// Enqueues one step: read, compute, reduce, update. It does not wait for the device; retire() handles the outcome.
 void Trainer::step() {
-  const bool first = progress_.step + steps_in_flight_ == first_step_;
-  rank_.watchdog.progress(first ? RunPhase::first_step : RunPhase::train, progress_.step + steps_in_flight_);
+  rank_.watchdog.progress(enqueued_ == first_step_ ? RunPhase::first_step : RunPhase::train, enqueued_);
   step_began_ = monotonic_seconds();
-  trace_.begin_step(progress_.step + steps_in_flight_ + 1);
+  trace_.begin_step(enqueued_ + 1);
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
     enter(StepPart::data);
     window_.queue_depths += static_cast<double>(loader_->queue_depth());
@@ -126,12 +122,12 @@ void Trainer::step() {
     const Batch batch = upload_.next(*loader_);
     enter(StepPart::compute);
     if (micro == 0) device_state_.begin(rank_.stream, step_input(batch));
-    device_state_.begin_batch(rank_.stream, static_cast<size_t>(micro));
-    work_.enqueue(progress_.step + steps_in_flight_ + 1, micro, upload_.place(rank_.stream, batch));
+    device_state_.begin_batch(rank_.stream, micro);
+    work_.enqueue(enqueued_ + 1, micro, upload_.place(rank_.stream, batch));
   }
   device_state_.end(rank_.stream);
   trace_.end_step();
-  ++steps_in_flight_;
+  ++enqueued_;
   longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
 }
 
@@ -148,33 +144,32 @@ void Trainer::write_trace() {
 // `batch` is the first micro-batch of the step; the others follow it in the sample stream.
 StepInput Trainer::step_input(const Batch& batch) {
   StepInput input;
-  const uint64_t key = random_key(static_cast<uint64_t>(config_.train.seed), fnv1a64("dropout"));
+  const uint64_t key = random_key(config_.train.seed, fnv1a64("dropout"));
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
-    const auto first = static_cast<uint64_t>(batch.first_position + micro * batch.size);
+    const uint64_t first = batch.first_position + micro * batch.size;
     input.dropout.push_back({static_cast<int32_t>(key), static_cast<int32_t>(key >> 32), static_cast<int32_t>(first),
                              static_cast<int32_t>(first >> 32)});
   }
   StepControl& control = input.control;
-  control.learning_rate = schedule_.rate(schedule_step(progress_.position + steps_in_flight_ * global_batch_));
-  for (int64_t i = 0; i < batch.size; ++i) control.samples += static_cast<double>(batch.weights[i]);
+  control.learning_rate = schedule_.rate(schedule_step(enqueued_position()));
+  for (int64_t i = 0; i < batch.size; ++i) control.samples += batch.weights[i];
   control.stop = must_stop() ? 1 : 0;
   control.save = checkpointer_.due_by_clock() ? 1 : 0;
   return input;
 }
 
 // Returns whether this rank wants the run to stop: on request, and on rank 0 also when the time of the run or of the
-// job is over.
-// The limit is kept: what is left of the job is estimated at each call, and may look longer after the last save.
+// job is over. Once it is over it stays so, although the job may seem to have more time after the last save.
 bool Trainer::must_stop() {
-  if (time_limit_.empty()) time_limit_ = time_limit_now();
+  if (rank_.group.is_root() && time_limit_.empty()) {
+    const double limit = config_.train.max_seconds;
+    if (limit > 0 && monotonic_seconds() - started_ >= limit) {
+      time_limit_ = fmt::format("train.max_seconds = {:g}", limit);
+    } else if (checkpointer_.must_stop(longest_step_)) {
+      time_limit_ = "the end of the job is near";
+    }
+  }
   return rank_.stop_requested.load() || !time_limit_.empty();
-}
-
-std::string Trainer::time_limit_now() const {
-  if (!rank_.group.is_root()) return {};
-  const double limit = config_.train.max_seconds;
-  if (limit > 0 && monotonic_seconds() - started_ >= limit) return fmt::format("train.max_seconds = {:g}", limit);
-  return checkpointer_.must_stop(longest_step_) ? "the end of the job is near" : std::string();
 }
 
 // Handles the outcomes of the steps that are due by now, or of all steps in flight.
@@ -195,7 +190,6 @@ void Trainer::retire(const StepOutcome& outcome) {
   } else {
     skip_non_finite(outcome);
   }
-  --steps_in_flight_;
   ++progress_.step;
   progress_.position += global_batch_;
   progress_.updates = static_cast<int64_t>(outcome.updates);
@@ -204,15 +198,15 @@ void Trainer::retire(const StepOutcome& outcome) {
     window_.loss += outcome.loss;
     window_.samples += outcome.samples;
   }
-  pending_.stop |= outcome.stop > 0;
-  pending_.save |= outcome.save > 0;
+  stop_ |= outcome.stop > 0;
+  save_ |= outcome.save > 0;
   report_if_due();
   watch_speed_if_due();
 }
 
 void Trainer::skip_non_finite(const StepOutcome& outcome) {
-  if (pending_.roll_back) return;  // this step was enqueued before the rollback was decided
-  pending_.roll_back = non_finite_.skip(progress_.step + 1, outcome);
+  if (roll_back_) return;  // this step was enqueued before the rollback was decided
+  roll_back_ = non_finite_.skip(progress_.step + 1, outcome);
   if (rank_.group.is_root()) log_warning("{}: the step is skipped", non_finite_.where());
   reporter_.event(progress_.step + 1, "skipped", non_finite_.where());
 }
@@ -241,14 +235,8 @@ void Trainer::roll_back() {
     const ScopedFileUse use(rank_.group.is_root() ? &rank_.watchdog.board() : nullptr, config_.checkpoint.directory);
     return return_to_checkpoint(rank_);
   }();
-  progress_ = state.progress;
-  checkpointer_.returned_to(progress_);
-  device_state_.restart(rank_.stream, progress_.updates, progress_.loss_scale);
-  loader_.emplace(data_, training_options(progress_.position));
-  next_evaluation_ = evaluation_after(progress_.position);
-  evaluated_at_ = -1;
-  pending_ = {};
-  window_ = {};
+  checkpointer_.returned_to(state.progress);
+  continue_from(state.progress);
   const std::string text = non_finite_.went_back(from, state.resumed_from);
   if (rank_.group.is_root()) log_warning("{}", text);
   reporter_.back_to(progress_.step, text);
@@ -266,15 +254,8 @@ void Trainer::report_if_due() {
                       .queue_depth = window_.queue_depths / std::max(1.0, window_.batches)},
                      timer_);
   window_ = {};
-  warn_if_not_captured();
+  work_.warn_if_not_captured();
   timer_.restart();
-}
-
-// Warns once per job, with the first report after every rank has tried a capture.
-void Trainer::warn_if_not_captured() {
-  if (capture_reported_ || progress_.step < first_step_ + kStepsToCapture) return;
-  capture_reported_ = true;
-  warn_together(rank_.group, {"the captured step"}, work_.not_captured());
 }
 
 void Trainer::watch_speed_if_due() {
@@ -283,25 +264,26 @@ void Trainer::watch_speed_if_due() {
   reporter_.watch_speed(progress_.step, timer_.totals(), rank_.communicator.statistics().straggler_wait_seconds);
 }
 
-// Returns whether something that is done every `steps` steps (0: never) is due in the state between two steps.
-bool Trainer::due_every(int64_t steps) const {
-  return steps_in_flight_ == 0 && steps > 0 && progress_.step % steps == 0;
+// Returns whether an action that is due every `steps` steps (0: never) needs the state after the last enqueued step.
+bool Trainer::due(int64_t steps) const { return steps > 0 && enqueued_ % steps == 0; }
+
+bool Trainer::evaluation_due() const {
+  return config_.eval.every_steps > 0 ? due(config_.eval.every_steps) : enqueued_position() >= next_evaluation_;
 }
 
-// Returns whether an audit, a histogram, a save or an evaluation needs the state after the last enqueued step.
+// Returns whether an action needs that state, so that the steps in flight must finish first.
 bool Trainer::boundary_is_due() const {
-  const auto every = [&](int64_t steps) { return steps > 0 && (progress_.step + steps_in_flight_) % steps == 0; };
-  const bool epoch_ends =
-      config_.eval.every_steps == 0 && progress_.position + steps_in_flight_ * global_batch_ >= next_evaluation_;
-  return every(config_.train.audit_every) || every(config_.log.histogram_steps) ||
-         every(config_.checkpoint.every_steps) || every(config_.eval.every_steps) || epoch_ends;
+  return due(config_.train.audit_every) || due(config_.log.histogram_steps) || due(config_.checkpoint.every_steps) ||
+         evaluation_due();
 }
 
 void Trainer::save_if_due() {
   checkpointer_.poll();
-  if (!pending_.save && !due_every(config_.checkpoint.every_steps)) return;
+  // With keep_best, the evaluation at the end of the run comes before the last save.
+  if (stop_ || (config_.checkpoint.keep_best && finished())) return;
+  if (!save_ && !due(config_.checkpoint.every_steps)) return;
   retire(true);
-  pending_.save = false;
+  save_ = false;
   checkpointer_.save(progress_);
 }
 
@@ -310,16 +292,14 @@ int64_t Trainer::evaluation_after(int64_t position) const {
 }
 
 void Trainer::evaluate_if_due() {
-  const bool by_epochs = config_.eval.every_steps == 0 && progress_.position >= next_evaluation_;
-  if (by_epochs || due_every(config_.eval.every_steps)) evaluate();
+  if (!stop_ && evaluation_due() && evaluated_at_ != progress_.step) evaluate();
 }
 
-// Returns false if the ranks agreed to stop during the evaluation.
-bool Trainer::evaluate() {
+void Trainer::evaluate() {
   timer_.pause();
   next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = progress_.step;
-  if (!evaluator_) return true;
+  if (!evaluator_) return;
   // If the last state is the best, its save must not be skipped. Waiting here delays no step.
   if (config_.checkpoint.keep_best && finished()) wait_for_save_in_flight();
   std::vector<Weights> weights = {Weights::raw};
@@ -327,36 +307,15 @@ bool Trainer::evaluate() {
   const auto results = evaluator_->run(weights, [&] { return must_stop(); });
   if (results.empty()) {
     if (rank_.group.is_root()) log_info("the evaluation at step {} is left, to stop", progress_.step);
-    pending_.stop = true;
-    return false;
+    stop_ = true;
+    return;
   }
   reporter_.evaluation(progress_.step, epoch(), results);
-  explain_large_loss(results.front());
+  evaluator_->explain_large_loss(results.front());
   if (config_.checkpoint.keep_best) checkpointer_.save_if_best(progress_, results.back().score());
-  return true;
 }
 
-// Explains a large loss early in a run with batch normalization, where it may be in the millions. Only batch
-// normalization has parameters that are not trained (running statistics).
-void Trainer::explain_large_loss(const EvaluationResult& result) {
-  constexpr double kTimesGuessing = 5;
-  const double guessing = std::log(static_cast<double>(config_.model.classes));
-  const bool has_statistics = !std::ranges::all_of(rank_.model.parameters().all(), &Parameter::trained);
-  if (loss_explained_ || !has_statistics || !(result.loss > kTimesGuessing * guessing)) return;
-  loss_explained_ = true;
-  if (!rank_.group.is_root()) return;
-  log_info(
-      "that loss is far above {:.1f}, which guessing has: usual early in a run, while batch normalization's running "
-      "statistics lag behind the weights (docs/watching.md); later it means that training diverges",
-      guessing);
-}
-
-void Trainer::audit_if_due() {
-  if (due_every(config_.train.audit_every)) audit_parameters(rank_.group, rank_.model);
-}
-
-void Trainer::report_weights_if_due() {
-  if (!due_every(config_.log.histogram_steps)) return;
+void Trainer::report_weights() {
   timer_.pause();
   if (!reporter_.writes_events()) return;
   const HostState state(rank_.model);

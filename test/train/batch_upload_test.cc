@@ -9,8 +9,6 @@ using namespace lockstep;
 
 namespace {
 
-constexpr BatchShape kShape{.samples = 2, .image_size = 8};
-
 struct Bench {
   explicit Bench(std::unique_ptr<Backend> b) : backend(std::move(b)) {}
   LoaderOptions options() const {
@@ -20,7 +18,7 @@ struct Bench {
   std::unique_ptr<Stream> compute = backend->make_stream();
   PlainSource data{12};
   Loader loader{data, options()};
-  BatchUpload upload{*backend, kShape};
+  BatchUpload upload{*backend, loader.options()};
 };
 
 std::unique_ptr<Backend> cpu() { return make_backend("cpu", {.threads = 1}); }
@@ -45,7 +43,7 @@ TEST_CASE("sparse batches, ids and values, have fixed addresses on a device as w
   };
   const auto host = cpu();
   Loader reference(*source, options(*host)), loader(*source, options(*backend));
-  BatchUpload upload(*backend, {.samples = 3, .max_ids = 7});
+  BatchUpload upload(*backend, loader.options());
   const auto compute = backend->make_stream();
   const Buffer ids = backend->allocate_pinned(4 * 21 * sizeof(int32_t));
   const Buffer seen = backend->allocate_pinned(4 * 21 * sizeof(float));
@@ -68,7 +66,7 @@ TEST_CASE("sparse batches, ids and values, have fixed addresses on a device as w
 
 TEST_CASE("a batch that the upload was not made for is a bug") {
   Bench bench(make_deferred_backend(cpu()));
-  BatchUpload sparse(*bench.backend, {.samples = 2, .max_ids = 4});
+  BatchUpload sparse(*bench.backend, {.batch_size = 2, .max_ids = 4});
   CHECK_THROWS_WITH(sparse.place(*bench.compute, sparse.next(bench.loader)), ContainsSubstring("of another kind"));
 }
 
@@ -98,7 +96,7 @@ TEST_CASE("on a device every batch comes to the same place, whole, though the ho
 TEST_CASE("a batch that is used in every step is taken from the loader once and stays where it is") {
   for (const bool on_device : {true, false}) {
     Bench bench(on_device ? make_deferred_backend(cpu()) : cpu());
-    BatchUpload upload(*bench.backend, kShape, BatchUse::every_step);
+    BatchUpload upload(*bench.backend, bench.loader.options(), BatchUse::every_step);
     const size_t bytes = 2 * 3 * 8 * 8 * sizeof(float);
     const Batch first = upload.next(bench.loader);
     const std::vector<float> expected(first.images, first.images + bytes / sizeof(float));

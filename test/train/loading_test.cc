@@ -56,7 +56,4 @@ TEST_CASE("samples of a model of ids have no images") {
   CHECK(options.image_size == 0);
   CHECK(options.max_ids == 6);
   CHECK(options.vocabulary == 50);
-  const BatchShape shape = batch_shape(options);
-  CHECK(shape.image_size == 0);
-  CHECK(shape.max_ids == 6);
 }

@@ -12,15 +12,6 @@
 
 namespace lockstep {
 
-struct BatchShape {
-  int64_t samples = 1;
-  int64_t image_size = 0;  // S in pixels; images have shape [N,3,S,S]; 0: the batch has no images
-  int64_t max_ids = 0;     // maximum number of ids of a sparse sample; 0: samples are not sparse
-};
-
-// Returns the shape of the batches of a loader with these options.
-BatchShape batch_shape(const LoaderOptions& options);
-
 // On a GPU, the copy to a staging buffer runs on a separate stream while the previous step computes. A second copy, in
 // the order of the compute stream, moves the batch to a fixed address, so that a captured step can be replayed. On a
 // CPU, kernels read the loader's memory directly.
@@ -29,7 +20,8 @@ BatchShape batch_shape(const LoaderOptions& options);
 // thread-safe.
 class BatchUpload {
  public:
-  BatchUpload(const Backend& backend, const BatchShape& shape, BatchUse use = BatchUse::one_step);
+  // For the batches of a loader with these options.
+  BatchUpload(const Backend& backend, const LoaderOptions& batches, BatchUse use = BatchUse::one_step);
   // Waits for copies in flight, so that the loader's memory may be freed afterwards.
   ~BatchUpload();
   BatchUpload(const BatchUpload&) = delete;

@@ -70,7 +70,7 @@ class DeviceStepState {
     StepOutcome outcome;
   };
   using Dropout = std::array<int32_t, 4>;
-  size_t slot_index(int64_t step) const { return static_cast<size_t>(step) % done_.size(); }
+  size_t slot_index(int64_t step) const { return step % done_.size(); }
   Slot& slot(int64_t step) const { return ring_.as<Slot>()[slot_index(step)]; }
   Dropout* dropout_of(int64_t step) const { return dropout_ring_.as<Dropout>() + slot_index(step) * micro_batches_; }
   void run(const Kernel& kernel, Stream& stream, std::span<void* const> inputs, std::span<void* const> outputs);

@@ -29,6 +29,9 @@ class Evaluator {
   std::vector<EvaluationResult> run(std::span<const Weights> weights, const std::function<bool()>& stop = {},
                                     const BatchSink& on_batch = {});
 
+  // Explains a large loss early in a run with batch normalization, where it may be in the millions: once, on rank 0.
+  void explain_large_loss(const EvaluationResult& result);
+
   // Returns the records that this rank has skipped so far.
   std::vector<BadRecordNote> bad_records() const { return loader_.bad_records(); }
   // Returns which parts of the data files could not be read when they were opened.
@@ -45,6 +48,7 @@ class Evaluator {
   int64_t next_question_ = 0;  // the batch before which the ranks agree again whether to continue
   int64_t last_question_ = 0;
   double asked_at_ = 0;
+  bool loss_explained_ = false;
 };
 
 }  // namespace lockstep

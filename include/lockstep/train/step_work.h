@@ -33,9 +33,8 @@ class StepWork {
   // all-reduce and the update. If the backend supports it, the work is captured and launched as a whole.
   void enqueue(int64_t step, int64_t micro, const ExternalInputs& batch);
 
-  // Returns why this rank's steps are not captured although the backend supports it. Empty if they are captured, or if
-  // no capture has been tried yet.
-  const std::string& not_captured() const { return not_captured_; }
+  // Collective. On rank 0, warns once if steps of a rank are not captured although its backend supports it.
+  void warn_if_not_captured();
 
   std::span<const Bucket> buckets() const { return reducer_.buckets(); }
   // Returns when each bucket of the last step was complete, in monotonic_seconds().
@@ -47,7 +46,6 @@ class StepWork {
   void compute(int64_t micro);
   void forward();
   void backward(int64_t micro);
-  void reduce();
   void update();
   RankSum sum_over_ranks();
 
@@ -62,7 +60,8 @@ class StepWork {
   std::array<std::unique_ptr<CapturedWork>, 3>
       captured_;  // compute() of the first, the middle, and the last micro-batches
   bool may_capture_;
-  std::string not_captured_;
+  std::string not_captured_;  // why the capture failed
+  bool capture_reported_ = false;
   int64_t computed_ = 0;  // number of micro-batches
   int64_t step_ = 0;      // the step that is being enqueued
   Arenas arenas_;

@@ -54,47 +54,39 @@ class Trainer {
   double base_learning_rate() const { return schedule_.base_rate; }  // before schedule and warm-up
 
  private:
-  // The actions that outcomes of steps require at the next step boundary.
-  struct PendingActions {
-    bool stop = false;
-    bool save = false;
-    bool roll_back = false;
-  };
   // Sums over a log interval. Steps with a non-finite loss do not count in the first two.
   struct Window {
     double loss = 0, samples = 0;
     double queue_depths = 0, batches = 0;  // of the loader
   };
-  bool finished() const { return progress_.step >= total_steps_; }
-  int64_t schedule_step(int64_t position) const;
+  LoaderOptions training_options(int64_t position) const;
+  void continue_from(const Progress& progress);
   void step();
-  void enter(StepPart part);
-  void write_trace();
   StepInput step_input(const Batch& batch);
+  void enter(StepPart part);
   void retire(bool all);
   void retire(const StepOutcome& outcome);
   void skip_non_finite(const StepOutcome& outcome);
   void roll_back();
-  void wait_for_save_in_flight();
   bool must_stop();
-  std::string time_limit_now() const;
-  void report_if_due();
-  void warn_if_not_captured();
-  void watch_speed_if_due();
-  bool due_every(int64_t steps) const;
+  bool due(int64_t steps) const;
+  bool evaluation_due() const;
   bool boundary_is_due() const;
   void save_if_due();
-  RunEnd end(RunEnd how);
+  void wait_for_save_in_flight();
   void evaluate_if_due();
-  bool evaluate();
-  void explain_large_loss(const EvaluationResult& result);
-  void audit_if_due();
-  void report_weights_if_due();
+  void evaluate();
+  void report_if_due();
+  void watch_speed_if_due();
+  void report_weights();
   void report_bad_records();
+  void write_trace();
+
+  bool finished() const { return progress_.step >= total_steps_; }
+  int64_t enqueued_position() const { return progress_.position + (enqueued_ - progress_.step) * global_batch_; }
+  int64_t schedule_step(int64_t position) const;
   int64_t evaluation_after(int64_t position) const;
   double epoch() const;
-
-  LoaderOptions training_options(int64_t position) const;
 
   const RankContext rank_;
   const Config& config_;
@@ -105,8 +97,8 @@ class Trainer {
   int64_t global_batch_;
   int64_t total_steps_;
   Progress progress_;
-  int64_t first_step_;           // the step at which this process started
-  int64_t steps_in_flight_ = 0;  // number of steps enqueued after progress_
+  int64_t first_step_;    // the step at which this process started
+  int64_t enqueued_ = 0;  // the last enqueued step; those after progress_.step are in flight
   LearningRateSchedule schedule_;
   DeviceStepState device_state_;
   StepTimer timer_;
@@ -114,16 +106,13 @@ class Trainer {
   StepWork work_;
   std::optional<Loader> loader_;  // recreated when the run rolls back
   BatchUpload upload_;
-  PendingActions pending_;
-  double started_ = 0;
+  bool stop_ = false, save_ = false, roll_back_ = false;  // what the outcomes of steps require
   Window window_;
-  int64_t next_evaluation_;
-  int64_t evaluated_at_ = -1;  // step of the last evaluation
-  bool loss_explained_ = false;
-  std::string time_limit_;
-  bool capture_reported_ = false;
+  int64_t next_evaluation_ = 0;  // position in the sample stream
+  int64_t evaluated_at_ = -1;    // step of the last evaluation
   NonFiniteSteps non_finite_;
-  double step_began_ = 0, longest_step_ = 0;  // seconds
+  std::string time_limit_;
+  double started_ = 0, step_began_ = 0, longest_step_ = 0;  // seconds
 };
 
 }  // namespace lockstep
