@@ -16,10 +16,10 @@ namespace {
 
 constexpr ExitCode kBlame = ExitCode::checkpoint;
 
-// No run counts as far: a sample in every microsecond for nine years. What is added to such a count does not overflow.
+// No run reaches this count: it would take nine years at a sample per microsecond. It leaves room for additions.
 constexpr int64_t kMostCount = int64_t{1} << 48;
 
-// The integers of CheckpointMeta under the names they have in the file, and what they can be.
+// The integers of CheckpointMeta with their names in the file and their bounds.
 struct MetaField {
   const char* name;
   int64_t CheckpointMeta::*member;
@@ -34,7 +34,7 @@ constexpr MetaField kMetaFields[] = {
     {"seed", &CheckpointMeta::seed, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()},
 };
 
-// The same for the numbers under /training. Those of later programs may be anything finite.
+// Returns whether a run can have written this number under /training. Numbers of later versions may be anything finite.
 bool is_possible(const std::string& name, const TrainingValue& value) {
   if (const double* number = std::get_if<double>(&value)) {
     return std::isfinite(*number) && (name != "loss_scale" || *number > 0);
@@ -47,7 +47,7 @@ bool is_possible(const std::string& name, const TrainingValue& value) {
 constexpr size_t kMostDepth = 16;         // of groups
 constexpr size_t kMostObjects = 100'000;  // groups and data sets
 
-// Walks through the groups of a file, which may contain each other.
+// Finds the arrays of a file, whose groups may contain each other.
 class ArrayFinder {
  public:
   explicit ArrayFinder(const Hdf5File& file) : file_(file), bytes_left_(file.most_bytes()) {}
@@ -76,7 +76,7 @@ class ArrayFinder {
     const Hdf5DatasetInfo info = file_.dataset(path).info();
     if (info.dims.size() > Shape::kMaxRank || info.type == Hdf5Type::string || info.type == Hdf5Type::other) return;
     const Shape shape{std::span<const int64_t>(info.dims)};
-    bytes_left_ -= shape.elements() * static_cast<int64_t>(sizeof(float));  // a product that io/hdf5.cc has checked
+    bytes_left_ -= shape.elements() * static_cast<int64_t>(sizeof(float));  // io/hdf5.cc has checked the product
     if (bytes_left_ < 0) {
       fail(kBlame, "{}: declares arrays of more than {} bytes, the most that a file of its size may; the last is {} {}",
            file_.name(), file_.most_bytes(), printable(path), shape.to_string());
@@ -104,12 +104,11 @@ void write_training_value(Hdf5File& file, const std::string& name, const Trainin
 }  // namespace
 
 Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string& name) {
-  const auto expected = static_cast<size_t>(estimate_checkpoint_bytes(contents));
+  const size_t expected = estimate_checkpoint_bytes(contents);
   auto file = Hdf5File::create_in_memory(
       name, {.user_block_bytes = kUserBlockBytes, .expected_bytes = expected + expected / 16, .blame = kBlame});
   for (const CheckpointArray& array : contents.arrays) {
-    const auto elements = static_cast<size_t>(array.shape.elements());
-    file.write<float>(array.path, dims_of(array.shape), std::span(array.data, elements));
+    file.write<float>(array.path, dims_of(array.shape), std::span(array.data, array.shape.elements()));
   }
   for (const auto& [key, value] : contents.training) write_training_value(file, key, value);
   const std::string config = contents.config.empty() ? "\n" : contents.config;  // a data set has at least one byte
@@ -131,14 +130,13 @@ Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string
 int64_t estimate_checkpoint_bytes(const CheckpointContents& contents) {
   constexpr int64_t kPerArrayBytes = 600;  // object header, link and chunk index
   constexpr int64_t kFixedBytes = 2048;
-  int64_t bytes = kFixedBytes + static_cast<int64_t>(contents.config.size());
+  int64_t bytes = kFixedBytes + contents.config.size();
   for (const CheckpointArray& array : contents.arrays) {
-    bytes += array.shape.elements() * static_cast<int64_t>(sizeof(float)) + kPerArrayBytes;
+    bytes += array.shape.elements() * sizeof(float) + kPerArrayBytes;
   }
   size_t longest = 0;
   for (const std::string& name : contents.classes) longest = std::max(longest, name.size());
-  bytes += static_cast<int64_t>(contents.classes.size() * longest);
-  return bytes + static_cast<int64_t>(contents.training.size()) * kPerArrayBytes;
+  return bytes + contents.classes.size() * longest + contents.training.size() * kPerArrayBytes;
 }
 
 CheckpointReader::CheckpointReader(std::string path, std::vector<std::byte> bytes)
@@ -234,7 +232,7 @@ std::map<std::string, TrainingValue> CheckpointReader::training() const {
   if (!has("/training")) return values;
   for (const Hdf5File::Entry& entry : file_->list("/training")) {
     const Hdf5Dataset dataset = file_->dataset("/training/" + entry.name);
-    if (dataset.info().elements() != 1) continue;  // written by a later program
+    if (dataset.info().elements() != 1) continue;  // a later version wrote it
     if (dataset.info().type == Hdf5Type::i64) {
       values[entry.name] = dataset.read<int64_t>()[0];
     } else {

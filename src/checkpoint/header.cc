@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// The first two lines and the header's own checksum stay as they are in every later version, so that an old program
-// can say that a file is newer instead of calling it damaged.
+// The first two lines and the header's own checksum must stay the same in every later version, so that an old program
+// reports a newer file as newer and not as damaged.
 std::string render(const CheckpointHeader& header) {
   std::string text = fmt::format("{}\nversion {}\nstep {}\nbytes {}\ncrc64 {:016x}\n", kCheckpointFormat,
                                  header.version, header.step, header.file_bytes, header.checksum);
@@ -21,7 +21,7 @@ std::string render(const CheckpointHeader& header) {
   return text;
 }
 
-// Takes "KEY NUMBER\n" off the front of `text`; false when it is something else.
+// Removes "KEY NUMBER\n" from the start of `text`. Returns false if the text starts differently.
 template <class T>
 bool take_line(std::string_view& text, std::string_view key, T& number, int base = 10) {
   if (!text.starts_with(key)) return false;
@@ -30,11 +30,11 @@ bool take_line(std::string_view& text, std::string_view key, T& number, int base
   text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   if (error != std::errc() || end == text.data() + text.size() || *end != '\n') return false;
-  text.remove_prefix(static_cast<size_t>(end - text.data()) + 1);
+  text.remove_prefix(end - text.data() + 1);
   return true;
 }
 
-// Whether some "header CRC" line is the checksum of all lines before it.
+// Returns whether there is a line "header CRC" with the checksum of all lines before it.
 bool header_line_is_right(std::string_view block) {
   const size_t at = block.find("\nheader ");
   if (at == std::string_view::npos) return false;
@@ -89,7 +89,7 @@ CheckpointHeader parse_header(std::span<const std::byte> block, int64_t file_byt
 CheckpointHeader read_checkpoint_header(const std::string& path) {
   const FileDescriptor file = open_regular_file(path, ExitCode::checkpoint);
   const int64_t bytes = file_size(file, path, ExitCode::checkpoint);
-  std::vector<std::byte> block(static_cast<size_t>(std::min<int64_t>(bytes, kUserBlockBytes)));
+  std::vector<std::byte> block(std::min<int64_t>(bytes, kUserBlockBytes));
   pread_all(file, block, {.path = path, .offset = 0, .blame = ExitCode::checkpoint});
   return parse_header(block, bytes, path);
 }

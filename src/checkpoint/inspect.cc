@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -19,7 +20,7 @@ namespace {
 struct Statistics {
   float min = std::numeric_limits<float>::infinity();
   float max = -std::numeric_limits<float>::infinity();
-  double norm = 0;  // Euclidean, of the finite values
+  double norm = 0;  // Euclidean norm of the finite values
   int64_t not_finite = 0;
 };
 
@@ -33,7 +34,7 @@ Statistics statistics_of(std::span<const float> values) {
     }
     statistics.min = std::min(statistics.min, value);
     statistics.max = std::max(statistics.max, value);
-    squares += static_cast<double>(value) * static_cast<double>(value);
+    squares += static_cast<double>(value) * value;
   }
   statistics.norm = std::sqrt(squares);
   return statistics;
@@ -63,7 +64,7 @@ void print_classes(const std::vector<std::string>& classes, Output out) {
                  shown.size() < classes.size() ? ", ..." : "");
 }
 
-// "/model/fc.weight" -> "/model"; "/optimizer/momentum/fc.weight" -> "/optimizer/momentum".
+// Returns "/optimizer/momentum" for "/optimizer/momentum/fc.weight".
 std::string group_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 void print_groups(const std::vector<CheckpointReader::Array>& arrays, Output out) {
@@ -75,21 +76,24 @@ void print_groups(const std::vector<CheckpointReader::Array>& arrays, Output out
   }
   for (const auto& [group, size] : groups) {
     fmt::format_to(out, "{}: {} arrays, {} values, {} bytes\n", printable(group), size.first, size.second,
-                   size.second * static_cast<int64_t>(sizeof(float)));
+                   size.second * sizeof(float));
   }
 }
 
-// Prints the arrays; returns the number of values that are not finite.
+std::vector<float> values_of(const CheckpointReader& file, const CheckpointReader::Array& array) {
+  std::vector<float> values(array.shape.elements());
+  file.read(array.path, values);
+  return values;
+}
+
+// Returns the number of non-finite values.
 int64_t print_arrays(const CheckpointReader& file, const std::vector<CheckpointReader::Array>& arrays, bool verify,
                      Output out) {
   int64_t not_finite = 0;
-  std::vector<float> values;
   for (const CheckpointReader::Array& array : arrays) {
     fmt::format_to(out, "  {} {}", printable(array.path), array.shape.to_string());
     if (verify) {
-      values.resize(static_cast<size_t>(array.shape.elements()));
-      file.read(array.path, values);
-      const Statistics statistics = statistics_of(values);
+      const Statistics statistics = statistics_of(values_of(file, array));
       fmt::format_to(out, " min {:.6g} max {:.6g} norm {:.6g}", statistics.min, statistics.max, statistics.norm);
       if (statistics.not_finite > 0) fmt::format_to(out, " NOT FINITE {}", statistics.not_finite);
       not_finite += statistics.not_finite;
@@ -107,12 +111,6 @@ std::vector<CheckpointReader::Array> all_arrays(const CheckpointReader& file) {
   return arrays;
 }
 
-std::vector<float> values_of(const CheckpointReader& file, const CheckpointReader::Array& array) {
-  std::vector<float> values(static_cast<size_t>(array.shape.elements()));
-  file.read(array.path, values);
-  return values;
-}
-
 struct Difference {
   double largest = 0, norm = 0, first_norm = 0;
   bool same_bits = false;
@@ -121,17 +119,17 @@ struct Difference {
 Difference difference_of(std::span<const float> a, std::span<const float> b) {
   Difference d{.same_bits = std::memcmp(a.data(), b.data(), a.size_bytes()) == 0};
   for (size_t i = 0; i < a.size(); ++i) {
-    const double delta = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    const double delta = std::abs(static_cast<double>(a[i]) - b[i]);
     d.largest = std::max(d.largest, delta);
     d.norm += delta * delta;
-    d.first_norm += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+    d.first_norm += static_cast<double>(a[i]) * a[i];
   }
   d.norm = std::sqrt(d.norm);
   d.first_norm = std::sqrt(d.first_norm);
   return d;
 }
 
-// Prints the arrays that differ; returns how many there are, those in one file alone included.
+// Returns the number of arrays that differ, including those that are in only one file.
 int64_t print_differences(const CheckpointReader& first, const CheckpointReader& second, Output out) {
   int64_t different = 0;
   std::map<std::string, CheckpointReader::Array> others;
@@ -158,12 +156,22 @@ int64_t print_differences(const CheckpointReader& first, const CheckpointReader&
   return different;
 }
 
-}  // namespace
-
-Inspection compare_checkpoints(const CheckpointPair& paths) {
+// `print` returns whether all files are complete.
+Inspection inspection_of(const std::function<bool(Output out)>& print) {
   Inspection report;
   const Output out(report.text);
   try {
+    report.whole = print(out);
+  } catch (const Error& error) {
+    fmt::format_to(out, "{}\n", error.what());
+  }
+  return report;
+}
+
+}  // namespace
+
+Inspection compare_checkpoints(const CheckpointPair& paths) {
+  return inspection_of([&](Output out) {
     const CheckpointReader first = CheckpointReader::open(paths.first);
     const CheckpointReader second = CheckpointReader::open(paths.second);
     for (const CheckpointReader* file : {&first, &second}) {
@@ -173,17 +181,12 @@ Inspection compare_checkpoints(const CheckpointPair& paths) {
     const int64_t different = print_differences(first, second, out);
     fmt::format_to(out, "{} of {} arrays differ; the others are equal to the bit\n", different,
                    std::max(all_arrays(first).size(), all_arrays(second).size()));
-    report.whole = true;
-  } catch (const Error& error) {
-    fmt::format_to(out, "{}\n", error.what());
-  }
-  return report;
+    return true;
+  });
 }
 
 Inspection inspect_checkpoint(const std::string& path, bool verify) {
-  Inspection report;
-  const Output out(report.text);
-  try {
+  return inspection_of([&](Output out) {
     const CheckpointReader file = CheckpointReader::open(path);
     const std::vector<CheckpointReader::Array> arrays = all_arrays(file);
     fmt::format_to(out, "{}: Lockstep checkpoint, format version {}, {} bytes\n", path, file.version(),
@@ -192,14 +195,13 @@ Inspection inspect_checkpoint(const std::string& path, bool verify) {
     print_classes(file.classes(), out);
     print_groups(arrays, out);
     const int64_t not_finite = print_arrays(file, arrays, verify, out);
-    if (not_finite > 0) fmt::format_to(out, "{}: {} values are not finite\n", path, not_finite);
-    report.whole = not_finite == 0;
-    if (report.whole) fmt::format_to(out, "whole: the checksum is right{}\n", verify ? ", every array was read" : "");
-  } catch (const Error& error) {
-    fmt::format_to(out, "{}\n", error.what());
-    report.whole = false;
-  }
-  return report;
+    if (not_finite > 0) {
+      fmt::format_to(out, "{}: {} values are not finite\n", path, not_finite);
+    } else {
+      fmt::format_to(out, "whole: the checksum is right{}\n", verify ? ", every array was read" : "");
+    }
+    return not_finite == 0;
+  });
 }
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ std::string Misfit::text() const {
     shown[i] += more;
     room -= more;
     left += kinds[i]->size() - shown[i];
-    problems.insert(problems.end(), kinds[i]->begin(), kinds[i]->begin() + static_cast<std::ptrdiff_t>(shown[i]));
+    problems.insert(problems.end(), kinds[i]->begin(), kinds[i]->begin() + shown[i]);
   }
   return fmt::format("{}{}", fmt::join(problems, "; "), left > 0 ? fmt::format("; and {} more", left) : "");
 }

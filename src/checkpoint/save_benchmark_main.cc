@@ -1,4 +1,4 @@
-// What saving a checkpoint costs, part by part: see scripts/bench/save.py.
+// Measures the parts of saving a checkpoint, for scripts/bench/save.py.
 #include <fmt/format.h>
 
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace lockstep;
 
-// The contents of a checkpoint, and the memory they lie in.
+// The contents of a checkpoint, and the memory of its arrays.
 struct State {
   std::vector<std::vector<float>> values;
   CheckpointContents contents;
@@ -28,7 +28,7 @@ State read_state(const std::string& path) {
   state.contents.config = reader.config();
   for (const std::string group : {"/model", "/ema", "/optimizer"}) {
     for (const CheckpointReader::Array& array : reader.arrays(group)) {
-      auto& values = state.values.emplace_back(static_cast<size_t>(array.shape.elements()));
+      auto& values = state.values.emplace_back(array.shape.elements());
       reader.read(array.path, values);
       state.contents.arrays.push_back({array.path, array.shape, values.data()});
     }
@@ -36,7 +36,7 @@ State read_state(const std::string& path) {
   return state;
 }
 
-// Prints one part's seconds on the clock and of this thread's processor time.
+// Prints the seconds of one part and the processor time of this thread.
 template <class Work>
 void measure(const char* part, const Work& work) {
   const double clock = monotonic_seconds(), cpu = thread_cpu_seconds();

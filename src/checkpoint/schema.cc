@@ -10,32 +10,10 @@
 namespace lockstep {
 namespace {
 
-// "fc.weight" is the parameter fc.weight and belongs to the layer fc; "fc" leaves fc2.weight alone.
+// The layer "fc" contains fc.weight but not fc2.weight.
 bool is_or_belongs_to(std::string_view name, std::string_view layer) {
   return name.starts_with(layer) && (name.size() == layer.size() || name[layer.size()] == '.');
 }
-
-class Exclusions {
- public:
-  explicit Exclusions(const std::vector<std::string>& layers) {
-    for (const std::string& layer : layers) used_[layer] = false;
-  }
-  bool covers(std::string_view name) {
-    bool covered = false;
-    for (auto& [layer, used] : used_) {
-      if (is_or_belongs_to(name, layer)) covered = used = true;
-    }
-    return covered;
-  }
-  void add_unused(std::vector<std::string>& problems) const {
-    for (const auto& [layer, used] : used_) {
-      if (!used) problems.push_back(fmt::format("{} is to be left out, but the model has no such layer", layer));
-    }
-  }
-
- private:
-  std::map<std::string, bool> used_;
-};
 
 bool same_shape(const Shape& stored, const Shape& wanted) {
   return stored == wanted || (wanted.rank() == 0 && stored == Shape({1}));
@@ -65,7 +43,15 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
   std::map<std::string, Shape> stored;
   for (const CheckpointReader::Array& array : file.arrays(options.group)) stored[array.path] = array.shape;
 
-  Exclusions excluded(options.exclude);
+  std::map<std::string, bool> exclusions;  // and whether they match a parameter
+  for (const std::string& layer : options.exclude) exclusions[layer] = false;
+  const auto is_excluded = [&](std::string_view name) {
+    bool excluded = false;
+    for (auto& [layer, used] : exclusions) {
+      if (is_or_belongs_to(name, layer)) excluded = used = true;
+    }
+    return excluded;
+  };
   std::vector<ParameterId> matched;
   Misfit misfit;
   for (ParameterId id = 0; id < table.size(); ++id) {
@@ -73,7 +59,7 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
     if (options.trained_only && !parameter.trained()) continue;
     const std::string path = array_path(options.group, parameter.name);
     const auto found = stored.extract(path);
-    if (excluded.covers(parameter.name)) continue;
+    if (is_excluded(parameter.name)) continue;
     if (!found) {
       misfit.missing.push_back(fmt::format("{} is missing, the model wants {}", path, parameter.shape.to_string()));
     } else if (!same_shape(found.mapped(), parameter.shape)) {
@@ -84,10 +70,12 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
     }
   }
   for (const auto& [path, shape] : stored) {
-    if (excluded.covers(path.substr(options.group == "/" ? 1 : options.group.size() + 1))) continue;
+    if (is_excluded(path.substr(options.group == "/" ? 1 : options.group.size() + 1))) continue;
     misfit.extra.push_back(fmt::format("{} {} is not in the model", printable(path), shape.to_string()));
   }
-  excluded.add_unused(misfit.other);
+  for (const auto& [layer, used] : exclusions) {
+    if (!used) misfit.other.push_back(fmt::format("{} is to be left out, but the model has no such layer", layer));
+  }
   if (!misfit.none()) fail(ExitCode::config, "{}: does not fit the model: {}", file.path(), misfit.text());
   return matched;
 }

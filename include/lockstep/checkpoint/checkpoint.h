@@ -1,18 +1,17 @@
-// The checkpoint file: what is in it, building it in memory, reading it back. The layout is an interface that other
-// programs rely on:
+// The checkpoint file: its contents, how it is built in memory, and how it is read. Other programs rely on the layout:
 //
-//   user block (512 bytes)      text: format, step, length of the file, checksum over everything after the block
+//   user block (512 bytes)      text: format, step, length of the file, checksum of everything after the block
 //   /                           attributes: format, format_version, complete (written last), step, epoch,
 //                               samples_seen, world_size, global_batch, seed, model, created
 //   /model/<name>               float32, canonical shapes, torchvision's state_dict names
-//   /ema/<name>                 the same, when averaging is on
+//   /ema/<name>                 the same, if ema.decay is above 0
 //   /optimizer/<slot>/<name>
 //   /training/<name>            single numbers ([1], int64 or float64) that exact resume needs
 //   /config                     the effective configuration, TOML text as uint8
-//   /classes                    names of the model's outputs, UTF-8 strings, where the data set has names
+//   /classes                    names of the model's outputs, UTF-8 strings, if the data set has names
 //
-// Every data set is chunked with a Fletcher32 checksum. That protects chunks only, so the user block's checksum covers
-// the whole file, and nothing is handed to the HDF5 library before it has been found right.
+// Every data set is chunked, with a Fletcher-32 checksum. Because that protects only chunks, the user block has a
+// checksum of the whole file, which is verified before the HDF5 library sees the file.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +32,16 @@ inline constexpr std::string_view kCheckpointFormat = "lockstep-checkpoint";
 inline constexpr int64_t kCheckpointVersion = 1;
 
 struct CheckpointMeta {
-  int64_t step = 0;  // updates done
+  int64_t step = 0;
   int64_t epoch = 0;
   int64_t samples_seen = 0;
   int64_t world_size = 1;
   int64_t global_batch = 0;
   int64_t seed = 0;
   std::string model;
-  std::string created;  // ISO 8601; empty: now, when the file is built
+  std::string created;  // ISO 8601; if empty, the time at which the file is built
 };
 
-// One array on its way into a file.
 struct CheckpointArray {
   std::string path;  // "/model/fc.weight"
   Shape shape;       // a scalar is stored as [1]
@@ -57,16 +55,16 @@ struct CheckpointContents {
   std::vector<CheckpointArray> arrays;
   std::map<std::string, TrainingValue> training;
   std::string config;
-  std::vector<std::string> classes;  // in the order of the model's outputs; empty: not known
+  std::vector<std::string> classes;  // in the order of the model's outputs; empty if unknown
 };
 
-// The whole file in memory, ready to be written as it is. Throws Error(checkpoint) naming `name`.
+// Returns the complete file. Throws Error(checkpoint), which names `name`.
 Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string& name);
 
-// About the size of the file, for planning disk space.
+// Returns the approximate size of the file.
 int64_t estimate_checkpoint_bytes(const CheckpointContents& contents);
 
-// What a file's first 512 bytes say; enough to sort files without reading them.
+// The contents of the user block, which suffice to sort files without reading them completely.
 struct CheckpointHeader {
   int64_t version = 0;
   int64_t step = 0;
@@ -74,42 +72,43 @@ struct CheckpointHeader {
   uint64_t checksum = 0;  // CRC-64 of everything after the user block
 };
 
-// Reads the header and compares the file's length; not the checksum, which costs reading the whole file. Throws
-// Error(checkpoint) naming the file and what is wrong: empty, truncated, not a checkpoint, damaged, newer version.
+// Reads the header and verifies the length of the file, but not the checksum, for which it would have to read the whole
+// file. Throws Error(checkpoint), which names the file and what is wrong: empty, truncated, not a checkpoint, damaged,
+// or of a newer version.
 CheckpointHeader read_checkpoint_header(const std::string& path);
 
-// A file that has been read and found whole; holds it in memory (once). One thread at a time.
+// A file that has been read and verified. Keeps the file in memory. Not thread-safe.
 class CheckpointReader {
  public:
-  // Throws Error(checkpoint) as read_checkpoint_header does, and for a wrong checksum, a missing `complete` mark, a
-  // field that no run can have written (a negative step), groups that contain themselves, and arrays of more bytes than
-  // a file of this size may declare (io/hdf5.h).
+  // Throws Error(checkpoint) as read_checkpoint_header() does, and also for a wrong checksum, a missing attribute
+  // `complete`, a field that no run can have written (a negative step), groups that contain themselves, and arrays that
+  // declare more bytes than a file of this size may (io/hdf5.h).
   static CheckpointReader open(const std::string& path);
-  // A checkpoint, or any HDF5 file whose data sets bear parameter names, at the root or under /model (no checksum to
-  // check and no meta data then; the same limits).
+  // Opens a checkpoint, or any HDF5 file whose data sets have the names of parameters, at the root or under /model.
+  // Such a file has no checksum and no metadata; the same limits apply.
   static CheckpointReader open_weights(const std::string& path);
   CheckpointReader(CheckpointReader&&) noexcept = default;
 
   const std::string& path() const { return path_; }
   const CheckpointMeta& meta() const { return meta_; }
-  int64_t version() const { return version_; }  // of the format; 0 for a file of bare weights
-  int64_t file_bytes() const { return static_cast<int64_t>(bytes_.size()); }
+  int64_t version() const { return version_; }  // of the format; 0 if the file is not a checkpoint
+  int64_t file_bytes() const { return bytes_.size(); }
 
   struct Array {
     std::string path;
     Shape shape;
   };
-  // All numeric arrays of rank 4 at most under the group, sorted by path; empty when there is no such group.
+  // Returns all numeric arrays of at most rank 4 under the group, sorted by path. Empty if there is no such group.
   std::vector<Array> arrays(const std::string& group) const;
   bool has(const std::string& path) const { return file_->exists(path); }
-  // Where the model's parameters are: "/model", or "/" in a file of bare weights.
+  // Returns the group of the model's parameters: "/model", or "/" if the file is not a checkpoint.
   std::string model_group() const { return has("/model") ? "/model" : "/"; }
   std::vector<std::string> optimizer_slots() const;
 
-  // `to` holds exactly the array's elements.
+  // `to` must have the number of elements of the array.
   void read(const std::string& path, std::span<float> to) const;
   std::string config() const;
-  std::vector<std::string> classes() const;  // empty where the file has none
+  std::vector<std::string> classes() const;  // empty if the file has none
   std::map<std::string, TrainingValue> training() const;
 
  private:
@@ -123,7 +122,7 @@ class CheckpointReader {
   std::optional<Hdf5File> file_;
   CheckpointMeta meta_;
   int64_t version_ = 0;
-  std::vector<Array> arrays_;  // all, sorted by path
+  std::vector<Array> arrays_;  // sorted by path
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What `trainer inspect` prints about a checkpoint.
+// The reports of `trainer inspect`.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 namespace lockstep {
 
 struct Inspection {
-  bool whole = false;
-  std::string text;  // the report; of a file that is not whole, why
+  bool whole = false;  // all files are complete and, if verified, finite
+  std::string text;    // the report, or what is wrong with a file
 };
 
-// Reads the file and checks its checksum; `verify` also decodes every array and reports its range, its norm and how
-// many of its values are not finite (arrays with such values make the file not whole).
+// Reads the file and verifies its checksum. With `verify`, also decodes every array and reports its range, its norm and
+// the number of its non-finite values.
 Inspection inspect_checkpoint(const std::string& path, bool verify);
 
-// What differs between two checkpoints, array by array: the largest difference, and the norm of the differences beside
-// that of the first file's values. `whole` when both files are.
 struct CheckpointPair {
   std::string first, second;
 };
+// Reports for each array that differs the largest difference, the norm of the differences, and the norm of the first
+// file's values.
 Inspection compare_checkpoints(const CheckpointPair& paths);
 
 }  // namespace lockstep

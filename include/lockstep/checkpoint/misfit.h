@@ -1,4 +1,4 @@
-// What of a file does not fit a model, in one message.
+// Reports in one message how a file does not fit a model.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct Misfit {
   std::vector<std::string> other;
 
   bool none() const { return missing.empty() && different.empty() && extra.empty() && other.empty(); }
-  // "a is missing; b is ...; and 7 more": about ten in all, some of every kind, so that a file whose names are all
-  // others shows both the model's and its own.
+  // Returns "a is missing; b is ...; and 7 more" with at most ten problems. Every kind is represented, so that for a
+  // file with completely different names, names of the model and of the file are shown.
   std::string text() const;
 };
 

@@ -1,5 +1,4 @@
-// Does a file fit the model? Every array of the file and every parameter of the table is accounted for, or it is an
-// error that names them; nothing is skipped silently.
+// Matches the arrays of a file with the parameters of a model. Nothing is skipped silently.
 #pragma once
 
 #include <string>
@@ -11,17 +10,17 @@
 namespace lockstep {
 
 struct SchemaOptions {
-  std::string group = "/model";      // "/ema", "/optimizer/momentum", ...; "/" for a file of bare weights
-  bool trained_only = false;         // optimizer slots: running statistics have none
-  std::vector<std::string> exclude;  // parameters, or layers ("fc" stands for fc.weight and fc.bias), to leave out
+  std::string group = "/model";      // "/ema", "/optimizer/momentum", ...; "/" if the file is not a checkpoint
+  bool trained_only = false;         // for optimizer slots, which running statistics do not have
+  std::vector<std::string> exclude;  // parameters, or layers ("fc" means fc.weight and fc.bias), that are not read
 };
 
-// The parameters to read from `group`, in table order. Throws Error(config) naming every parameter that is missing,
-// extra or of another shape (with both shapes), a group that is not in the file, and an exclusion that names nothing.
+// Returns the parameters to read from `group`, in table order. Throws Error(config), which names every parameter that
+// is missing, extra or of another shape, an exclusion that matches no parameter, or a group that is not in the file.
 std::vector<ParameterId> match_schema(const ParameterTable& table, const CheckpointReader& file,
                                       const SchemaOptions& options);
 
-// "/model" + "fc.weight" -> "/model/fc.weight"; the group may be "/".
+// Returns "/model/fc.weight" for "/model" and "fc.weight". The group may be "/".
 std::string array_path(const std::string& group, const std::string& name);
 
 }  // namespace lockstep
