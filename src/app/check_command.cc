@@ -132,10 +132,8 @@ ReductionSpeed measure_reductions(ProcessGroup& group, const Timeout& wait, bool
 
 int64_t checkpoint_bytes(const Config& config, const CompiledModel& model) {
   CheckpointContents contents;
-  for (const ModelArray& a :
-       model_arrays(model.parameters(), model.layout(), model.state(), parse_optimizer(config.optimizer.name))) {
-    contents.arrays.push_back({a.path, a.shape, a.data});
-  }
+  contents.arrays =
+      model_arrays(model.parameters(), model.layout(), model.state(), parse_optimizer(config.optimizer.name));
   return estimate_checkpoint_bytes(contents);
 }
 

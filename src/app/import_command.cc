@@ -139,7 +139,7 @@ int import_command(const CommandLine& command) {
   contents.meta.seed = config.train.seed;
   contents.meta.model = config.model.name;
   contents.config = to_toml(config);
-  for (const NamedTensor& tensor : tensors) {
+  for (NamedTensor& tensor : tensors) {
     contents.arrays.push_back({"/model/" + tensor.name, tensor.shape, tensor.values.data()});
   }
   const Hdf5Image image = build_checkpoint(contents, command.to);

@@ -90,27 +90,23 @@ class ArrayFinder {
   std::vector<CheckpointReader::Array> found_;
 };
 
-std::vector<int64_t> dims_of(const Shape& shape) {
-  if (shape.rank() == 0) return {1};
-  return {shape.begin(), shape.end()};
-}
-
-void write_training_value(Hdf5File& file, const std::string& name, const TrainingValue& value) {
-  const std::vector<int64_t> one{1};
-  std::visit([&](auto number) { file.write<decltype(number)>("/training/" + name, one, std::span(&number, 1)); },
-             value);
-}
-
 }  // namespace
 
 Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string& name) {
   const size_t expected = estimate_checkpoint_bytes(contents);
   auto file = Hdf5File::create_in_memory(
       name, {.user_block_bytes = kUserBlockBytes, .expected_bytes = expected + expected / 16, .blame = kBlame});
+  const std::vector<int64_t> one{1};
   for (const CheckpointArray& array : contents.arrays) {
-    file.write<float>(array.path, dims_of(array.shape), std::span(array.data, array.shape.elements()));
+    const std::vector<int64_t> dims(array.shape.begin(), array.shape.end());
+    file.write<float>(array.path, dims.empty() ? one : dims, std::span(array.data, array.shape.elements()));
   }
-  for (const auto& [key, value] : contents.training) write_training_value(file, key, value);
+  for (const auto& [key, value] : contents.training) {
+    const auto write = [&](auto number) {
+      file.write<decltype(number)>("/training/" + key, one, std::span(&number, 1));
+    };
+    std::visit(write, value);
+  }
   const std::string config = contents.config.empty() ? "\n" : contents.config;  // a data set has at least one byte
   const std::vector<int64_t> config_dims{static_cast<int64_t>(config.size())};
   file.write<uint8_t>("/config", config_dims, {reinterpret_cast<const uint8_t*>(config.data()), config.size()});
@@ -154,7 +150,7 @@ CheckpointReader CheckpointReader::open(const std::string& path) {
   reader.file_.emplace(Hdf5File::open_image(bytes, path, kBlame));
   reader.read_meta(header);
   reader.check_training();
-  reader.find_arrays();
+  reader.arrays_ = ArrayFinder(*reader.file_).find();
   return reader;
 }
 
@@ -164,7 +160,7 @@ CheckpointReader CheckpointReader::open_weights(const std::string& path) {
   if (bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin())) return open(path);
   CheckpointReader reader(path, std::move(bytes));
   reader.file_.emplace(Hdf5File::open_image(reader.bytes_, path, kBlame));
-  reader.find_arrays();
+  reader.arrays_ = ArrayFinder(*reader.file_).find();
   return reader;
 }
 
@@ -198,8 +194,6 @@ void CheckpointReader::check_training() const {
          std::visit([](auto number) { return fmt::format("{}", number); }, value));
   }
 }
-
-void CheckpointReader::find_arrays() { arrays_ = ArrayFinder(*file_).find(); }
 
 std::vector<CheckpointReader::Array> CheckpointReader::arrays(const std::string& group) const {
   const std::string start = group == "/" ? group : group + "/";

@@ -56,10 +56,7 @@ CheckpointContents Checkpointer::contents(Progress progress, const ModelState& s
             .global_batch = options_.global_batch,
             .seed = config_.train.seed,
             .model = config_.model.name};
-  for (const ModelArray& a :
-       model_arrays(model_.parameters(), model_.layout(), state, parse_optimizer(config_.optimizer.name))) {
-    c.arrays.push_back({a.path, a.shape, a.data});
-  }
+  c.arrays = model_arrays(model_.parameters(), model_.layout(), state, parse_optimizer(config_.optimizer.name));
   progress.best = best_;
   c.training = to_training(progress, config_);
   c.training.insert(options_.training.begin(), options_.training.end());

@@ -39,19 +39,16 @@ void DecayLoss::enqueue() {
   stream_.record(*arrived_);
 }
 
-double DecayLoss::host_squares() const {
-  double squares = 0;
-  for (const ParameterId id : decayed_) {
-    for (const float w : model_.parameter(id)) squares += static_cast<double>(w) * w;
-  }
-  return squares;
-}
-
 double DecayLoss::value() {
   if (factor_ == 0) return 0;
-  if (parts_.empty()) return factor_ * host_squares();
-  arrived_->wait();  // enqueued several steps ago, so this waits only if no step has run since
   double squares = 0;
+  if (parts_.empty()) {
+    for (const ParameterId id : decayed_) {
+      for (const float w : model_.parameter(id)) squares += static_cast<double>(w) * w;
+    }
+    return factor_ * squares;
+  }
+  arrived_->wait();  // enqueued several steps ago, so this waits only if no step has run since
   for (size_t i = 0; i < parts_.size(); ++i) squares += arrived_sums_.as<double>()[i];
   enqueue();
   return factor_ * squares;

@@ -7,10 +7,6 @@
 namespace lockstep {
 namespace {
 
-std::unique_ptr<Kernel> adder(const Backend& backend, int64_t count) {
-  return backend.compile(UpdateOp{DType::f32, AddToSums{count}});
-}
-
 void run(const Kernel& kernel, Stream& stream, void* values, void* sums) {
   const std::array<void*, 1> in{values}, out{sums};
   kernel.run({stream, in, out});
@@ -23,8 +19,10 @@ GradientAccumulator::GradientAccumulator(const Backend& backend, const ModelStat
     : backend_(backend), state_(state), buckets_(buckets.begin(), buckets.end()) {
   if (micro_batches == 1) return;
   sums_ = backend.allocate(state.gradients.bytes());
-  into_sums_ = adder(backend, state.gradient_elements());
-  for (const Bucket& bucket : buckets_) into_arena_.push_back(adder(backend, bucket.count));
+  into_sums_ = backend.compile(UpdateOp{DType::f32, AddToSums{state.gradient_elements()}});
+  for (const Bucket& bucket : buckets_) {
+    into_arena_.push_back(backend.compile(UpdateOp{DType::f32, AddToSums{bucket.count}}));
+  }
 }
 
 void GradientAccumulator::add(Stream& stream, int64_t micro) {

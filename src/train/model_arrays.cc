@@ -4,9 +4,9 @@
 
 namespace lockstep {
 
-std::vector<ModelArray> model_arrays(const ParameterTable& table, const ParameterLayout& layout,
-                                     const ModelState& state, OptimizerKind optimizer) {
-  std::vector<ModelArray> arrays;
+std::vector<CheckpointArray> model_arrays(const ParameterTable& table, const ParameterLayout& layout,
+                                          const ModelState& state, OptimizerKind optimizer) {
+  std::vector<CheckpointArray> arrays;
   auto add = [&](const std::string& directory, const Buffer& trained, const Buffer* statistics) {
     for (ParameterId id = 0; id < table.size(); ++id) {
       const Buffer* arena = table[id].trained() ? &trained : statistics;

@@ -9,17 +9,12 @@
 namespace lockstep {
 namespace {
 
-// Returns the factor of the rate at a step, without warm-up.
-using Factor = double (*)(const LearningRateSchedule& schedule, int64_t step);
-
 // Increases from 0 at the end of warm-up to 1 at the end of the run.
 double progress(const LearningRateSchedule& s, int64_t step) {
   if (step <= s.warmup_steps) return 0;
   if (step >= s.total_steps) return 1;
   return static_cast<double>(step - s.warmup_steps) / static_cast<double>(s.total_steps - s.warmup_steps);
 }
-
-double constant(const LearningRateSchedule&, int64_t) { return 1; }
 
 double staircase(const LearningRateSchedule& s, int64_t step) {
   constexpr double kRounding = 1e-9;  // tolerance for quotients that rounding moved below a whole number
@@ -36,29 +31,28 @@ double cosine(const LearningRateSchedule& s, int64_t step) {
   return t < 1 ? 0.5 * (1 + std::cos(std::numbers::pi * t)) : 0;
 }
 
-double linear(const LearningRateSchedule& s, int64_t step) { return 1 - progress(s, step); }
-
-Factor factor_of(ScheduleKind kind) {
-  switch (kind) {
+// Returns the factor of the rate at a step, without warm-up.
+double factor(const LearningRateSchedule& s, int64_t step) {
+  switch (s.kind) {
     case ScheduleKind::constant:
-      return constant;
+      return 1;
     case ScheduleKind::exponential:
     case ScheduleKind::step:
-      return staircase;
+      return staircase(s, step);
     case ScheduleKind::piecewise:
-      return pieces;
+      return pieces(s, step);
     case ScheduleKind::cosine:
-      return cosine;
+      return cosine(s, step);
     case ScheduleKind::linear:
-      return linear;
+      return 1 - progress(s, step);
   }
-  return constant;
+  return 1;
 }
 
 }  // namespace
 
 double LearningRateSchedule::rate(int64_t step) const {
-  const double rate = base_rate * factor_of(kind)(*this, step);
+  const double rate = base_rate * factor(*this, step);
   return step < warmup_steps ? rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps) : rate;
 }
 

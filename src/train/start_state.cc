@@ -37,12 +37,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LoadedWeights, step, epoch, has_average, clas
 
 namespace {
 
-void copy_weights_to_averages(const ModelState& state) {
-  if (!state.average_parameters.data()) return;
-  std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
-  std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());
-}
-
 // Returns the number of classes of the file's head if only that number differs from the model's head, otherwise 0.
 int64_t other_classes(const CheckpointReader& file, const ParameterTable& table, const std::string& layer) {
   const ParameterId weight = table.find(layer + ".weight");
@@ -171,7 +165,7 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
 void read_arrays(const Config& config, const CompiledModel& model, const HostState& host,
                  const CheckpointReader& file) {
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
-  for (const ModelArray& a : model_arrays(model.parameters(), model.layout(), host.arenas(), optimizer)) {
+  for (const CheckpointArray& a : model_arrays(model.parameters(), model.layout(), host.arenas(), optimizer)) {
     if (a.path.starts_with("/ema/") && !file.has("/ema")) continue;
     file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
   }
@@ -214,7 +208,10 @@ StartState start_all(const RankContext& rank, const std::function<StartState(con
 Progress begin_fresh(const RankContext& rank, const HostState& host) {
   initialize_parameters(rank.config, rank.model, host);
   if (!rank.config.checkpoint.init_from.empty()) load_weights_only(rank.config, rank.model, host);
-  copy_weights_to_averages(host.arenas());
+  if (const ModelState& state = host.arenas(); state.average_parameters.data()) {
+    std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
+    std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());
+  }
   return first_progress(rank.config, rank.model.batches().training);
 }
 

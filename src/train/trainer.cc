@@ -1,7 +1,6 @@
 #include "lockstep/train/trainer.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -59,7 +58,6 @@ void Trainer::continue_from(const Progress& progress) {
   enqueued_ = progress.step;
   device_state_.restart(rank_.stream, progress.updates, progress.loss_scale);
   loader_.emplace(data_, training_options(progress.position));
-  next_evaluation_ = evaluation_after(progress.position);
   evaluated_at_ = -1;
   stop_ = save_ = roll_back_ = false;
   window_ = {};
@@ -83,7 +81,7 @@ RunEnd Trainer::run() {
   started_ = monotonic_seconds();
   timer_.restart();
   // If the previous run stopped where an evaluation was due, or was killed during one, evaluate now.
-  if (!finished() && evaluation_due_at(config_.eval, {data_.size(), global_batch_}, progress_)) evaluate();
+  if (!finished() && evaluation_due()) evaluate();
   while (!stop_ && enqueued_ < total_steps_) {
     step();
     retire(boundary_is_due());
@@ -268,7 +266,8 @@ void Trainer::watch_speed_if_due() {
 bool Trainer::due(int64_t steps) const { return steps > 0 && enqueued_ % steps == 0; }
 
 bool Trainer::evaluation_due() const {
-  return config_.eval.every_steps > 0 ? due(config_.eval.every_steps) : enqueued_position() >= next_evaluation_;
+  return evaluation_due_at(config_.eval, {data_.size(), global_batch_},
+                           {.step = enqueued_, .position = enqueued_position()});
 }
 
 // Returns whether an action needs that state, so that the steps in flight must finish first.
@@ -287,17 +286,12 @@ void Trainer::save_if_due() {
   checkpointer_.save(progress_);
 }
 
-int64_t Trainer::evaluation_after(int64_t position) const {
-  return next_evaluation(config_.eval.every_epochs, data_.size(), position);
-}
-
 void Trainer::evaluate_if_due() {
   if (!stop_ && evaluation_due() && evaluated_at_ != progress_.step) evaluate();
 }
 
 void Trainer::evaluate() {
   timer_.pause();
-  next_evaluation_ = evaluation_after(progress_.position);
   evaluated_at_ = progress_.step;
   if (!evaluator_) return;
   // If the last state is the best, its save must not be skipped. Waiting here delays no step.

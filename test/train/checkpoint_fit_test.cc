@@ -51,8 +51,8 @@ TEST_CASE("a whole file that lacks one array of weights, averages or slots, or t
     CheckpointContents contents{.meta = {.step = 20, .model = config.model.name}};
     contents.training = {{"position", int64_t{200}}, {"updates", int64_t{20}}};
     contents.training.erase(lacking.substr(lacking.rfind('/') + 1));
-    for (const ModelArray& a : run.arrays()) {
-      if (a.path != lacking) contents.arrays.push_back({a.path, a.shape, a.data});
+    for (const CheckpointArray& a : run.arrays()) {
+      if (a.path != lacking) contents.arrays.push_back(a);
     }
     make_directories(config.checkpoint.directory, ExitCode::internal);
     const std::string path = directory / "run/" + checkpoint_name(20);

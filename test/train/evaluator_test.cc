@@ -24,7 +24,7 @@ Config config_for_evaluation() {
 struct Evaluation : SmallRank {
   Evaluation(const DataSource& data, int64_t batch, Purpose purpose = Purpose::evaluate)
       : SmallRank(config_for_evaluation(), purpose, batch), evaluator(context, data) {
-    for (const ModelArray& a : run.arrays()) {
+    for (const CheckpointArray& a : run.arrays()) {
       for (int64_t i = 0; i < a.shape.elements(); ++i) {
         a.data[i] = random_unit_float(fnv1a64(a.path), static_cast<uint64_t>(i)) * 0.1F - 0.05F;
       }

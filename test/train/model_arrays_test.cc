@@ -16,10 +16,10 @@ struct Fixture {
     layout = lay_out_parameters(table, std::vector<ParameterId>{4, 2, 0});
     state = make_model_state(*backend, *stream, layout, {.optimizer = kind, .training = training, .average = average});
   }
-  std::vector<ModelArray> arrays() const { return model_arrays(table, layout, state, optimizer); }
+  std::vector<CheckpointArray> arrays() const { return model_arrays(table, layout, state, optimizer); }
   std::vector<std::string> paths() const {
     std::vector<std::string> all;
-    for (const ModelArray& a : arrays()) all.push_back(a.path);
+    for (const CheckpointArray& a : arrays()) all.push_back(a.path);
     return all;
   }
 
@@ -65,7 +65,7 @@ TEST_CASE("a state for evaluation has no slots") {
 
 TEST_CASE("every array is the parameter's own memory with its canonical shape") {
   const Fixture f(OptimizerKind::rmsprop_tf, true);
-  for (const ModelArray& a : f.arrays()) {
+  for (const CheckpointArray& a : f.arrays()) {
     INFO(a.path);
     const ParameterId id = f.table.find(a.path.substr(a.path.rfind('/') + 1));
     CHECK(a.shape == f.table[id].shape);

@@ -40,20 +40,20 @@ struct SmallRun {
   std::unique_ptr<Stream> stream = backend->make_stream();
   CompiledModel model;
 
-  std::vector<ModelArray> arrays() const {
+  std::vector<CheckpointArray> arrays() const {
     return model_arrays(model.parameters(), model.layout(), model.state(), parse_optimizer(config.optimizer.name));
   }
   // Every value of the state by path: what a checkpoint holds.
   std::vector<std::pair<std::string, std::vector<float>>> values() const {
     std::vector<std::pair<std::string, std::vector<float>>> all;
-    for (const ModelArray& a : arrays()) {
+    for (const CheckpointArray& a : arrays()) {
       all.emplace_back(a.path, std::vector<float>(a.data, a.data + a.shape.elements()));
     }
     return all;
   }
   // Gives every value of the state one of its own.
   void fill(float first) const {
-    for (const ModelArray& a : arrays()) {
+    for (const CheckpointArray& a : arrays()) {
       for (int64_t i = 0; i < a.shape.elements(); ++i) a.data[i] = first + static_cast<float>(i % 97) / 64;
       first += 1;
     }

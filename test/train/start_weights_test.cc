@@ -17,7 +17,7 @@ TEST_CASE("init_from gives weights alone, from a file of bare weights or a check
   trained.fill(3);
   if (world().is_root()) {
     Hdf5File file = Hdf5File::create_in_memory("weights", {});
-    for (const ModelArray& a : trained.arrays()) {
+    for (const CheckpointArray& a : trained.arrays()) {
       if (!a.path.starts_with("/model/")) continue;
       file.write<float>(a.path.substr(6), std::span(a.shape.begin(), a.shape.end()),
                         {a.data, static_cast<size_t>(a.shape.elements())});

@@ -43,9 +43,9 @@ struct CheckpointMeta {
 };
 
 struct CheckpointArray {
-  std::string path;  // "/model/fc.weight"
-  Shape shape;       // a scalar is stored as [1]
-  const float* data = nullptr;
+  std::string path;       // "/model/fc.weight", "/ema/fc.weight", "/optimizer/momentum/fc.weight"
+  Shape shape;            // a scalar is stored as [1]
+  float* data = nullptr;  // memory of its elements
 };
 
 using TrainingValue = std::variant<int64_t, double>;
@@ -115,7 +115,6 @@ class CheckpointReader {
   CheckpointReader(std::string path, std::vector<std::byte> bytes);
   void read_meta(const CheckpointHeader& header);
   void check_training() const;
-  void find_arrays();
 
   std::string path_;
   std::vector<std::byte> bytes_;

@@ -24,7 +24,6 @@ class DecayLoss {
     std::unique_ptr<Kernel> squares;
   };
   void enqueue();
-  double host_squares() const;
 
   const double factor_;
   const CompiledModel& model_;

@@ -85,7 +85,6 @@ class Trainer {
   bool finished() const { return progress_.step >= total_steps_; }
   int64_t enqueued_position() const { return progress_.position + (enqueued_ - progress_.step) * global_batch_; }
   int64_t schedule_step(int64_t position) const;
-  int64_t evaluation_after(int64_t position) const;
   double epoch() const;
 
   const RankContext rank_;
@@ -108,7 +107,6 @@ class Trainer {
   BatchUpload upload_;
   bool stop_ = false, save_ = false, roll_back_ = false;  // what the outcomes of steps require
   Window window_;
-  int64_t next_evaluation_ = 0;  // position in the sample stream
   int64_t evaluated_at_ = -1;    // step of the last evaluation
   NonFiniteSteps non_finite_;
   std::string time_limit_;
