@@ -101,7 +101,7 @@ TEST_CASE("one damaged byte anywhere, or a missing end, is always found and name
 
 TEST_CASE("two thousand arrays with names of a hundred characters are written and read") {
   const ScratchDirectory directory;
-  const float value = 4;
+  float value = 4;
   CheckpointContents contents{.meta = {.step = 1}};
   for (int i = 0; i < 2000; ++i) {
     contents.arrays.push_back({fmt::format("/model/{:*>100}", fmt::format(".layer{}", i)), Shape{1}, &value});

@@ -176,7 +176,7 @@ TEST_CASE("one array under many names counts as often as it is named") {
 
 TEST_CASE("names in a checkpoint cannot act on the terminal or imitate a line of the report") {
   const ScratchDirectory directory;
-  const float value = 1;
+  float value = 1;
   const std::string trick = "x\n\x1b[2Jwhole: the checksum is right";
   const CheckpointContents contents{.meta = {.model = trick, .created = trick},
                                     .arrays = {{"/model/" + trick, Shape{1}, &value}},

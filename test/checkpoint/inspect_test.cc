@@ -39,8 +39,8 @@ TEST_CASE("the format version is that of the file") {
 
 TEST_CASE("verifying gives range and norm of every array and finds values that are not finite") {
   const ScratchDirectory directory;
-  const std::vector<float> good{3, -4};
-  const std::vector<float> bad{1, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  std::vector<float> good{3, -4};
+  std::vector<float> bad{1, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
   CheckpointContents contents{.arrays = {{"/model/good", Shape{2}, good.data()}}};
   write_file_atomically(directory / "good.h5", build_checkpoint(contents, "good").bytes(), {});
   const Inspection fine = inspect_checkpoint(directory / "good.h5", true);
@@ -65,7 +65,7 @@ TEST_CASE("a file that is not whole is reported with the reason") {
 
 TEST_CASE("a comparison names the arrays that differ, by how much, and those that one file lacks") {
   const ScratchDirectory directory;
-  const std::vector<float> same{1, 2}, before{3, 4}, after{3, 6};
+  std::vector<float> same{1, 2}, before{3, 4}, after{3, 6};
   CheckpointContents contents{.arrays = {{"/model/same", Shape{2}, same.data()},
                                          {"/model/moved", Shape{2}, before.data()},
                                          {"/ema/lost", Shape{2}, same.data()}}};

@@ -80,7 +80,7 @@ TEST_CASE("a missing slot or average is named, with what the file has instead") 
   CHECK(file.mismatch(with_classes(10), {.group = "/optimizer/exp_avg"}) ==
         "has no /optimizer/exp_avg; its optimizer's slots are momentum");
   CHECK(file.mismatch(with_classes(10), {.group = "/swa"}) == "has no /swa; it was not written with it");
-  const float value = 1;
+  float value = 1;
   const CheckpointContents bare{.arrays = {{"/model/x", Shape{1}, &value}}};
   write_file_atomically(file.directory / "bare.h5", build_checkpoint(bare, "bare").bytes(), {});
   const auto error = error_of([&] {
