@@ -107,7 +107,7 @@ class Trainer {
   BatchUpload upload_;
   bool stop_ = false, save_ = false, roll_back_ = false;  // what the outcomes of steps require
   Window window_;
-  int64_t evaluated_at_ = -1;    // step of the last evaluation
+  int64_t evaluated_at_ = -1;  // step of the last evaluation
   NonFiniteSteps non_finite_;
   std::string time_limit_;
   double started_ = 0, step_began_ = 0, longest_step_ = 0;  // seconds
