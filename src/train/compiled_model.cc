@@ -39,7 +39,7 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
     add(fmt::format("train.batch_size ({})", batches.training));
   }
   if (!model_info(config.model.name).sparse) add(fmt::format("model.image_size ({})", config.model.image_size));
-  // CPUs compute only in float32.
+  // Most CPUs compute only in float32.
   const bool full = config.train.precision == Precision::float32 || config.train.precision == Precision::tf32;
   if (gpu && full) add(fmt::format("train.precision ({}; bf16 halves activations)", word(config.train.precision)));
   return keys;
