@@ -355,10 +355,14 @@ def per_step(directory, field):
 
 def main():
     """Runs the cases of the calling script: with the argument "fast" those of all classes but the ones called Slow...,
-    otherwise whatever unittest's own arguments say (names of classes, of cases)."""
+    otherwise whatever unittest's own arguments say (names of classes, of cases). Exits with 77, which ctest shows as
+    skipped, if no case could run."""
     if sys.argv[1:] == ["fast"]:
         sys.argv[1:] = [name for name, item in vars(sys.modules["__main__"]).items()
                         if isinstance(item, type) and issubclass(item, TestCase) and not name.startswith("Slow")]
     program = unittest.main(exit=False, verbosity=2)
     shutil.rmtree(CACHE, ignore_errors=True)
-    sys.exit(not program.result.wasSuccessful())
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun <= len(result.skipped) else 0)
