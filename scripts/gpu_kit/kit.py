@@ -51,7 +51,7 @@ class Kit:
         self.deadline = self.begin
         self.current = None
         self.report = Report(pathlib.Path(arguments.out).resolve(), modes)
-        for left in ("log.txt", "device.json", "layers.tsv", "engines.tsv"):  # by an earlier run
+        for left in ("log.txt", "device.json", "layers.tsv", "engines.tsv", "fusions.tsv"):  # by an earlier run
             (self.report.out / left).unlink(missing_ok=True)
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu."))
         self.root = pathlib.Path(arguments.bundle or arguments.build).resolve()
