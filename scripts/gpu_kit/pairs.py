@@ -32,7 +32,7 @@ CASES = (Case("inception_v3", "bf16", 256, 40), Case("resnet50", "bf16", 256, 40
          Case("resnet50", "tf32", 256, 30, 224), Case("inception_v3", "float32", 128, 20),
          Case("resnet50", "float32", 128, 20, 224), Case("inception_v3", "bf16", 128, 60), Case("inception_v3", "bf16", 512, 20))
 NOT_CAPTURED = Case("inception_v3", "bf16", 32, 60)
-SMALL = {"cpu": Case("resnet50", "float32", 2, 3, 64), "gpu": Case("cifar10_cnn", "float32", 2, 3, 24)}
+SMALL = {"cpu": Case("resnet50", "float32", 2, 3, 64), "gpu": Case("cifar10_cnn", "float32", 2, 20, 24)}
 
 
 def steps(kit):
