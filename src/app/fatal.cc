@@ -28,7 +28,6 @@ constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to
 constexpr std::chrono::milliseconds kOtherEnds{1500};  // time in which the reporting rank ends the job
 constexpr std::chrono::milliseconds kOtherEndsLargeJob{3000};
 constexpr int kMostTurns = 3;
-constexpr int kMostReports = 8;
 constexpr double kReportSeconds = 2;
 
 constexpr std::chrono::seconds kFirstEnds{10};  // time in which the thread that failed first ends the job
@@ -76,18 +75,21 @@ void speak(const Error& error) {
   }
   std::string report;
   if (error.code() == ExitCode::stalled) {
-    const int alive_below = context->board().alive_below();
-    try {
-      // A job of a thousand ranks that wait for one leaves a few files, and not a thousand.
-      if (alive_below < kMostReports || !context->board().own().waiting) report = write_report(*context);
-    } catch (...) {  // there is no memory or no thread for the report
-    }
-    if (!report.empty()) report = "; report: " + report;
-    // All ranks that wait for the same one arrive here together. The lowest reports first and ends the others
-    // meanwhile.
     const auto claim = launch_claim(process_environment());
-    const auto turn = claim && claim->processes > kMostRankLines ? kOtherEndsLargeJob : kOtherEnds;
-    std::this_thread::sleep_for(kOthersReport + turn * std::min(alive_below, kMostTurns));
+    const bool large_job = claim && claim->processes > kMostRankLines;
+    const auto report_to_file = [&] {
+      try {
+        report = write_report(*context);
+      } catch (...) {  // there is no memory or no thread for the report
+      }
+      if (!report.empty()) report = "; report: " + report;
+    };
+    if (!large_job) report_to_file();
+    // All ranks that wait for the same one arrive here together. The lowest reports first and ends the others
+    // meanwhile, in a large job before they write their files.
+    const auto turn = large_job ? kOtherEndsLargeJob : kOtherEnds;
+    std::this_thread::sleep_for(kOthersReport + turn * std::min(context->board().alive_below(), kMostTurns));
+    if (large_job) report_to_file();
   }
   log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
 }
