@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/base/printable.h"
+
 namespace lockstep {
 
 size_t allowed_edits(std::string_view word) { return std::clamp<size_t>(word.size() / 3, 1, 3); }
@@ -45,8 +47,9 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   return best;
 }
 
-std::string did_you_mean(const std::vector<std::string>& suggestions) {
+std::string did_you_mean(std::vector<std::string> suggestions) {
   if (suggestions.empty()) return {};
+  for (std::string& suggestion : suggestions) suggestion = printable(suggestion);  // it may come from a file
   return fmt::format("; did you mean {}?", fmt::join(suggestions, " or "));
 }
 

@@ -21,7 +21,7 @@ size_t edit_distance(std::string_view from, std::string_view to, size_t limit);
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 // Returns "; did you mean a or b?", or an empty string if there are no suggestions.
-std::string did_you_mean(const std::vector<std::string>& suggestions);
+std::string did_you_mean(std::vector<std::string> suggestions);
 // The same for the nearest candidate.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
