@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/class_report.h"
@@ -16,33 +19,32 @@
 namespace lockstep {
 namespace {
 
-struct Outcome {
-  int32_t label = 0;
-  int32_t predicted = 0;
-};
+using Outcomes = std::map<std::pair<int64_t, int64_t>, int64_t>;  // samples by label and predicted class
 
-void append_outcomes(const Batch& batch, std::span<const float> logits, const DataSource& data,
-                     std::vector<Outcome>& to) {
+void count_outcomes(const Batch& batch, std::span<const float> logits, const DataSource& data, Outcomes& to) {
   for (int64_t i = 0; i < batch.size; ++i) {
     if (batch.weights[i] == 0) continue;
     const std::span<const float> of_sample = logits_of(i, batch, logits, data);
     const auto best = std::ranges::max_element(of_sample) - of_sample.begin();  // the first of equal ones, as in top-1
-    to.push_back({batch.labels[i], static_cast<int32_t>(best)});
+    ++to[{batch.labels[i], best}];
   }
 }
 
 // Collective. Rank 0 prints and writes what the command asks for, about the samples of all ranks.
-void report_classes(const CommandLine& command, ClassReport& report, const std::vector<Outcome>& mine,
-                    ProcessGroup& group) {
+void report_classes(const CommandLine& command, ClassReport& report, const Outcomes& mine, ProcessGroup& group) {
   const Timeout wait{"the evaluation by class"};
-  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Outcome));
+  std::string bytes;
+  for (const auto& [outcome, samples] : mine) {
+    const std::array<int64_t, 3> row{outcome.first, outcome.second, samples};
+    bytes.append(reinterpret_cast<const char*>(row.data()), sizeof row);
+  }
   const std::vector<std::string> parts = group.all_gather(bytes, wait);
   on_root(group, wait, [&] {
     for (const std::string& part : parts) {
-      for (size_t at = 0; at < part.size(); at += sizeof(Outcome)) {
-        Outcome outcome;
-        std::memcpy(&outcome, part.data() + at, sizeof outcome);
-        report.add(outcome.label, outcome.predicted);
+      for (size_t at = 0; at < part.size(); at += sizeof(std::array<int64_t, 3>)) {
+        std::array<int64_t, 3> row;
+        std::memcpy(row.data(), part.data() + at, sizeof row);
+        report.add(row[0], row[1], row[2]);
       }
     }
     if (command.per_class) log_info("{}", report.table());
@@ -66,9 +68,9 @@ int evaluate_command(const CommandLine& command, const Config& config, ProcessGr
   std::vector<Weights> weights = {Weights::raw};
   if (loaded.has_average) weights.push_back(Weights::average);
   const bool by_class = command.per_class || !command.confusion.empty();
-  std::vector<Outcome> outcomes;
+  Outcomes outcomes;
   const auto collect = [&](Weights of, const Batch& batch, std::span<const float> logits) {
-    if (by_class && (of == Weights::average) == command.average) append_outcomes(batch, logits, *data, outcomes);
+    if (by_class && (of == Weights::average) == command.average) count_outcomes(batch, logits, *data, outcomes);
   };
   Reporter reporter(group, {});
   reporter.evaluation(loaded.step, loaded.epoch, run_or_abort([&] { return evaluator.run(weights, {}, collect); }));

@@ -15,10 +15,10 @@ class ClassReport {
   // `names` are those of the model's outputs; a class without one is called by its number.
   ClassReport(int64_t classes, const std::vector<std::string>& names);
 
-  void add(int64_t label, int64_t predicted) { ++counts_[{label, predicted}]; }
+  void add(int64_t label, int64_t predicted, int64_t samples = 1) { counts_[{label, predicted}] += samples; }
 
   // Returns a line for each class that has samples or was predicted. Precision is the part of its predictions that are
-  // right, recall the part of its samples that are found, support the number of its samples; "-" is a part of nothing.
+  // right, recall the part of its samples that are found, support the number of its samples; "-" if there are none.
   std::string table() const;
 
   // Returns the confusion matrix as CSV: a row for each label, a column for each predicted class, both with names.
@@ -26,6 +26,7 @@ class ClassReport {
 
  private:
   std::vector<std::string> names_;
+  std::vector<std::string> shown_;                         // the same for a terminal
   std::map<std::pair<int64_t, int64_t>, int64_t> counts_;  // by label and predicted class
 };
 

@@ -142,7 +142,8 @@ std::string man_page(const std::vector<CommandHelp>& commands) {
   }
   return out +
          ".SH EXIT STATUS\n"
-         "0: finished. 2: configuration or command line. 3: data. 4: numbers that are not finite. 5: a file cannot be "
+         "0: finished. 1: internal error, or out of memory. 2: configuration or command line. 3: data. 4: numbers that "
+         "are not finite. 5: a file cannot be "
          "read or written. 6: a rank does not answer. 75: stopped, and the state is saved.\n";
 }
 

@@ -134,7 +134,7 @@ void Parser::add_evaluate() {
   app->add_flag("--per_class", line_.per_class, "Print precision, recall and support of each class");
   app->add_option("--confusion", line_.confusion, "Write how often each class was predicted as which")
       ->type_name("FILE.csv");
-  app->add_flag("--ema", line_.average, "These two of the moving averages instead of the weights");
+  app->add_flag("--ema", line_.average, "Use the moving averages for --per_class and --confusion");
 }
 
 void Parser::add_predict() {
@@ -147,10 +147,10 @@ void Parser::add_predict() {
   app->add_option("--top", choices.top, "Classes for each sample [default 5]")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->type_name("N");
-  app->add_option("--format", choices.format, "Of the output [default table]")
+  app->add_option("--format", choices.format, "Format of the output [default table]")
       ->check(CLI::IsMember({"table", "csv", "json"}))
       ->type_name("table|csv|json");
-  app->add_flag("--ema", line_.average, "With the moving averages instead of the weights");
+  app->add_flag("--ema", line_.average, "Predict with the moving averages instead of the weights");
 }
 
 void Parser::add_exchange() {
@@ -176,7 +176,7 @@ void Parser::add_pack() {
   app->add_option("--short_side", choices.short_side, "Longer short sides shrink to it [default 8/7 model.image_size]")
       ->check(CLI::Range(int64_t{1}, int64_t{65500}))
       ->type_name("PIXELS");
-  app->add_option("--quality", choices.quality, "Of JPEGs [default 95]")
+  app->add_option("--quality", choices.quality, "Quality of JPEGs [default 95]")
       ->check(CLI::Range(1, 100))
       ->type_name("1..100");
   app->add_flag("--png", choices.png, "PNG instead of JPEG: nothing is lost but size");
@@ -303,6 +303,10 @@ CommandLine Parser::result() const {
   } else if (line.command == Command::evaluate) {
     line.checkpoint = checkpoint_.empty() ? "latest" : first_given_once("--checkpoint", checkpoint_);
     require_checkpoint_or_configuration(line);
+    if (line.average && !line.per_class && line.confusion.empty()) {
+      fail(ExitCode::config,
+           "command line: --ema is about --per_class and --confusion; without them an evaluation prints both");
+    }
   } else if (line.command != Command::import_weights && line.config.empty() && line.overrides.empty()) {
     fail(ExitCode::config,
          "command line: no configuration; give --config FILE or the name of a recipe, such as "

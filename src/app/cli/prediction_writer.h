@@ -25,12 +25,13 @@ class PredictionWriter {
   // Consecutive predictions of one sample belong together; the most probable is first. `input` names the sample.
   void add(const std::string& input, const Prediction& prediction);
 
-  // To be called at the end. Throws Error(checkpoint) if something could not be written.
+  // To be called at the end. Like add(), throws Error(checkpoint) if something cannot be written.
   void finish();
 
  private:
   std::string name_of(int64_t output) const;
   void begin();
+  void write(const std::string& text);
   void add_row(const std::string& input, const Prediction& prediction);
   void add_json(const std::string& input, const Prediction& prediction);
 
@@ -41,7 +42,7 @@ class PredictionWriter {
   size_t width_ = 5;  // of the names in the table
   int64_t sample_ = -1;
   int64_t rank_ = 0;  // of the class among those of the sample
-  bool begun_ = false;
+  bool started_ = false;
 };
 
 }  // namespace lockstep

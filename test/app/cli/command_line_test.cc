@@ -78,6 +78,8 @@ TEST_CASE("evaluate takes a checkpoint and the options of training on either sid
 }
 
 TEST_CASE("evaluate takes a checkpoint without its option as well, and what to say of single classes") {
+  CHECK_THROWS_WITH(parse_command_line({"evaluate", "runs/a", "--ema"}),
+                    ContainsSubstring("--ema is about --per_class"));
   const CommandLine line = parse_command_line({"evaluate", "runs/a", "--per_class", "--confusion", "c.csv", "--ema"});
   CHECK(line.command == Command::evaluate);
   CHECK(line.checkpoint == "runs/a");

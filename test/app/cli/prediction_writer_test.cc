@@ -44,7 +44,7 @@ TEST_CASE("predictions as a table have columns of one width") {
   CHECK(written("table", {}, true, {kCases[1]}) ==
         "probability  class  label  input\n"
         "     0.2500  0          1  a.png\n");
-  CHECK(written("table", {}, false, {{"a\nb\x1b[31m", {}}}).find('\x1b') == std::string::npos);
+  CHECK(written("table", {"red\x1b[31m"}, false, {{"a\nb\x1b[31m", {}}}).find('\x1b') == std::string::npos);
 }
 
 TEST_CASE("predictions as CSV quote fields that need it and number the classes of a sample") {
@@ -78,5 +78,9 @@ TEST_CASE("predictions that cannot be written are an error") {
   std::FILE* const full = std::fopen("/dev/full", "w");
   PredictionWriter writer(full, "csv", {}, false);
   CHECK_THROWS_WITH(writer.finish(), ContainsSubstring("standard output cannot be written"));
+  const auto add_many = [&] {
+    for (int64_t i = 0; i < 10000; ++i) writer.add("a.png", {.sample = i});
+  };
+  CHECK_THROWS_WITH(add_many(), ContainsSubstring("standard output cannot be written"));
   std::fclose(full);
 }
