@@ -150,6 +150,7 @@ void train(const BenchmarkRun& run) {
   ProcessGroup& group = run.group;
   const BenchmarkOptions& options = run.options;
   const std::unique_ptr<Communicator> communicator = make_communicator(run.config, group, *backend, shared_devices);
+  require_capturable(run.config, *backend, *communicator);
   share_gradients(*model, *communicator);
   const RankContext rank = run.context(run.config, group, *communicator);
   Progress progress = run_or_abort([&] { return start_afresh(rank); }).progress;

@@ -1,5 +1,6 @@
 #include "app/devices.h"
 
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/backend/deferred_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -71,15 +72,15 @@ bool wants_nccl(const Config& config, const Backend& backend, bool shared_device
   return nccl;
 }
 
-void expect_capturable(const Config& config, const Backend& backend, const Communicator& communicator) {
-  if (config.device.graph != GraphCapture::on) return;
-  if (backend.host_addressable())
-    fail(ExitCode::config, "device.graph = \"on\" needs a GPU; this job computes on CPUs");
-  if (!communicator.stream_ordered()) {
-    fail(ExitCode::config,
-         "device.graph = \"on\" needs NCCL: the sums of MPI are made by the host, which cannot be captured; use "
-         "comm.transport = \"nccl\" with a GPU a rank, or device.graph = \"auto\"");
-  }
+// Throws AgreedError if a rank would compute in bfloat16 on a processor without instructions for it. Collective.
+void require_precision(const Config& config, ProcessGroup& group, const Timeout& wait) {
+  if (config.train.precision != Precision::bf16) return;
+  int64_t lacking = cpu_computes_bf16() ? 0 : 1;
+  group.all_reduce_max(std::span(&lacking, 1), wait);
+  if (lacking == 0) return;
+  throw AgreedError(ExitCode::config,
+                    "train.precision = \"bf16\" needs a GPU, or processors with AVX512_BF16 or AMX on every host; use "
+                    "float32");
 }
 
 }  // namespace
@@ -89,12 +90,16 @@ ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, 
                                .tf32 = config.train.precision == Precision::tf32,
                                .winograd = config.device.winograd};
   const Timeout wait{"the devices of all ranks"};
-  if (config.device.kind == DeviceChoice::cpu) return {make_cpu_of(config, options)};
+  const auto on_cpu = [&]() -> ChosenBackend {
+    require_precision(config, group, wait);
+    return {make_cpu_of(config, options)};
+  };
+  if (config.device.kind == DeviceChoice::cpu) return on_cpu();
   GpuChoice mine = try_gpu(options, group);
   const std::vector<RankDevice> all = gather_devices(group, mine.device, wait);
   if (agreed([&] { return agree_on_kind(config.device.kind == DeviceChoice::gpu, all); }) == DeviceKind::cpu) {
     if (group.is_root()) log_info("{}; computing on the CPU", all[0].reason);
-    return {make_cpu_of(config, options)};
+    return on_cpu();
   }
   const bool shared = agreed([&] { return devices_are_shared(all, config.device.share); });
   if (shared && group.is_root()) log_info("ranks share GPUs: gradients go through host memory and MPI");
@@ -119,11 +124,20 @@ std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGro
   auto mpi = std::make_unique<MpiCommunicator>(
       group, MpiCommunicatorOptions{.abort_seconds = limit,
                                     .shared_memory = may_share_memory(config, backend.host_addressable())});
-  std::unique_ptr<Communicator> communicator = std::move(mpi);
-  if (!backend.host_addressable())
-    communicator = std::make_unique<StagedCommunicator>(backend, std::move(communicator));
-  agreed([&] { expect_capturable(config, backend, *communicator); });
-  return communicator;
+  if (backend.host_addressable()) return mpi;
+  return std::make_unique<StagedCommunicator>(backend, std::move(mpi));
+}
+
+void require_capturable(const Config& config, const Backend& backend, const Communicator& communicator) {
+  if (config.device.graph != GraphCapture::on) return;
+  if (backend.host_addressable())
+    throw AgreedError(ExitCode::config, "device.graph = \"on\" needs a GPU; this job computes on CPUs");
+  if (!communicator.stream_ordered()) {
+    throw AgreedError(
+        ExitCode::config,
+        "device.graph = \"on\" needs NCCL: the sums of MPI are made by the host, which cannot be captured; use "
+        "comm.transport = \"nccl\" with a GPU a rank, or device.graph = \"auto\"");
+  }
 }
 
 void share_gradients(CompiledModel& model, Communicator& communicator) {

@@ -27,6 +27,9 @@ bool may_share_memory(const Config& config, bool host_addressable);
 // What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
 std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGroup& group, const Backend& backend,
                                                 bool shared_devices);
+// Throws AgreedError(config) if device.graph = "on" asks for captures that this job cannot make.
+void require_capturable(const Config& config, const Backend& backend, const Communicator& communicator);
+
 // Lets the gradients lie where the communicator sums them without copies, if there is such memory. Collective.
 void share_gradients(CompiledModel& model, Communicator& communicator);
 

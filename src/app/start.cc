@@ -165,6 +165,7 @@ void RunStart::compile() {
 
 void RunStart::connect() {
   communicator = make_communicator(config_, group_, *setup->backend, setup->shared_devices);
+  require_capturable(config_, *setup->backend, *communicator);
   share_gradients(*setup->model, *communicator);
 }
 

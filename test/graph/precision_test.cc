@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/gradients.h"
+#include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/error.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
@@ -129,11 +130,15 @@ TEST_CASE("half precision brings a loss scale, which multiplies every gradient")
 }
 
 TEST_CASE("the CPU refuses what it has no fast path for, and says so") {
-  for (const char* name : {"cpu", "reference"}) {
+  const auto compile = [](const char* name, DType compute) {
     const auto backend = make_backend(name, {.threads = 1});
-    const auto compile = [&] {
-      return Executable::compile(small_net(float_options()), *backend, {.compute = DType::bf16});
-    };
-    CHECK_THROWS_WITH(compile(), ContainsSubstring("not in bf16"));
+    Executable::compile(small_net(float_options()), *backend, {.compute = compute});
+  };
+  CHECK_THROWS_WITH(compile("cpu", DType::f16), ContainsSubstring("not in f16"));
+  CHECK_THROWS_WITH(compile("reference", DType::bf16), ContainsSubstring("not in bf16"));
+  if (cpu_computes_bf16()) {
+    CHECK_NOTHROW(compile("cpu", DType::bf16));
+  } else {
+    CHECK_THROWS_WITH(compile("cpu", DType::bf16), ContainsSubstring("not in bf16"));
   }
 }
