@@ -40,7 +40,8 @@ constexpr double kTolerableSkewSeconds = 1;
 
 // ---- facts of this rank
 
-// Of every rank, with what only one rank or host has; or of a large job, whose ranks then share rows.
+// How much a row says. one_rank: everything, also what differs between ranks. large_job: only what many ranks have in
+// common, so that they can share a row.
 enum class Detail : uint8_t { one_rank, large_job };
 
 std::string memory_text(const HostMemory& memory, Detail detail) {
@@ -280,7 +281,11 @@ int Check::run() {
       if (auto found = difference(facts, group_.hosts())) start_.findings.push_back(std::move(*found));
     }
     check_ranks(wait);
-    for (Finding& finding : placement_findings(group_, wait, {start_.threads.cpus, start_.threads.budget.compute})) {
+    for (Finding& finding : placement_findings(
+             group_, wait,
+             {.cpus = start_.threads.cpus,
+             .threads = start_.threads.budget.compute,
+             .fills_host = !cpu_cores().quota && start_.setup && start_.setup->backend->host_addressable()})) {
       start_.findings.push_back(std::move(finding));
     }
   });

@@ -93,12 +93,13 @@ std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<
   }
   const auto straddling = std::ranges::count_if(ranks, [&](const RankCores& r) { return straddles_nodes(host, r); });
   if (straddling > 0) {
-    add(fmt::format("{} may run on {} NUMA nodes, and the memory of each is on one of them",
+    add(fmt::format("{} may run on several of {} NUMA nodes, and the memory of each is on one of them",
                     counted(straddling, "rank"), nodes),
-        std::max(started, nodes));
+        (std::max(started, nodes) + nodes - 1) / nodes * nodes);
   }
   constexpr double kNearlyAll = 0.9;
-  if (busy < kNearlyAll * cores) {
+  const bool fill = std::ranges::all_of(ranks, [](const RankCores& rank) { return rank.fills_host; });
+  if (fill && busy < kNearlyAll * cores) {
     add(fmt::format("{} compute on {} of {} cores", counted(started, "rank"), busy, cores), std::min(started, cores));
   }
   return findings;
@@ -116,11 +117,14 @@ std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait
   const std::vector<std::string> lists = group.all_gather(cpu_list(mine.cpus), wait);
   const int64_t own_threads = mine.threads;
   const std::vector<int64_t> threads = group.all_gather(std::span(&own_threads, 1), wait);
+  const int64_t own_fills = mine.fills_host ? 1 : 0;
+  const std::vector<int64_t> fills = group.all_gather(std::span(&own_fills, 1), wait);
   const std::vector<int64_t>& first = group.first_on_host();
   std::vector<RankCores> ranks;
   for (int r = 0; r < group.size(); ++r) {
     if (first[r] != first[group.rank()]) continue;
-    ranks.push_back({parse_cpu_list(lists[r]).value_or(std::vector<int>{}), static_cast<int>(threads[r])});
+    ranks.push_back(
+        {parse_cpu_list(lists[r]).value_or(std::vector<int>{}), static_cast<int>(threads[r]), fills[r] != 0});
   }
   const auto hosts = static_cast<int>(std::set(first.begin(), first.end()).size());
   std::string text;  // "what NUL advice NUL ..." of this host, from its first rank

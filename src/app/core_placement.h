@@ -13,8 +13,9 @@ namespace lockstep {
 
 // A rank of this host.
 struct RankCores {
-  std::vector<int> cpus;  // that it may use, sorted
-  int threads = 1;        // with which it computes
+  std::vector<int> cpus;   // that it may use, sorted
+  int threads = 1;         // with which it computes
+  bool fills_host = true;  // it computes on the CPU, and no quota keeps it from using all cores
 };
 
 // Returns what is wrong with the placement of `ranks` on `host`: the processors that the job may use. `hosts`: of the

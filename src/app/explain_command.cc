@@ -122,7 +122,7 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
   }
 }
 
-// Says how a launcher should place ranks on hosts like this one, and what of it this process may not use.
+// Says how a launcher should place ranks on hosts like this one, and whether this process may use all of it.
 void print_placement() {
   const std::vector<Processor> host = processors_of_job();
   if (host.empty()) return;
