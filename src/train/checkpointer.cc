@@ -72,7 +72,6 @@ bool Checkpointer::start(const Progress& progress) {
          "{} was taken over by another run while this one was suspended; step {} and later ones are not saved",
          config_.checkpoint.directory, progress.step);
   }
-  poll();
   if (has(progress.step)) return true;
   if (in_flight_ || writer_->busy()) return false;
   in_flight_ = progress;
@@ -94,6 +93,7 @@ void Checkpointer::hand_over() {
 
 void Checkpointer::save(const Progress& progress) {
   if (!writer_) return;
+  poll();
   last_save_ = monotonic_seconds();
   if (!has_time()) {
     if (std::exchange(end_reported_, true)) return;
@@ -125,7 +125,9 @@ bool Checkpointer::save_if_best(const Progress& progress, double score) {
 }
 
 void Checkpointer::save_last(const Progress& progress) {
-  if (writer_ && has_time()) start(progress);
+  if (!writer_ || !has_time()) return;
+  poll();
+  start(progress);
 }
 
 void Checkpointer::wait_copied() {
