@@ -30,7 +30,8 @@ constexpr std::chrono::milliseconds kOtherEndsLargeJob{3000};
 constexpr int kMostTurns = 3;
 constexpr double kReportSeconds = 2;
 
-constexpr std::chrono::seconds kFirstEnds{10};  // time in which the thread that failed first ends the job
+constexpr std::chrono::seconds kFirstEnds{15};  // time in which the thread that failed first ends the job
+static_assert(kFirstEnds > kOthersReport + kMostTurns * kOtherEndsLargeJob + std::chrono::seconds(2));
 
 std::atomic<const FatalReport*> the_context{nullptr};
 std::atomic<int> the_code{0};            // of the thread that failed first

@@ -11,7 +11,11 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kHeartbeatDelay{600};  // a few heartbeats
+// Returns the time of a few heartbeats, which take turns in large jobs.
+std::chrono::milliseconds heartbeat_delay(int ranks) {
+  constexpr int kMostAtOnce = 128;
+  return std::chrono::milliseconds(ranks <= kMostAtOnce ? 600 : 5000);
+}
 
 using OperationName = std::array<char, 128>;
 
@@ -78,7 +82,7 @@ int64_t roll_call(ProcessGroupState& group, std::string_view operation, double s
 
 std::string who_is_behind(const ProcessGroupState& group) {
   if (!group.board) return {};
-  std::this_thread::sleep_for(kHeartbeatDelay);
+  std::this_thread::sleep_for(heartbeat_delay(group.size));
   return "; " + group.board->describe_missing();
 }
 

@@ -38,7 +38,7 @@ struct ProcessGroupOptions {
 //
 // All calls except the getters are collective: every rank makes the same calls in the same order. Each call starts with
 // a roll call, so a call that cannot succeed throws on every rank that made it, and names the other ranks:
-//   Error(stalled)   some ranks did not arrive within the limit (the board names them)
+//   Error(stalled)   some ranks did not arrive within the limit (with a progress board, the message names them)
 //   Error(internal)  ranks are in different calls, or MPI reports an error
 // After such an error the group is broken and refuses further calls; the job must be aborted.
 class ProcessGroup {

@@ -12,8 +12,8 @@ class MpiSession;
 
 struct HeartbeatOptions {
   double interval_seconds = 0.25;
-  // What a rank sends at a time, if more than one heartbeat, each of which has the positions of all ranks. The default
-  // keeps the heartbeats of 1,024 ranks, 64 to a host, below 0.2 Gb/s on the link of a host.
+  // The most bytes that a rank sends at a time; one heartbeat is always sent. A heartbeat has the positions of all
+  // ranks. The default keeps the heartbeats of 1,024 ranks, 64 to a host, below 0.2 Gb/s on the link of a host.
   int bytes_per_turn = 65536;
   double contact_seconds = 600;  // time limit of the constructor
   double shutdown_seconds = 5;   // time limit of the destructor's wait for the other ranks' last heartbeats
