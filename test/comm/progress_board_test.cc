@@ -1,5 +1,7 @@
 #include "lockstep/comm/supervision/progress_board.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
