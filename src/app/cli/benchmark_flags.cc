@@ -1,10 +1,11 @@
 #include "app/cli/benchmark_flags.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "app/cli/benchmark_flag_table.h"
@@ -50,12 +51,6 @@ std::string refusal(std::string_view flag, const std::string& value, const std::
   fail(ExitCode::config, "command line: {}", refusal(flag, value, wanted));
 }
 
-std::string list(std::span<const std::string_view> options) {
-  std::string text;
-  for (const std::string_view option : options) text += fmt::format("{}{}", text.empty() ? "" : ", ", option);
-  return text;
-}
-
 // Returns what is wrong with the value, or an empty string if it is valid.
 std::string complaint(const Flag& flag, const std::string& value) {
   const bool negative = (flag.kind == FlagKind::count && parse_number<int64_t>(value).value_or(-1) < 0) ||
@@ -65,7 +60,7 @@ std::string complaint(const Flag& flag, const std::string& value) {
   const auto allowed = split_words(flag.allowed, '|');
   if (std::ranges::find(allowed, value) != allowed.end()) return {};
   const bool servers = value == "parameter_server" || value == "distributed_replicated" || value == "independent";
-  const std::string wanted = "one of " + list(allowed) + " is wanted";
+  const std::string wanted = fmt::format("one of {} is wanted", fmt::join(allowed, ", "));
   return refusal(flag.name, value,
                  flag.name == "variable_update" && servers ? fmt::format("{}; {}", kAlwaysReduced, wanted) : wanted);
 }
@@ -127,9 +122,10 @@ class Given {
       if (negated && is_switch(*negated)) return take_switch(*negated, "false", next);
     }
     const bool key = find_config_key(name) != nullptr;
-    if ((!flag && !key) || (flag && flag->kind == FlagKind::refused)) {
-      flag ? add(refused_[std::string(flag->instead)], name)
-           : add(unknown_, printable(name, kMaxNameBytes) + suggestion(name));
+    if (!flag && !key) {
+      const std::string_view instead = instead_of_refused_flag(name);
+      instead.empty() ? add(unknown_, printable(name, kMaxNameBytes) + suggestion(name))
+                      : add(refused_[std::string(instead)], name);
       return value || next.starts_with('-') || next.empty() ? 0 : 1;
     }
     if (!value && at + 1 == arguments.size()) complain("--{} has no value", name);
@@ -176,7 +172,7 @@ class Given {
   static std::vector<std::string> names_taken() {
     std::vector<std::string> names;
     for (const Flag& flag : benchmark_flags()) {
-      if (flag.kind != FlagKind::refused && flag.kind != FlagKind::fixed) names.emplace_back(flag.name);
+      if (flag.kind != FlagKind::fixed) names.emplace_back(flag.name);
     }
     return names;
   }
@@ -201,9 +197,10 @@ const BenchmarkModel& find_model(const Given& given) {
   const std::string name = given.text("model", "");
   std::vector<std::string_view> names;
   for (const BenchmarkModel& model : kModels) names.push_back(model.flag);
-  if (name.empty()) fail(ExitCode::config, "command line: a benchmark needs --model: one of {}", list(names));
+  if (name.empty())
+    fail(ExitCode::config, "command line: a benchmark needs --model: one of {}", fmt::join(names, ", "));
   const auto found = std::ranges::find(kModels, name, &BenchmarkModel::flag);
-  if (found == kModels.end()) refuse("model", name, "one of " + list(names) + " is wanted");
+  if (found == kModels.end()) refuse("model", name, fmt::format("one of {} is wanted", fmt::join(names, ", ")));
   return *found;
 }
 
@@ -264,7 +261,9 @@ void set_optimizer(Keys& keys, const Given& given, const std::string& optimizer)
 
 bool is_benchmark(const std::vector<std::string>& arguments) {
   const auto is_config = [](const std::string& a) { return option_name(a) == "config"; };
-  const auto is_flag = [](const std::string& a) { return find_benchmark_flag(option_name(a)) != nullptr; };
+  const auto is_flag = [](const std::string& a) {
+    return find_benchmark_flag(option_name(a)) || !instead_of_refused_flag(option_name(a)).empty();
+  };
   return !arguments.empty() && arguments.front().starts_with('-') && std::ranges::none_of(arguments, is_config) &&
          std::ranges::any_of(arguments, is_flag);
 }

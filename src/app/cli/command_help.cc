@@ -1,6 +1,6 @@
 #include "app/cli/command_help.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -38,10 +38,8 @@ std::string wrapped(std::string start, size_t indent, std::string_view text) {
 }
 
 std::string limits(const ConfigKey& key) {
-  std::string allowed;
-  for (const std::string_view word : key.allowed) allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", word);
-  if (allowed.empty() && key.range.limited()) allowed = key.range.text();
-  return allowed;
+  if (key.allowed.empty()) return key.range.limited() ? key.range.text() : "";
+  return fmt::format("{}", fmt::join(key.allowed, ", "));
 }
 
 std::string key_meaning(const ConfigKey& key) {
