@@ -15,6 +15,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/data/image/decode.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/io/crc32c.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -111,13 +112,13 @@ class Packer {
     source_.read(index, workspace.sample);
     const Encoded picture = encode(index, workspace);
     const auto label = static_cast<size_t>(workspace.sample.label);
-    append_record(serialize_example({.encoded = picture.bytes,
-                                     .format = format_of(picture.bytes),
-                                     .class_name = label < class_names_.size() ? class_names_[label] : ""sv,
-                                     .label = workspace.sample.label,
-                                     .height = picture.size.height,
-                                     .width = picture.size.width}),
-                  content);
+    append_tfrecord(serialize_example({.encoded = picture.bytes,
+                                       .format = format_of(picture.bytes),
+                                       .class_name = label < class_names_.size() ? class_names_[label] : ""sv,
+                                       .label = workspace.sample.label,
+                                       .height = picture.size.height,
+                                       .width = picture.size.width}),
+                    content);
     ++part.records;
     part.shrunk += picture.shrunk ? 1 : 0;
   }

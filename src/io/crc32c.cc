@@ -39,6 +39,14 @@ uint64_t load64(const std::byte* p) {
   return value;
 }
 
+// The format and x86-64 are little-endian.
+template <class T>
+void append_number(T value, std::string& file) {
+  file.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+uint32_t masked_checksum(std::string_view data) { return mask_crc32c(crc32c(std::as_bytes(std::span(data)))); }
+
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(std::span<const std::byte> data) {
   uint64_t crc = 0xffffffffU;
@@ -71,6 +79,14 @@ uint32_t crc32c(std::span<const std::byte> data) {
   if (__builtin_cpu_supports("sse4.2")) return crc32c_sse42(data);
 #endif
   return crc32c_portable(data);
+}
+
+void append_tfrecord(std::string_view data, std::string& file) {
+  const size_t begin = file.size();
+  append_number(uint64_t{data.size()}, file);
+  append_number(masked_checksum(std::string_view(file).substr(begin)), file);
+  file += data;
+  append_number(masked_checksum(data), file);
 }
 
 }  // namespace lockstep

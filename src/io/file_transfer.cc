@@ -14,7 +14,7 @@ int try_write(int descriptor, std::span<const std::byte> bytes) {
       if (errno == EINTR) continue;
       return errno;
     }
-    bytes = bytes.subspan(static_cast<size_t>(written));
+    bytes = bytes.subspan(written);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "io/fletcher32.h"
 #include "io/hdf5_chunk_cache.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::hdf5 {
 namespace {
@@ -68,26 +69,34 @@ hsize_t stored_bytes(hid_t dataset, const std::vector<hsize_t>& at, const Contex
 
 }  // namespace
 
+std::vector<Filter> filters_of(hid_t creation, const Context& context) {
+  std::vector<Filter> filters(static_cast<unsigned>(check(H5Pget_nfilters(creation), context, "count the filters")));
+  for (unsigned i = 0; i < filters.size(); ++i) {
+    size_t value_count = 1;
+    unsigned flags = 0;
+    std::array<char, kPrintedBytes> name{};
+    filters[i].id =
+        H5Pget_filter2(creation, i, &flags, &value_count, &filters[i].value, name.size() - 1, name.data(), nullptr);
+    filters[i].name = name.data();
+  }
+  return filters;
+}
+
 std::unique_ptr<ChunkReader> ChunkReader::make(hid_t dataset, hid_t creation, const Hdf5DatasetInfo& info,
                                                const Context& context) {
-  const int filters = check(H5Pget_nfilters(creation), context, "count the filters");
   if (H5Pget_layout(creation) != H5D_CHUNKED || info.dims.empty()) return nullptr;
   auto reader = std::make_unique<ChunkReader>();
   reader->dims_ = info.dims;
   reader->chunk_ = chunk_shape(creation, info.dims.size(), context);
   reader->most_stored_ = info.file_bytes;
   require_credible_chunks(reader->dims_, reader->chunk_, info.file_bytes, context);
-  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
-    std::array<unsigned, 1> values{};
-    size_t value_count = values.size();
-    unsigned flags = 0;
-    const H5Z_filter_t id = H5Pget_filter2(creation, i, &flags, &value_count, values.data(), 0, nullptr, nullptr);
-    if (id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_DEFLATE && id != H5Z_FILTER_FLETCHER32) return nullptr;
-    reader->filters_.push_back({id, value_count > 0 ? values[0] : 0});
-  }
+  reader->filters_ = filters_of(creation, context);
+  const bool known = std::ranges::all_of(reader->filters_, [](const Filter& filter) {
+    return filter.id == H5Z_FILTER_SHUFFLE || filter.id == H5Z_FILTER_DEFLATE || filter.id == H5Z_FILTER_FLETCHER32;
+  });
   reader->type_ = check_id(H5Dget_type(dataset), context, "get the element type");
   const bool elsewhere = info.type == Hdf5Type::string && H5Tis_variable_str(reader->type_.get()) != 0;
-  if (reader->filters_.empty() || elsewhere || info.type == Hdf5Type::other) return nullptr;
+  if (reader->filters_.empty() || !known || elsewhere || info.type == Hdf5Type::other) return nullptr;
   reader->element_bytes_ = info.element_bytes;
   std::vector<int64_t> factors = reader->chunk_;
   factors.push_back(static_cast<int64_t>(std::max(info.element_bytes, sizeof(double))));
@@ -227,7 +236,7 @@ void ChunkReader::undo(const Filter& filter, size_t most_bytes, const Context& c
     std::swap(bytes_, other_);
     return;
   }
-  const size_t width = filter.element_bytes, count = width > 1 ? bytes_.size() / width : 0;
+  const size_t width = filter.value, count = width > 1 ? bytes_.size() / width : 0;
   if (count < 2) return;
   other_ = bytes_;  // trailing bytes that do not fill an element are not shuffled
   for (size_t b = 0; b < width; ++b) {

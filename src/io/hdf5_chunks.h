@@ -12,6 +12,15 @@
 
 namespace lockstep::hdf5 {
 
+// A filter that the chunks of a data set pass through when they are written.
+struct Filter {
+  H5Z_filter_t id = H5Z_FILTER_NONE;
+  unsigned value = 0;  // its first parameter; for shuffle, the bytes of an element
+  std::string name;
+};
+// Returns the filters in the order in which they are applied. Called with the lock held.
+std::vector<Filter> filters_of(hid_t creation, const Context& context);
+
 // Where to put whole rows, from row `first` of the first dimension on, as elements of `type` with `type_bytes` bytes.
 struct RowsInMemory {
   int64_t first = 0;
@@ -39,10 +48,6 @@ class ChunkReader {
   int64_t rows_together() const;  // number of rows that are decoded together
 
  private:
-  struct Filter {
-    H5Z_filter_t id;
-    size_t element_bytes;  // parameter of shuffle
-  };
   using Place = std::vector<hsize_t>;
 
   void read_chunk_row(hid_t dataset, const RowsInMemory& rows, int64_t chunk_row, const Context& context);
@@ -56,8 +61,8 @@ class ChunkReader {
   void place(const RowsInMemory& rows, const Place& at) const;
 
   std::vector<int64_t> dims_, chunk_;
-  std::vector<Filter> filters_;  // in the order in which they were applied
-  Hdf5Id type_;                  // as stored
+  std::vector<Filter> filters_;
+  Hdf5Id type_;  // as stored
   size_t element_bytes_ = 0;
   size_t chunk_elements_ = 0;
   bool partial_unfiltered_ = false;  // chunks that extend beyond the array are stored without filters

@@ -47,7 +47,7 @@ bool is_numeric(Hdf5Type type) { return type != Hdf5Type::string && type != Hdf5
 std::vector<int64_t> extents(hid_t space, const Context& context) {
   if (H5Sget_simple_extent_type(space) == H5S_NULL) return {0};  // no values at all
   const int rank = check(H5Sget_simple_extent_ndims(space), context, "get the rank");
-  std::vector<hsize_t> dims(static_cast<size_t>(rank));
+  std::vector<hsize_t> dims(rank);
   check(H5Sget_simple_extent_dims(space, dims.data(), nullptr), context, "get the extents");
   return {dims.begin(), dims.end()};  // an extent from 2^63 on becomes negative
 }
@@ -76,28 +76,12 @@ int64_t file_bytes_of(hid_t dataset, const Context& context) {
   return static_cast<int64_t>(bytes);
 }
 
-bool has_checksum(hid_t creation, const Context& context) {
-  bool found = false;
-  const int filters = check(H5Pget_nfilters(creation), context, "count the filters");
-  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
-    size_t value_count = 0;
-    unsigned flags = 0;
-    found |= H5Pget_filter2(creation, i, &flags, &value_count, nullptr, 0, nullptr, nullptr) == H5Z_FILTER_FLETCHER32;
-  }
-  return found;
-}
-
 // Returns name and number of a filter that chunks may need and that the library lacks; empty if it has all.
-std::string missing_filter(hid_t creation, const Context& context) {
-  const int filters = check(H5Pget_nfilters(creation), context, "count the filters");
-  for (unsigned i = 0; i < static_cast<unsigned>(filters); ++i) {
-    size_t value_count = 0;
-    unsigned flags = 0;
-    std::array<char, kPrintedBytes> name{};
-    const H5Z_filter_t id =
-        H5Pget_filter2(creation, i, &flags, &value_count, nullptr, name.size() - 1, name.data(), nullptr);
-    if (id < 0 || H5Zfilter_avail(id) > 0) continue;
-    return name[0] == '\0' ? fmt::format("filter {}", id) : fmt::format("{} (filter {})", printable(name.data()), id);
+std::string missing_filter(std::span<const hdf5::Filter> filters) {
+  for (const hdf5::Filter& filter : filters) {
+    if (filter.id < 0 || H5Zfilter_avail(filter.id) > 0) continue;
+    return filter.name.empty() ? fmt::format("filter {}", filter.id)
+                               : fmt::format("{} (filter {})", printable(filter.name), filter.id);
   }
   return {};
 }
@@ -246,10 +230,11 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Id id, Place place, hdf5::SourceWalk& walk)
     const haddr_t offset = H5Dget_offset(id_.get());
     if (offset != HADDR_UNDEF) info_.file_offset = static_cast<int64_t>(offset);
   }
-  info_.has_checksum = has_checksum(creation.get(), context);
+  const std::vector<hdf5::Filter> filters = hdf5::filters_of(creation.get(), context);
+  info_.has_checksum = std::ranges::count(filters, H5Z_FILTER_FLETCHER32, &hdf5::Filter::id) > 0;
   chunks_ = hdf5::ChunkReader::make(id_.get(), creation.get(), info_, context);
   if (chunks_) info_.rows_together = chunks_->rows_together();
-  if (!chunks_) missing_filter_ = missing_filter(creation.get(), context);
+  if (!chunks_) missing_filter_ = missing_filter(filters);
 }
 
 Hdf5Dataset Hdf5File::dataset(const std::string& path) const {

@@ -122,7 +122,7 @@ std::vector<T> allocate(int64_t count, int64_t most_bytes, const Context& contex
          context.where, count, most_bytes);
   }
   try {
-    return std::vector<T>(static_cast<size_t>(count));
+    return std::vector<T>(count);
   } catch (const std::bad_alloc&) {
     fail(context.blame, "{}: its {} values need {} bytes of memory, which cannot be had", context.where, count, *bytes);
   }

@@ -1,5 +1,4 @@
 #include <cstdlib>
-#include <memory>
 
 #include "io/hdf5_internal.h"
 

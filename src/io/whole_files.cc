@@ -72,7 +72,7 @@ Content read_whole(const std::string& path, WholeRead how) {
     return content;
   }
   if (bytes > how.limit) fail_too_large(path, how.blame, how.limit);
-  content.resize(static_cast<size_t>(bytes));
+  content.resize(bytes);
   pread_all(file, std::as_writable_bytes(std::span(content)), {.path = path, .offset = 0, .blame = how.blame});
   return content;
 }
@@ -88,7 +88,7 @@ std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame
   const int64_t size = file_size(file, path, blame);
   std::vector<std::byte> bytes;
   try {
-    bytes.resize(static_cast<size_t>(size));
+    bytes.resize(size);
   } catch (const std::bad_alloc&) {
     fail(blame, "{}: its {} bytes do not fit in memory", printable(path), size);
   }

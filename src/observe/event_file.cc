@@ -34,15 +34,6 @@ ProtobufWriter event(int64_t step) {
   return ProtobufWriter().float64(field::kWallTime, wall_seconds()).integer(field::kStep, step);
 }
 
-template <class T>
-void append(std::string& to, const T& number) {
-  to.append(reinterpret_cast<const char*>(&number), sizeof number);
-}
-
-uint32_t masked_checksum(std::string_view bytes) {
-  return mask_crc32c(crc32c(std::as_bytes(std::span(bytes.data(), bytes.size()))));
-}
-
 // The name starts with the time, because TensorBoard reads the files of a directory in the order of their names.
 std::string new_file_name() {
   char host[256] = "localhost";
@@ -155,10 +146,7 @@ void EventFile::write(std::string_view event) {
 void EventFile::append_record(std::string_view event) {
   if (!file_) return;
   std::string record;
-  append(record, uint64_t{event.size()});
-  append(record, masked_checksum(record));
-  record += event;
-  append(record, masked_checksum(event));
+  append_tfrecord(event, record);
   errno = 0;
   if (::write(file_.get(), record.data(), record.size()) == static_cast<ssize_t>(record.size())) return;
   // Readers stop at a torn record, so nothing may be written after it.

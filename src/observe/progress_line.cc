@@ -53,9 +53,9 @@ std::string progress_bar(const ProgressRow& r, int width, bool colored) {
   };
   if (const std::string more = right + split(r); room_beside(more) >= kMinBarWidth) right = more;
   const int room = room_beside(right);
-  if (room < kMinBarWidth) return (left + right).substr(0, static_cast<size_t>(std::max(0, width - 1)));
+  if (room < kMinBarWidth) return (left + right).substr(0, std::max(0, width - 1));
   const int filled = std::clamp(static_cast<int>(done * room), 0, room);
-  std::string bar(static_cast<size_t>(filled), '=');
+  std::string bar(filled, '=');
   if (filled < room) bar += '>';
   const std::string rest(static_cast<size_t>(room) - bar.size(), ' ');
   if (colored) bar = "\x1b[32m" + bar + "\x1b[0m";  // green

@@ -165,7 +165,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
 std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
   const auto numbers = std::bit_cast<std::array<int64_t, sizeof(RankTimes) / sizeof(int64_t)>>(mine);
   const auto all = group_.all_gather(std::span<const int64_t>(numbers), {"the log line"});
-  std::vector<RankTimes> ranks(static_cast<size_t>(group_.size()));
+  std::vector<RankTimes> ranks(group_.size());
   std::ranges::copy(std::as_bytes(std::span(all)), std::as_writable_bytes(std::span(ranks)).begin());
   return ranks;
 }

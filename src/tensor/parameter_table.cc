@@ -41,7 +41,7 @@ std::vector<ParameterId> trained_in_table_order(const ParameterTable& table) {
 ParameterLayout lay_out_parameters(const ParameterTable& table, std::span<const ParameterId> order,
                                    std::span<const std::vector<ParameterId>> groups) {
   ParameterLayout layout;
-  layout.offset.assign(static_cast<size_t>(table.size()), -1);
+  layout.offset.assign(table.size(), -1);
   std::vector<const std::vector<ParameterId>*> group_of(layout.offset.size(), nullptr);
   for (const auto& group : groups) {
     for (ParameterId id : group) group_of[id] = &group;

@@ -1,6 +1,7 @@
 #include "data/source/example_writer.h"
 
 #include "data/source/example.h"
+#include "lockstep/io/crc32c.h"
 #include "test/catch.h"
 #include "test/data/record_writer.h"
 
@@ -25,7 +26,7 @@ TEST_CASE("an example that was written is read back, whatever its label") {
 
 TEST_CASE("records are framed one behind the other") {
   std::string file;
-  append_record("first", file);
-  append_record("", file);
+  append_tfrecord("first", file);
+  append_tfrecord("", file);
   CHECK(file == frame_record("first") + frame_record(""));
 }

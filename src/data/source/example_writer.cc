@@ -1,8 +1,5 @@
 #include "data/source/example_writer.h"
 
-#include <span>
-
-#include "lockstep/io/crc32c.h"
 #include "lockstep/io/protobuf_writer.h"
 
 namespace lockstep {
@@ -15,14 +12,6 @@ ProtobufWriter bytes_feature(std::string_view value) {
 ProtobufWriter integer_feature(int64_t value) {
   return ProtobufWriter().message(3, ProtobufWriter().integer(1, value));
 }
-
-// The format and x86-64 are little-endian.
-template <class T>
-void append_number(T value, std::string& file) {
-  file.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-uint32_t checksum(std::string_view data) { return mask_crc32c(crc32c(std::as_bytes(std::span(data)))); }
 
 }  // namespace
 
@@ -38,14 +27,6 @@ std::string serialize_example(const ImageRecord& record) {
   add("image/height", integer_feature(record.height));
   add("image/width", integer_feature(record.width));
   return ProtobufWriter().message(1, features).data();
-}
-
-void append_record(std::string_view data, std::string& file) {
-  const size_t begin = file.size();
-  append_number(static_cast<uint64_t>(data.size()), file);
-  append_number(checksum(std::string_view(file).substr(begin)), file);
-  file += data;
-  append_number(checksum(data), file);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The other direction of example.h and record_index.h: tf.train.Example messages, framed as TFRecords.
+// The other direction of example.h: tf.train.Example messages.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,5 @@ struct ImageRecord {
   int64_t width = 0;            // image/width
 };
 std::string serialize_example(const ImageRecord& record);
-
-// Appends `data` with its length and checksums to the content of a TFRecord file.
-void append_record(std::string_view data, std::string& file);
 
 }  // namespace lockstep
