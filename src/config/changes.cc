@@ -1,9 +1,9 @@
 #include "lockstep/config/changes.h"
 
 #include <algorithm>
-#include <array>
 
 #include "config/file.h"
+#include "config/uses.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/keys.h"
 #include "lockstep/config/value.h"
@@ -12,100 +12,38 @@ namespace lockstep {
 namespace {
 
 struct Row {
-  std::string_view key;
   ChangeEffect effect;
+  std::string_view keys;  // a list as in ConfigUse
 };
 
-// The sections that only configure how a run is executed.
-constexpr std::array<std::string_view, 7> kWithoutEffect = {"checkpoint", "eval", "device",  "graph",
-                                                            "comm",       "log",  "watchdog"};
-
-// All keys of the other sections.
+// The first row that names a key decides.
 constexpr Row kRows[] = {
-    {"model.name", ChangeEffect::none},  // the names and shapes of the arrays reveal these
-    {"model.file", ChangeEffect::none},
-    {"model.definition", ChangeEffect::none},
-    {"model.classes", ChangeEffect::none},
-    {"model.hidden", ChangeEffect::none},
-    {"model.vocabulary", ChangeEffect::none},
-    {"model.init", ChangeEffect::none},
-    {"model.image_size", ChangeEffect::input},
-    {"model.aux_weight", ChangeEffect::training},
-    {"model.dropout", ChangeEffect::training},
-    {"model.bn_momentum", ChangeEffect::training},
-    {"model.bn_epsilon", ChangeEffect::model},
-    {"model.bn_scale", ChangeEffect::model},
-    {"model.transform_input", ChangeEffect::model},
-    {"model.mixed_7c_pool", ChangeEffect::model},
-    {"model.max_ids", ChangeEffect::training},
-
-    {"data.format", ChangeEffect::none},  // the contents of the data reveal these
-    {"data.train", ChangeEffect::none},
-    {"data.validation", ChangeEffect::none},
-    {"data.validation_fraction", ChangeEffect::training},
-    {"data.label_offset", ChangeEffect::training},
-    {"data.label_key", ChangeEffect::training},
-    {"data.ids_key", ChangeEffect::training},
-    {"data.values_key", ChangeEffect::training},
-    {"data.augment", ChangeEffect::input},
-    {"data.normalize", ChangeEffect::model},
-    {"data.shuffle", ChangeEffect::training},
-    {"data.shuffle_block", ChangeEffect::training},
-    {"data.workers", ChangeEffect::none},
-    {"data.prefetch", ChangeEffect::none},
-    {"data.max_pixels", ChangeEffect::none},
-    {"data.bad_records", ChangeEffect::none},
-    {"data.exif_orientation", ChangeEffect::input},
-    {"data.jpeg_scaling", ChangeEffect::training},
-
-    {"train.batch_size", ChangeEffect::none},  // the global batch is compared instead
-    {"train.global_batch", ChangeEffect::none},
-    {"train.epochs", ChangeEffect::training},
-    {"train.steps", ChangeEffect::training},
-    {"train.label_smoothing", ChangeEffect::training},
-    {"train.precision", ChangeEffect::training},
-    {"train.sync_batch_norm", ChangeEffect::training},
-    {"train.accumulate", ChangeEffect::training},
-    {"train.clip_norm", ChangeEffect::training},
-    {"train.seed", ChangeEffect::training},
-    {"train.deterministic", ChangeEffect::none},
-    {"train.max_seconds", ChangeEffect::none},
-    {"train.not_finite", ChangeEffect::none},
-    {"train.audit_every", ChangeEffect::none},
-
-    {"optimizer.name", ChangeEffect::training},
-    {"optimizer.lr", ChangeEffect::training},
-    {"optimizer.scale_lr", ChangeEffect::training},
-    {"optimizer.momentum", ChangeEffect::training},
-    {"optimizer.decay", ChangeEffect::training},
-    {"optimizer.epsilon", ChangeEffect::training},
-    {"optimizer.beta1", ChangeEffect::training},
-    {"optimizer.beta2", ChangeEffect::training},
-    {"optimizer.trust", ChangeEffect::training},
-    {"optimizer.l1", ChangeEffect::training},
-    {"optimizer.l2", ChangeEffect::training},
-    {"optimizer.learning_rate_power", ChangeEffect::training},
-    {"optimizer.initial_accumulator", ChangeEffect::none},
-    {"optimizer.weight_decay", ChangeEffect::training},
-    {"optimizer.decay_norm_and_bias", ChangeEffect::training},
-
-    {"schedule.name", ChangeEffect::training},
-    {"schedule.warmup_epochs", ChangeEffect::training},
-    {"schedule.decay_rate", ChangeEffect::training},
-    {"schedule.decay_epochs", ChangeEffect::training},
-    {"schedule.boundaries", ChangeEffect::training},
-    {"schedule.factors", ChangeEffect::training},
-
-    {"ema.decay", ChangeEffect::training},
+    // These sections only configure how a run is executed.
+    {ChangeEffect::none, "checkpoint.* eval.* device.* graph.* comm.* log.* watchdog.*"},
+    {ChangeEffect::none, "data.workers data.prefetch data.max_pixels data.bad_records"},
+    {ChangeEffect::none, "train.deterministic train.max_seconds train.not_finite train.audit_every"},
+    // Names and shapes of arrays show a change of the network, the contents of the data one of the data, and the global
+    // batch is compared instead of the keys from which it follows.
+    {ChangeEffect::none,
+     "model.name model.file model.definition model.classes model.hidden model.vocabulary model.init"},
+    {ChangeEffect::none, "data.format data.train data.validation train.batch_size train.global_batch"},
+    {ChangeEffect::none, "optimizer.initial_accumulator"},
+    {ChangeEffect::input, "model.image_size data.augment data.exif_orientation"},
+    {ChangeEffect::model, "model.bn_epsilon model.bn_scale model.transform_input model.mixed_7c_pool data.normalize"},
+    {ChangeEffect::training, "model.aux_weight model.dropout model.bn_momentum model.max_ids"},
+    {ChangeEffect::training,
+     "data.validation_fraction data.label_offset data.label_key data.ids_key data.values_key data.shuffle "
+     "data.shuffle_block data.jpeg_scaling"},
+    {ChangeEffect::training,
+     "train.epochs train.steps train.label_smoothing train.precision train.sync_batch_norm train.accumulate "
+     "train.clip_norm train.seed"},
+    {ChangeEffect::training, "optimizer.* schedule.* ema.*"},
 };
 
 }  // namespace
 
 ChangeEffect change_effect(std::string_view key) {
-  if (std::ranges::find(kWithoutEffect, key.substr(0, key.find('.'))) != kWithoutEffect.end()) {
-    return ChangeEffect::none;
-  }
-  const auto* const row = std::ranges::find(kRows, key, &Row::key);
+  const auto* const row = std::ranges::find_if(kRows, [&](const Row& r) { return names_key(r.keys, key); });
   return row == std::end(kRows) ? ChangeEffect::training : row->effect;  // a missing key is reported rather than hidden
 }
 

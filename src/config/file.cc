@@ -164,7 +164,7 @@ std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std:
   std::vector<ConfigFileEntry> entries;
   for (const RawEntry& raw : flatten(root)) {
     const std::string where = at(path, raw.line);
-    const ConfigKey* key = find_config_key(raw.section, raw.name);
+    const ConfigKey* key = find_config_key(fmt::format("{}.{}", raw.section, raw.name));
     if (!key) fail_unknown(raw, where);
     const std::optional<ConfigValue> value = convert(key->member.type, *raw.node);
     if (!value) {

@@ -1,5 +1,6 @@
 #include "lockstep/config/keys.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -46,7 +47,7 @@ ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}
   .section = #section_, .name = #name_, .member = member<&Config::section_, &decltype(Config::section_)::name_>()
 
 std::vector<ConfigKey> make_keys() {
-  return {
+  std::vector<ConfigKey> keys = {
       {LOCKSTEP_KEY(model, name), .allowed = model_names(),
        .meaning = "The model. file: the network that model.file defines.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, file), .path = PathRole::input,
@@ -106,8 +107,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(data, label_key), .meaning = "sparse_tfrecord: name of the feature with the label."},
       {LOCKSTEP_KEY(data, ids_key), .meaning = "sparse_tfrecord: name of the feature with the ids."},
       {LOCKSTEP_KEY(data, values_key),
-       .meaning =
-           "sparse_tfrecord: name of the feature with the values of the ids; if it is missing, every value is 1."},
+       .meaning = "sparse_tfrecord: name of the feature with the values of the ids; if it is missing, every value "
+                  "is 1."},
       {LOCKSTEP_KEY(data, augment), .allowed = {"inception", "torchvision", "crop_flip", "none"},
        .meaning = "Augmentation of training images. Evaluation uses the crop that corresponds to it."},
       {LOCKSTEP_KEY(data, normalize), .allowed = {"inception", "torchvision", "none"},
@@ -169,17 +170,16 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Seed of initial weights, sample order, augmentation and dropout.",
        .also = {"random_seed", "rng_seed"}},
       {LOCKSTEP_KEY(train, deterministic),
-       .meaning =
-           "Changes nothing: every run gives the same bits with the same ranks, threads and kind of device. Accepted "
-           "so that a configuration may ask for it."},
+       .meaning = "Changes nothing: every run gives the same bits with the same ranks, threads and kind of device. "
+                  "Accepted so that a configuration may ask for it."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Save and stop after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
       {LOCKSTEP_KEY(train, not_finite),
-       .meaning =
-           "What to do if a loss or gradient is non-finite. stop: end the run with exit code 4. skip: leave the "
-           "weights unchanged and continue, at most ten times in a row. rollback: skip as well, but after three skips "
-           "in a row go back to the newest checkpoint, at most three times; the samples since then are repeated in the "
-           "same order with the same augmentation, so this helps only against transient causes."},
+       .meaning = "What to do if a loss or gradient is non-finite. stop: end the run with exit code 4. skip: leave "
+                  "the weights unchanged and continue, at most ten times in a row. rollback: skip as well, but after "
+                  "three skips in a row go back to the newest checkpoint, at most three times; the samples since then "
+                  "are repeated in the same order with the same augmentation, so this helps only against transient "
+                  "causes."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
 
@@ -321,9 +321,9 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Approximate size of the gradient buckets. 0: the default of the backend.",
        .also = {"bucket_cap_mb", "bucket_size"}},
       {LOCKSTEP_KEY(comm, gradient_dtype),
-       .meaning =
-           "Number format of gradients on the wire. bf16 and fp16 halve the traffic; sums over ranks are then rounded "
-           "to 8 and 11 bits, and the largest fp16 value is 65504. Statistics and counts remain float32."},
+       .meaning = "Number format of gradients on the wire. bf16 and fp16 halve the traffic; sums over ranks are then "
+                  "rounded to 8 and 11 bits, and the largest fp16 value is 65504. Statistics and counts remain "
+                  "float32."},
       {LOCKSTEP_KEY(comm, watch_launcher),
        .meaning = "Whether an mpirun that hangs while MPI starts is ended. No file "
                   "has been read by then: set false on the command line or in the environment."},
@@ -360,8 +360,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, jsonl),
        .meaning = "File of machine-readable log lines, as a path inside the checkpoint directory. Empty: none."},
       {LOCKSTEP_KEY(log, tensorboard),
-       .meaning =
-           "Whether rank 0 writes TensorBoard event files, to the directory tensorboard in the checkpoint directory."},
+       .meaning = "Whether rank 0 writes TensorBoard event files, to the directory tensorboard in the checkpoint "
+                  "directory."},
       {LOCKSTEP_KEY(log, histogram_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between histograms of all trained parameters in the event files. 0: none."},
       {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
@@ -370,19 +370,17 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Number of steps whose activity on all ranks is traced to trace.json in the checkpoint directory, "
                   "for Perfetto or chrome://tracing. The first two steps are left out. 0: none."},
   };
-}
 #undef LOCKSTEP_KEY
+  for (ConfigKey& key : keys) {
+    if (!key.member.words.empty()) key.allowed.assign(key.member.words.begin(), key.member.words.end());
+  }
+  return keys;
+}
 
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
-  static const std::vector<ConfigKey> keys = [] {
-    std::vector<ConfigKey> made = make_keys();
-    for (ConfigKey& key : made) {
-      if (!key.member.words.empty()) key.allowed.assign(key.member.words.begin(), key.member.words.end());
-    }
-    return made;
-  }();
+  static const std::vector<ConfigKey> keys = make_keys();
   return keys;
 }
 
@@ -394,17 +392,9 @@ std::vector<std::string_view> config_sections() {
   return sections;
 }
 
-const ConfigKey* find_config_key(std::string_view section, std::string_view name) {
-  for (const ConfigKey& key : config_keys()) {
-    if (key.section == section && key.name == name) return &key;
-  }
-  return nullptr;
-}
-
 const ConfigKey* find_config_key(std::string_view full_name) {
-  const size_t dot = full_name.find('.');
-  if (dot == std::string_view::npos) return nullptr;
-  return find_config_key(full_name.substr(0, dot), full_name.substr(dot + 1));
+  const auto found = std::ranges::find(config_keys(), full_name, &ConfigKey::full_name);
+  return found == config_keys().end() ? nullptr : &*found;
 }
 
 }  // namespace lockstep

@@ -182,11 +182,12 @@ LoadedConfig load_config(const ConfigSources& sources) {
 std::vector<std::string> settings_without_effect(const LoadedConfig& loaded) {
   std::vector<std::string> sentences;
   for (const ConfigKey& key : config_keys()) {
-    const std::string& origin = loaded.origin.at(key.full_name());
+    const std::string name = key.full_name();
+    const std::string& origin = loaded.origin.at(name);
     if (origin.starts_with(kDefault)) continue;
     for (const ConfigUse& use : config_uses()) {
-      if (!use.covers(key.section, key.name) || use.holds(loaded.config)) continue;
-      sentences.push_back(fmt::format("{} = {} ({}): it needs {}", key.full_name(),
+      if (!names_key(use.keys, name) || use.holds(loaded.config)) continue;
+      sentences.push_back(fmt::format("{} = {} ({}): it needs {}", name,
                                       printable(config_value_toml(key.member.get(loaded.config))), origin, use.when));
       break;
     }

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest_word.h"
 #include "lockstep/base/program_path.h"
 #include "lockstep/config/keys.h"
-#include "lockstep/config/suggest.h"
 #include "lockstep/config/value.h"
 #include "lockstep/io/file.h"
 

@@ -26,7 +26,8 @@ bool bears_name(const ConfigKey& key, std::string_view name) {
 std::vector<std::string> suggest_keys(std::string_view section, std::string_view name) {
   const std::string wanted_section = normalized(section);
   const std::string wanted_name = normalized(name);
-  if (const ConfigKey* key = find_config_key(wanted_section, wanted_name)) return {key->full_name()};
+  const std::string full_name = fmt::format("{}.{}", wanted_section, wanted_name);
+  if (find_config_key(full_name)) return {full_name};
 
   std::vector<std::string> found;
   for (const ConfigKey& key : config_keys()) {
@@ -35,7 +36,6 @@ std::vector<std::string> suggest_keys(std::string_view section, std::string_view
   }
   // If only the section is misspelt, the section decides among the keys of that name.
   if (found.size() > 1 && !wanted_section.empty()) {
-    const std::string full_name = fmt::format("{}.{}", wanted_section, wanted_name);
     if (const std::string best = nearest_word(full_name, found); !best.empty()) return {best};
   }
   if (!found.empty() || wanted_name.size() > kMaxWordLength) return found;

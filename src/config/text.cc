@@ -1,6 +1,5 @@
 // Writes the configuration as TOML, and the reference manual as Markdown.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "lockstep/config/keys.h"
 #include "lockstep/config/load.h"
@@ -24,13 +23,8 @@ std::string toml_text(const Config& config, CommentOf comment_of) {
 }
 
 std::string limits_text(const ConfigKey& key) {
-  std::string words;
-  for (const std::string_view word : key.allowed) {
-    words += fmt::format("{}`{}`", words.empty() ? "" : ", ", word);
-  }
-  if (!words.empty() && key.path != PathRole::none) words += " or a path";
-  if (!words.empty()) return words;
-  return key.range.limited() ? key.range.text() : "";
+  if (key.allowed.empty()) return key.range.limited() ? key.range.text() : "";
+  return fmt::format("`{}`{}", fmt::join(key.allowed, "`, `"), key.path == PathRole::none ? "" : " or a path");
 }
 
 std::string type_text(const ConfigKey& key) {

@@ -91,14 +91,13 @@ constexpr ConfigUse kUses[] = {
 
 }  // namespace
 
-bool ConfigUse::covers(std::string_view section, std::string_view name) const {
-  return std::ranges::any_of(split_words(keys, ' '), [&](std::string_view key) {
-    const size_t dot = key.find('.');
-    const std::string_view key_name = key.substr(dot + 1);
-    return key.substr(0, dot) == section && (key_name == name || key_name == "*");
+std::span<const ConfigUse> config_uses() { return kUses; }
+
+bool names_key(std::string_view keys, std::string_view key) {
+  const std::string_view section = key.substr(0, key.find('.') + 1);
+  return std::ranges::any_of(split_words(keys, ' '), [&](std::string_view listed) {
+    return listed == key || (listed.starts_with(section) && listed.substr(section.size()) == "*");
   });
 }
-
-std::span<const ConfigUse> config_uses() { return kUses; }
 
 }  // namespace lockstep

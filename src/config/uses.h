@@ -1,9 +1,7 @@
 // The conditions under which configuration keys have an effect.
 #pragma once
 
-#include <functional>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "lockstep/config/config.h"
@@ -15,10 +13,11 @@ struct ConfigUse {
   std::string_view keys;  // one or more "section.key", separated by spaces, or "section.*"
   std::string_view when;  // the condition as text: "optimizer.name = \"adamw\""
   bool (*holds)(const Config&);
-
-  bool covers(std::string_view section, std::string_view name) const;
 };
 
 std::span<const ConfigUse> config_uses();
+
+// Returns whether `keys`, a list as in ConfigUse, contains the key "section.key".
+bool names_key(std::string_view keys, std::string_view key);
 
 }  // namespace lockstep

@@ -207,9 +207,7 @@ ConfigValue parse_config_value(const ConfigKey& key, std::string_view text, cons
 }
 
 void check_config_value(const ConfigKey& key, const ConfigValue& value, const std::string& where) {
-  if (const bool* flag = std::get_if<bool>(&value)) {
-    check_word(key, *flag ? "true" : "false", where);
-  } else if (const int64_t* integer = std::get_if<int64_t>(&value)) {
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) {
     check_number(key, static_cast<double>(*integer), where);
   } else if (const double* number = std::get_if<double>(&value)) {
     check_number(key, *number, where);

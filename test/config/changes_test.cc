@@ -1,7 +1,5 @@
 #include "lockstep/config/changes.h"
 
-#include <set>
-
 #include "lockstep/config/keys.h"
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
@@ -19,11 +17,16 @@ std::vector<ConfigChange> between(const Config& before, const Config& now) {
 
 TEST_CASE("every key of what is trained has a row that says what another value means") {
   const std::string source = read_text_file(LOCKSTEP_SOURCE_DIRECTORY "/src/config/changes.cc", ExitCode::internal);
-  const std::set<std::string_view> listed = {"model", "data", "train", "optimizer", "schedule", "ema"};
   for (const ConfigKey& key : config_keys()) {
     INFO(key.full_name());
-    const bool has_row = source.find("{\"" + key.full_name() + "\", ChangeEffect::") != std::string::npos;
-    CHECK(has_row == listed.contains(key.section));
+    const auto rows_with = [&](const std::string& name) {
+      int count = 0;
+      for (const char* before : {"\"", " "}) {
+        for (const char* after : {"\"", " "}) count += source.find(before + name + after) != std::string::npos ? 1 : 0;
+      }
+      return count;
+    };
+    CHECK(rows_with(key.full_name()) + rows_with(std::string(key.section) + ".*") >= 1);
   }
 }
 

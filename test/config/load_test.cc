@@ -179,7 +179,8 @@ TEST_CASE("what a setting without effect needs are models and formats that exist
         {"bn_epsilon", model.batch_norm}, {"aux_weight", model.auxiliary_image > 0}, {"vocabulary", model.sparse}};
     for (const auto& [key, takes_it] : facts) {
       INFO(model.name << ", model." << key);
-      const auto use = std::ranges::find_if(config_uses(), [&](const ConfigUse& u) { return u.covers("model", key); });
+      const auto use = std::ranges::find_if(
+          config_uses(), [&](const ConfigUse& u) { return names_key(u.keys, std::string("model.") + key); });
       REQUIRE(use != config_uses().end());
       CHECK((use->when.find(model.name) != std::string_view::npos) == takes_it);
     }
@@ -226,7 +227,7 @@ TEST_CASE("the table of effects names keys that exist, and each row can hold and
   for (const ConfigUse& use : config_uses()) {
     INFO(use.keys);
     size_t covered = 0;
-    for (const ConfigKey& key : config_keys()) covered += use.covers(key.section, key.name) ? 1 : 0;
+    for (const ConfigKey& key : config_keys()) covered += names_key(use.keys, key.full_name()) ? 1 : 0;
     const auto words = static_cast<size_t>(std::ranges::count(use.keys, ' ')) + 1;
     CHECK(covered >= words);
     if (use.keys.find('*') == std::string_view::npos) CHECK(covered == words);

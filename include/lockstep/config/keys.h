@@ -14,8 +14,7 @@ namespace lockstep {
 std::span<const ConfigKey> config_keys();
 // Returns the names of all sections in the same order.
 std::vector<std::string_view> config_sections();
-// Return nullptr if there is no such key.
-const ConfigKey* find_config_key(std::string_view section, std::string_view name);
+// Returns the key "section.key", or nullptr if there is none.
 const ConfigKey* find_config_key(std::string_view full_name);
 
 }  // namespace lockstep
