@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/split_words.h"
 #include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/rank_names.h"
@@ -41,23 +42,6 @@ CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group) {
     sharing.same_mask_ranks += masks[r] == mask && group.first_on_host()[r] == group.first_on_host()[group.rank()];
   }
   return sharing;
-}
-
-// NUL separates paths, because it is the only byte that a path cannot contain.
-std::string join_paths(const std::vector<std::string>& paths) {
-  std::string text;
-  for (const std::string& path : paths) (text += path) += '\0';
-  return text;
-}
-
-std::vector<std::string> split_paths(std::string_view text) {
-  std::vector<std::string> paths;
-  while (!text.empty()) {
-    const size_t end = text.find('\0');
-    paths.emplace_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return paths;
 }
 
 // Warns of settings that train without an error but to no purpose.
@@ -234,10 +218,12 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   const auto& patterns = from_train ? config.data.train : config.data.validation;
   const Timeout wait{from_train ? "the scan of data.train" : "the scan of data.validation"};
   log_info("scanning {}", from_train ? "data.train" : "data.validation");
-  const std::string listed =
-      on_root(group, wait, [&] { return join_paths(list_inputs(config.data.format, patterns)); });
+  constexpr std::string_view kEnd("\0", 1);  // of a path: the only byte that it cannot contain
+  const std::string listed = on_root(
+      group, wait, [&] { return fmt::format("{}", fmt::join(list_inputs(config.data.format, patterns), kEnd)); });
+  const std::vector<std::string_view> paths = split_words(listed, kEnd.front());
   DataSourceOptions options{.format = config.data.format,
-                            .files = split_paths(listed),
+                            .files = {paths.begin(), paths.end()},
                             .labels = {.classes = config.model.classes, .offset = config.data.label_offset},
                             .bad_records = bad_record_rule(config)};
   options.synthetic = {.image_size = config.model.image_size, .split = training ? 0u : 1u};

@@ -8,23 +8,11 @@
 namespace lockstep {
 
 std::string_view describe(ConfigType type) {
-  switch (type) {
-    case ConfigType::boolean:
-      return "true or false";
-    case ConfigType::integer:
-      return "an integer";
-    case ConfigType::number:
-      return "a number";
-    case ConfigType::text:
-      return "a string";
-    case ConfigType::text_list:
-      return "a string or a list of strings";
-    case ConfigType::integer_list:
-      return "a list of integers";
-    case ConfigType::number_list:
-      return "a list of numbers";
-  }
-  return "";
+  constexpr std::string_view kTexts[] = {
+      "true or false",      "an integer",       "a number", "a string", "a string or a list of strings",
+      "a list of integers", "a list of numbers"};
+  static_assert(std::size(kTexts) == std::variant_size_v<ConfigValue>);
+  return kTexts[static_cast<size_t>(type)];
 }
 
 bool ConfigRange::contains(double value) const {

@@ -63,23 +63,11 @@ void expect_adjacent(const Graph& graph, const ParameterLayout& layout) {
 }  // namespace
 
 const void*& ExternalInputs::operator[](ExternalInput input) {
-  switch (input) {
-    case ExternalInput::images:
-      return images;
-    case ExternalInput::labels:
-      return labels;
-    case ExternalInput::weights:
-      return weights;
-    case ExternalInput::step:
-      return step;
-    case ExternalInput::loss_scale:
-      return loss_scale;
-    case ExternalInput::ids:
-      return ids;
-    case ExternalInput::values:
-      return values;
-  }
-  fail(ExitCode::internal, "external input {} does not exist", static_cast<int>(input));
+  using I = ExternalInputs;
+  static constexpr const void* I::*kMembers[] = {&I::images,     &I::labels, &I::weights, &I::step,
+                                                 &I::loss_scale, &I::ids,    &I::values};
+  static_assert(std::size(kMembers) == static_cast<size_t>(ExternalInput::values) + 1, "one for each, in its order");
+  return this->*kMembers[static_cast<size_t>(input)];
 }
 
 const void* ExternalInputs::operator[](ExternalInput input) const { return const_cast<ExternalInputs&>(*this)[input]; }

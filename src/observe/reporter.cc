@@ -43,19 +43,8 @@ OwnWork own_work(std::span<const RankTimes> ranks) {
   return {slowest, own.front(), own[(own.size() - 1) / 2], own.back()};
 }
 
-const char* describe(StepPart part) {
-  switch (part) {
-    case StepPart::data:
-      return "waiting for data";
-    case StepPart::compute:
-      return "computing";
-    case StepPart::reduce:
-      return "the reduction";
-    case StepPart::save:
-      return "copying a snapshot";
-  }
-  return "";
-}
+constexpr std::array<const char*, kStepParts> kPartTexts = {"waiting for data", "computing", "the reduction",
+                                                            "copying a snapshot"};
 
 std::string percent(int64_t part, int64_t whole) {
   return fmt::format("{:.2f} % ({}/{})", whole ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0,
@@ -176,9 +165,10 @@ void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<con
   const std::string where = found->rank < 0 || group_.size() == 1
                                 ? std::string()
                                 : fmt::format(" on rank {}@{}", found->rank, group_.host(found->rank));
-  const std::string text = fmt::format("step {}: a step takes {} s, {} s at best; {} s more go into {}{}", step,
-                                       seconds_text(found->seconds), seconds_text(found->best_seconds),
-                                       seconds_text(found->added_seconds), describe(found->part), where);
+  const std::string text =
+      fmt::format("step {}: a step takes {} s, {} s at best; {} s more go into {}{}", step,
+                  seconds_text(found->seconds), seconds_text(found->best_seconds), seconds_text(found->added_seconds),
+                  kPartTexts[static_cast<size_t>(found->part)], where);
   log_warning("{}", text);
   event(step, "slower", text);
 }

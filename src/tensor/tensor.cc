@@ -7,40 +7,24 @@
 
 namespace lockstep {
 
-size_t dtype_bytes(DType type) {
-  switch (type) {
-    case DType::f32:
-      return 4;
-    case DType::f64:
-      return 8;
-    case DType::i32:
-      return 4;
-    case DType::u8:
-      return 1;
-    case DType::bf16:
-    case DType::f16:
-      return 2;
-  }
-  fail(ExitCode::internal, "unknown element type {}", static_cast<int>(type));
+namespace {
+
+struct DTypeFacts {
+  std::string_view name;
+  size_t bytes;
+};
+
+const DTypeFacts& facts_of(DType type) {
+  static constexpr DTypeFacts kFacts[] = {{"f32", 4}, {"f64", 8}, {"i32", 4}, {"u8", 1}, {"bf16", 2}, {"f16", 2}};
+  static_assert(std::size(kFacts) == static_cast<size_t>(DType::f16) + 1, "one row for each DType, in its order");
+  return kFacts[static_cast<size_t>(type)];
 }
 
-std::string_view dtype_name(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "f32";
-    case DType::f64:
-      return "f64";
-    case DType::i32:
-      return "i32";
-    case DType::u8:
-      return "u8";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-  }
-  return "?";
-}
+}  // namespace
+
+size_t dtype_bytes(DType type) { return facts_of(type).bytes; }
+
+std::string_view dtype_name(DType type) { return facts_of(type).name; }
 
 Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
 
@@ -56,11 +40,7 @@ int64_t Shape::elements() const {
   return *product;
 }
 
-std::string Shape::to_string() const {
-  std::string text = "[";
-  for (int i = 0; i < rank_; ++i) text += fmt::format("{}{}", i ? "," : "", (*this)[i]);
-  return text + "]";
-}
+std::string Shape::to_string() const { return fmt::format("[{}]", fmt::join(begin(), end(), ",")); }
 
 std::string Format::to_string() const {
   switch (kind) {

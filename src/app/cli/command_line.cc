@@ -71,23 +71,9 @@ std::string type_name(const ConfigKey& key) {
   if (!key.allowed.empty() && key.member.type == ConfigType::text)
     return fmt::format("{}", fmt::join(key.allowed, "|"));
   if (key.path != PathRole::none) return key.member.type == ConfigType::text_list ? "PATH,..." : "PATH";
-  switch (key.member.type) {
-    case ConfigType::boolean:
-      return "true|false";
-    case ConfigType::integer:
-      return "INTEGER";
-    case ConfigType::number:
-      return "NUMBER";
-    case ConfigType::text:
-      return "TEXT";
-    case ConfigType::text_list:
-      return "TEXT,...";
-    case ConfigType::integer_list:
-      return "INTEGER,...";
-    case ConfigType::number_list:
-      return "NUMBER,...";
-  }
-  return "";
+  constexpr const char* kTypes[] = {"true|false", "INTEGER", "NUMBER", "TEXT", "TEXT,...", "INTEGER,...", "NUMBER,..."};
+  static_assert(std::size(kTypes) == std::variant_size_v<ConfigValue>);
+  return kTypes[static_cast<size_t>(key.member.type)];
 }
 
 // Whether a subcommand reads a configuration, and so takes --config and the keys.

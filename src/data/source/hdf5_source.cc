@@ -17,27 +17,10 @@ namespace lockstep {
 namespace {
 
 std::string_view name_of(Hdf5Type type) {
-  switch (type) {
-    case Hdf5Type::f32:
-      return "float32";
-    case Hdf5Type::f64:
-      return "float64";
-    case Hdf5Type::u8:
-      return "uint8";
-    case Hdf5Type::i32:
-      return "int32";
-    case Hdf5Type::i64:
-      return "int64";
-    case Hdf5Type::other_float:
-      return "floating-point";
-    case Hdf5Type::other_integer:
-      return "integer";
-    case Hdf5Type::string:
-      return "string";
-    case Hdf5Type::other:
-      break;
-  }
-  return "of another type";
+  constexpr std::string_view kNames[] = {"float32",        "float64", "uint8",  "int32",          "int64",
+                                         "floating-point", "integer", "string", "of another type"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Hdf5Type::other) + 1, "one name for each type, in its order");
+  return kNames[static_cast<size_t>(type)];
 }
 
 std::string text_of(const Hdf5DatasetInfo& info) {

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/split_words.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -17,12 +18,8 @@ constexpr int64_t kMostBytes = int64_t{64} << 20;
 std::string path_in(const std::string& directory) { return directory + "/lockstep_classes.txt"; }
 
 std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
-    lines.emplace_back(text.substr(0, end));
-  }
-  if (!text.empty()) lines.emplace_back(text);  // the last line feed may be missing
-  return lines;
+  const std::vector<std::string_view> lines = split_words(text, '\n');
+  return {lines.begin(), lines.end()};
 }
 
 }  // namespace
