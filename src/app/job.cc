@@ -44,6 +44,15 @@ CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group) {
   return sharing;
 }
 
+// Lists paths on rank 0 and returns them on every rank.
+std::vector<std::string> list_on_root(ProcessGroup& group, const Timeout& wait,
+                                      const std::function<std::vector<std::string>()>& list) {
+  constexpr std::string_view kEnd("\0", 1);  // of a path: the only byte that it cannot contain
+  const std::string listed = on_root(group, wait, [&] { return fmt::format("{}", fmt::join(list(), kEnd)); });
+  const std::vector<std::string_view> paths = split_words(listed, kEnd.front());
+  return {paths.begin(), paths.end()};
+}
+
 // Warns of settings that train without an error but to no purpose.
 void warn_of_odd_data(const Config& config, bool training, const DataProbe& probe) {
   if (training && config.model.classes > 1 && probe.records > 1 && probe.labels.smallest == probe.labels.largest) {
@@ -218,14 +227,11 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
   const auto& patterns = from_train ? config.data.train : config.data.validation;
   const Timeout wait{from_train ? "the scan of data.train" : "the scan of data.validation"};
   log_info("scanning {}", from_train ? "data.train" : "data.validation");
-  constexpr std::string_view kEnd("\0", 1);  // of a path: the only byte that it cannot contain
-  const std::string listed = on_root(
-      group, wait, [&] { return fmt::format("{}", fmt::join(list_inputs(config.data.format, patterns), kEnd)); });
-  const std::vector<std::string_view> paths = split_words(listed, kEnd.front());
-  DataSourceOptions options{.format = config.data.format,
-                            .files = {paths.begin(), paths.end()},
-                            .labels = {.classes = config.model.classes, .offset = config.data.label_offset},
-                            .bad_records = bad_record_rule(config)};
+  DataSourceOptions options{
+      .format = config.data.format,
+      .files = list_on_root(group, wait, [&] { return list_inputs(config.data.format, patterns); }),
+      .labels = {.classes = config.model.classes, .offset = config.data.label_offset},
+      .bad_records = bad_record_rule(config)};
   options.synthetic = {.image_size = config.model.image_size, .split = training ? 0u : 1u};
   if (model_info(config.model.name).sparse) {
     options.synthetic.vocabulary = config.model.vocabulary;
@@ -251,8 +257,7 @@ std::unique_ptr<DataSource> open_data(const Config& config, Split split, Process
 }
 
 std::unique_ptr<DataSource> open_given_images(const std::vector<std::string>& paths, ProcessGroup& group) {
-  return open_images(
-      split_paths(on_root(group, {"the list of images"}, [&] { return join_paths(list_images(paths)); })));
+  return open_images(list_on_root(group, {"the list of images"}, [&] { return list_images(paths); }));
 }
 
 }  // namespace lockstep
