@@ -65,9 +65,8 @@ std::string interfaces_text(Detail detail) {
 }
 
 std::string variables_text() {
-  std::string text;
-  for (const std::string& variable : network_variables()) text += (text.empty() ? "" : " ") + variable;
-  return text.empty() ? "none set" : text;
+  const std::vector<std::string> variables = network_variables();
+  return variables.empty() ? "none set" : fmt::format("{}", fmt::join(variables, " "));
 }
 
 // ---- measurements between ranks
@@ -261,7 +260,7 @@ int Check::verdict() const {
   if (code == ExitCode::ok) {
     log_info("check passed{}", start_.findings.empty() ? "" : ", with warnings");
   } else {
-    log_info("check failed: {} error{}, exit code {}", errors, errors == 1 ? "" : "s", static_cast<int>(code));
+    log_info("check failed: {}, exit code {}", counted(errors, "error"), static_cast<int>(code));
   }
   return static_cast<int>(code);
 }

@@ -82,8 +82,7 @@ std::string some_names(const std::vector<NamedTensor>& tensors) {
                      tensors.size() > kShown ? ", ..." : "");
 }
 
-// Returns the configuration for the checkpoint: the given one, or that of a bundled recipe with the classes of the
-// file.
+// The configuration for the checkpoint: the given one, or that of a bundled recipe with the classes of the file.
 struct Plan {
   Config config;
   bool recognized = false;

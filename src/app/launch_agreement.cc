@@ -1,10 +1,14 @@
 #include "app/launch_agreement.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/printable.h"
+#include "lockstep/base/split_words.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/config/sources.h"
 
@@ -48,14 +52,6 @@ std::string environment_text() {
   return text;
 }
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  for (size_t end = 0; (end = text.find('\0')) != std::string_view::npos; text.remove_prefix(end + 1)) {
-    parts.emplace_back(text.substr(0, end));
-  }
-  return parts;
-}
-
 [[noreturn]] void refuse(const ProcessGroup& group, size_t rank, const std::string& its, const std::string& ours) {
   throw AgreedError(
       ExitCode::config,
@@ -65,31 +61,30 @@ std::vector<std::string> split(std::string_view text) {
 }
 
 // Returns the elements of `some` that are not in `others`.
-std::string only_in(const std::vector<std::string>& some, const std::vector<std::string>& others) {
-  std::string text;
-  for (const std::string& one : some) {
-    if (std::ranges::find(others, one) == others.end()) text += (text.empty() ? "" : " ") + one;
-  }
-  return text.empty() ? "no such argument" : fmt::format("'{}'", printable(text));
+std::string only_in(const std::vector<std::string_view>& some, const std::vector<std::string_view>& others) {
+  std::vector<std::string_view> only;
+  std::ranges::copy_if(some, std::back_inserter(only),
+                       [&](std::string_view one) { return std::ranges::find(others, one) == others.end(); });
+  return only.empty() ? "no such argument" : fmt::format("'{}'", printable(fmt::format("{}", fmt::join(only, " "))));
 }
 
 void compare_arguments(ProcessGroup& group, const CommandLine& line, const Timeout& wait) {
   const std::vector<std::string> all = group.all_gather(arguments_of(line), wait);
-  const std::vector<std::string> ours = split(all[0]);
+  const std::vector<std::string_view> ours = split_words(all[0], '\0');
   for (size_t r = 1; r < all.size(); ++r) {
-    const std::vector<std::string> theirs = split(all[r]);
+    const std::vector<std::string_view> theirs = split_words(all[r], '\0');
     if (theirs != ours) refuse(group, r, only_in(theirs, ours), only_in(ours, theirs));
   }
 }
 
 void compare_environments(ProcessGroup& group, const Timeout& wait) {
   const std::vector<std::string> all = group.all_gather(environment_text(), wait);
-  const std::vector<std::string> ours = split(all[0]);
+  const std::vector<std::string_view> ours = split_words(all[0], '\0');
   for (size_t r = 1; r < all.size(); ++r) {
-    for (const std::string& setting : split(all[r])) {
+    for (const std::string_view setting : split_words(all[r], '\0')) {
       if (std::ranges::find(ours, setting) != ours.end()) continue;
-      const std::string name = setting.substr(0, setting.find('=') + 1);
-      const auto same_name = std::ranges::find_if(ours, [&](const std::string& s) { return s.starts_with(name); });
+      const std::string_view name = setting.substr(0, setting.find('=') + 1);
+      const auto same_name = std::ranges::find_if(ours, [&](std::string_view s) { return s.starts_with(name); });
       refuse(group, r, printable(setting),
              same_name == ours.end() ? "no such variable in its environment" : printable(*same_name));
     }

@@ -49,10 +49,8 @@ std::vector<Fact> program_facts(const Config& config) {
 }
 
 std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait) {
-  std::string mine;
-  for (const std::string& text : missing_interfaces(process_environment(), network_interfaces())) {
-    mine += (mine.empty() ? "" : "; ") + text;
-  }
+  const std::string mine =
+      fmt::format("{}", fmt::join(missing_interfaces(process_environment(), network_interfaces()), "; "));
   std::vector<Finding> findings;
   for (const std::string& what : merge_texts(group, group.all_gather(mine, wait))) {
     findings.push_back(

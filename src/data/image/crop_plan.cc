@@ -79,6 +79,9 @@ CropPlan padded_crop(ImageSize image, int64_t size, RandomStream& random) {
   return plan;
 }
 
+// Returns the size of torchvision's Resize before its CenterCrop: 256 for 224.
+int64_t torchvision_short_side(int64_t size) { return round_to_int(static_cast<double>(size) * 8.0 / 7.0); }
+
 }  // namespace
 
 CropPlan plan_training_crop(Augment augment, ImageSize image, int64_t size, RandomStream& random) {
@@ -100,13 +103,6 @@ CropPlan plan_training_crop(Augment augment, ImageSize image, int64_t size, Rand
   return plan;
 }
 
-namespace {
-
-// Returns the size of torchvision's Resize before its CenterCrop: 256 for 224.
-int64_t torchvision_short_side(int64_t size) { return round_to_int(static_cast<double>(size) * 8.0 / 7.0); }
-
-}  // namespace
-
 CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
   switch (augment) {
     case Augment::none:
@@ -115,13 +111,10 @@ CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size) {
       return central(keep_aspect(image, size), size);
     case Augment::torchvision:
       return central(keep_aspect(image, torchvision_short_side(size)), size);
-    case Augment::inception: {
+    case Augment::inception:
       // The crop has 87.5 % of each side. As in TensorFlow's central_crop, each end loses a sixteenth in whole pixels.
-      CropPlan plan;
-      plan.rows = {.begin = image.height / 16, .extent = image.height - 2 * (image.height / 16), .target = size};
-      plan.columns = {.begin = image.width / 16, .extent = image.width - 2 * (image.width / 16), .target = size};
-      return plan;
-    }
+      return {.rows = {.begin = image.height / 16, .extent = image.height - 2 * (image.height / 16), .target = size},
+              .columns = {.begin = image.width / 16, .extent = image.width - 2 * (image.width / 16), .target = size}};
   }
   return whole_image(image, size);
 }

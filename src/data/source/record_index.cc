@@ -110,19 +110,6 @@ void write_cached(const std::string& cached, const std::string& text) {
   }
 }
 
-}  // namespace
-
-std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHeaderBytes> header) {
-  uint64_t length = 0;
-  uint32_t masked = 0;
-  std::memcpy(&length, header.data(), sizeof length);
-  std::memcpy(&masked, header.data() + sizeof length, sizeof masked);
-  if (mask_crc32c(crc32c(header.first<sizeof length>())) != masked) return std::nullopt;
-  return length;
-}
-
-namespace {
-
 // Describes a file whose first record is wrong.
 std::string name_other_file(const InputFile& file) {
   const std::string kind = describe_other_kind(file, "a TFRecord file");
@@ -149,6 +136,15 @@ std::string examine_record(const InputFile& file, int64_t offset, int64_t& end) 
 }
 
 }  // namespace
+
+std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHeaderBytes> header) {
+  uint64_t length = 0;
+  uint32_t masked = 0;
+  std::memcpy(&length, header.data(), sizeof length);
+  std::memcpy(&masked, header.data() + sizeof length, sizeof masked);
+  if (mask_crc32c(crc32c(header.first<sizeof length>())) != masked) return std::nullopt;
+  return length;
+}
 
 bool fits(const RecordIndex& index, int64_t file_bytes) {
   const std::vector<int64_t>& bounds = index.bounds;
