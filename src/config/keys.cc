@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "lockstep/base/cpu_cores.h"
-#include "lockstep/base/error.h"
 #include "lockstep/config/model_info.h"
 
 namespace lockstep {
@@ -20,10 +19,8 @@ requires WordEnum<MemberType<Section, Member>> ConfigMember member() {
   return {.type = ConfigType::text,
           .get = [](const Config& config) { return ConfigValue(std::string(word(config.*Section.*Member))); },
           .set =
-              [](Config& config, ConfigValue value) {
-                const auto known = find_word<T>(std::get<std::string>(value));
-                require(known.has_value(), "a word of the configuration was not checked");
-                config.*Section.*Member = *known;
+              [](Config& config, ConfigValue value) {  // check_config_value has found the word in kWords<T>
+                config.*Section.*Member = find_word<T>(std::get<std::string>(value)).value();
               },
           .words = kWords<T>};
 }
