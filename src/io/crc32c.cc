@@ -1,8 +1,9 @@
 #include "lockstep/io/crc32c.h"
 
-#include <array>
 #include <bit>
 #include <cstring>
+
+#include "io/crc_tables.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -13,25 +14,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kPolynomial = 0x82f63b78U;  // 0x1edc6f41, bits reversed
-
-// The tables of "slicing by 8": entry [k][b] is the checksum of byte b followed by k zero bytes.
-using Tables = std::array<std::array<uint32_t, 256>, 8>;
-
-constexpr Tables make_tables() {
-  Tables tables{};
-  for (uint32_t b = 0; b < 256; ++b) {
-    uint32_t crc = b;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
-    tables[0][b] = crc;
-  }
-  for (size_t k = 1; k < 8; ++k) {
-    for (size_t b = 0; b < 256; ++b) tables[k][b] = (tables[k - 1][b] >> 8) ^ tables[0][tables[k - 1][b] & 0xff];
-  }
-  return tables;
-}
-
-constexpr Tables kTables = make_tables();
+constexpr auto kTables = make_crc_tables<uint32_t, 8>(0x82f63b78U);  // of 0x1edc6f41
 
 uint64_t load64(const std::byte* p) {
   uint64_t value = 0;
