@@ -1,9 +1,7 @@
 // All backends. A new one is a class, a function that makes it and a row here.
 #include <vector>
 
-#include "backend/cpu/cpu_backend.h"
-#include "backend/gpu.h"
-#include "backend/reference/reference_backend.h"
+#include "backend/backends.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

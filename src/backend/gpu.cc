@@ -1,9 +1,8 @@
-#include "backend/gpu.h"
-
 #include <dlfcn.h>
 
 #include <array>
 
+#include "backend/backends.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/plugin.h"

@@ -6,9 +6,6 @@
 
 #include "graph/formats.h"
 #include "graph/gradients.h"
-#include "graph/passes/alias_concat.h"
-#include "graph/passes/precision.h"
-#include "graph/passes/recompute_norm.h"
 #include "graph/passes/rewrite.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"

@@ -1,4 +1,4 @@
-#include "data/source/cifar10_source.h"
+#include "data/source/format_sources.h"
 
 #include "lockstep/data/source/formats.h"
 #include "test/catch.h"

@@ -1,4 +1,4 @@
-#include "data/source/folder_source.h"
+#include "data/source/format_sources.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "data/source/hdf5_source.h"
+#include "data/source/format_sources.h"
 
 #include <hdf5.h>
 

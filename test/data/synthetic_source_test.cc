@@ -1,4 +1,4 @@
-#include "data/source/synthetic_source.h"
+#include "data/source/format_sources.h"
 
 #include <algorithm>
 #include <cmath>

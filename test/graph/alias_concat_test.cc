@@ -1,4 +1,4 @@
-#include "graph/passes/alias_concat.h"
+#include "graph/passes/rewrite.h"
 
 #include "lockstep/backend/deferred_backend.h"
 #include "lockstep/base/error.h"

@@ -1,4 +1,4 @@
-#include "graph/passes/precision.h"
+#include "graph/passes/rewrite.h"
 
 #include <algorithm>
 

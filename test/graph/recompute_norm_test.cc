@@ -1,4 +1,3 @@
-#include "graph/passes/recompute_norm.h"
 
 #include "graph/gradients.h"
 #include "graph/passes/rewrite.h"

@@ -1,5 +1,4 @@
-#include "backend/cpu/cpu_backend.h"
-
+#include "backend/backends.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/widened.h"
 #include "backend/host.h"

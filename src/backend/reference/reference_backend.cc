@@ -1,5 +1,4 @@
-#include "backend/reference/reference_backend.h"
-
+#include "backend/backends.h"
 #include "backend/host.h"
 #include "backend/reference/compute.h"
 #include "lockstep/base/error.h"

@@ -1,5 +1,3 @@
-#include "data/source/folder_source.h"
-
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "data/source/format_sources.h"
 #include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"

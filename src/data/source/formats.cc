@@ -6,11 +6,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "data/source/cifar10_source.h"
-#include "data/source/folder_source.h"
-#include "data/source/hdf5_source.h"
-#include "data/source/synthetic_source.h"
-#include "data/source/tfrecord_source.h"
+#include "data/source/format_sources.h"
 #include "lockstep/base/counted.h"
 #include "lockstep/io/path_pattern.h"
 

@@ -1,5 +1,3 @@
-#include "data/source/hdf5_source.h"
-
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "data/source/file_kind.h"
+#include "data/source/format_sources.h"
 #include "data/source/input_file.h"
 #include "lockstep/base/counted.h"
 #include "lockstep/base/printable.h"

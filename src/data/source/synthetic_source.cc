@@ -1,7 +1,6 @@
-#include "data/source/synthetic_source.h"
-
 #include <algorithm>
 
+#include "data/source/format_sources.h"
 #include "lockstep/base/random.h"
 
 namespace lockstep {

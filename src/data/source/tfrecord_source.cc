@@ -1,5 +1,3 @@
-#include "data/source/tfrecord_source.h"
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "data/source/example.h"
+#include "data/source/format_sources.h"
 #include "data/source/input_file.h"
 #include "data/source/packed_classes.h"
 #include "data/source/record_index.h"

@@ -1,6 +1,6 @@
-#include "graph/passes/alias_concat.h"
-
 #include <algorithm>
+
+#include "graph/passes/rewrite.h"
 
 namespace lockstep {
 namespace {

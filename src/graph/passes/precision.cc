@@ -1,8 +1,7 @@
-#include "graph/passes/precision.h"
-
 #include <map>
 #include <utility>
 
+#include "graph/passes/rewrite.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
-#include "graph/passes/recompute_norm.h"
-
 #include <map>
+
+#include "graph/passes/rewrite.h"
 
 namespace lockstep {
 namespace {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "lockstep/backend/backend.h"
 #include "lockstep/graph/graph.h"
 
 namespace lockstep {
@@ -35,8 +36,31 @@ int merge_siblings(Graph& graph);
 // Fuses a batch norm with a ReLU that is its only reader.
 int fuse_norm_relu(Graph& graph);
 
-// Lets batch norms normalize over the samples of `ranks` ranks, all of which must run the graph at the same time. It is
-// not in the table, because it changes the result. Runs after the rewrites and changes nothing for one rank.
+// ---- passes that are not in the table
+
+// Lets batch norms normalize over the samples of `ranks` ranks, all of which must run the graph at the same time; this
+// changes the result. Runs after the rewrites and changes nothing for one rank.
 int synchronize_batch_norms(Graph& graph, int ranks);
+
+// Inserts visible Cast nodes into a forward graph (before gradients are added) so that layers compute in `compute`:
+// parameters stay float32 and are cast where a layer reads them; batch-norm vectors and moments, logits, losses and
+// their weights stay float32. For f16 the graph gets the external input `loss_scale`. Returns the number of casts; f32
+// changes nothing. After "Mixed Precision Training" (Micikevicius et al. 2018).
+int lower_precision(Graph& graph, DType compute);
+
+// Adds the external input that multiplies all gradients.
+void add_loss_scale(Graph& graph);
+
+// Saves memory for a little time. Runs after add_gradients. Backward nodes that read the output of a batch norm, or a
+// concatenation of such outputs, read a copy instead that is computed just before, from the moments of the batch and
+// the input of the batch norm, which its gradient needs anyway. The bits are the same. Average pools of slices are
+// recomputed as well, because other slices keep the memory of their input (hoist_pointwise, merge_siblings). Returns
+// the number of batch norms that run twice.
+int recompute_norm(Graph& graph);
+
+// Turns slices into views, so that concatenations and slices need no copies. Runs after formats are chosen. An input of
+// a Concat becomes a view of the whole if its operation can write slices, and the output of a Slice if all its readers
+// can read slices; Concat and Slice then copy nothing. There are no views of views. Returns the number of new views.
+int alias_concat(Graph& graph, const Backend& backend);
 
 }  // namespace lockstep

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <string>
 
+#include "backend/backends.h"
 #include "backend/cuda/cuda_backend.h"
-#include "backend/reference/reference_backend.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // What cuDNN and cuBLAS do on a GPU, by the reference backend: in float32, on plain copies of the tensors.
+#include "backend/backends.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/placement.h"
-#include "backend/reference/reference_backend.h"
 
 namespace lockstep::cuda {
 namespace {
