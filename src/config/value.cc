@@ -136,25 +136,34 @@ void check_text_encoding(const ConfigKey& key, const std::string& text, const st
   fail(ExitCode::config, "{}: {} = {} is not UTF-8 text", where, key.full_name(), quote_for_message(text));
 }
 
-std::string toml_string(std::string_view text) {
+std::string toml_text(bool value) { return value ? "true" : "false"; }
+
+std::string toml_text(int64_t value) { return fmt::format("{}", value); }
+
+std::string toml_text(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+std::string toml_text(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
+    if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\u{:04X}", byte);
     } else {
+      if (c == '"' || c == '\\') out += '\\';
       out += c;
     }
   }
   return out + '"';
 }
 
-std::string toml_number(double value) {
-  const std::string text = fmt::format("{}", value);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+template <class T>
+std::string toml_text(const std::vector<T>& items) {
+  std::vector<std::string> texts;
+  for (const T& item : items) texts.push_back(toml_text(item));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 }  // namespace
@@ -238,20 +247,7 @@ void check_config_encoding(const ConfigKey& key, const ConfigValue& value, const
 }
 
 std::string config_value_toml(const ConfigValue& value) {
-  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  if (const int64_t* integer = std::get_if<int64_t>(&value)) return fmt::format("{}", *integer);
-  if (const double* number = std::get_if<double>(&value)) return toml_number(*number);
-  if (const std::string* text = std::get_if<std::string>(&value)) return toml_string(*text);
-  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
-    return fmt::format("[{}]", fmt::join(*integers, ", "));
-  }
-  std::vector<std::string> items;
-  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
-    for (const double item : *numbers) items.push_back(toml_number(item));
-  } else {
-    for (const std::string& item : std::get<std::vector<std::string>>(value)) items.push_back(toml_string(item));
-  }
-  return fmt::format("[{}]", fmt::join(items, ", "));
+  return std::visit([](const auto& held) { return toml_text(held); }, value);
 }
 
 }  // namespace lockstep
