@@ -1,4 +1,4 @@
-// The end of a job for something that this rank alone may have met, from any thread: the one fatal path.
+// Ends the job, from any thread, after an error that may have occurred on this rank alone.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// What a fatal report needs to say where this rank is. Owned by main. The directory for reports is given once, when it
-// is known.
+// What a report of a fatal error needs to know about this rank. Owned by main. The directory of reports is set once,
+// when it is known.
 class FatalReport {
  public:
   explicit FatalReport(const ProgressBoard& board) : board_(board) {}
@@ -30,22 +30,22 @@ class FatalReport {
   std::atomic<bool> directory_known_{false};
 };
 
-// Main calls it with its context before other threads start, and with null before that dies. From then on an exception
-// that no thread catches takes the fatal path too, and SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT are named, with rank
-// and phase, before they end the process.
+// Called by main before other threads start, and with null before `context` is destroyed. Uncaught exceptions then call
+// abort_on_exception(), and SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT are reported with rank and phase before they
+// end the process.
 void set_fatal_report(const FatalReport* context);
 
-// Says what is wrong and where this rank is, writes a report when a rank has stalled, does `last`, which must not wait
-// for other ranks, and ends all of them. Of threads that fail together the first does that. Never returns, whatever
-// locks other threads hold. Finalizing MPI here would hang the other ranks.
+// Logs the error with the position of this rank, writes a report if a rank has stalled, calls `last`, which must not
+// wait for other ranks, and ends the job. If several threads fail together, the first one does so. Never returns,
+// whatever locks other threads hold. Does not finalize MPI, because the other ranks would then wait forever.
 [[noreturn]] void fatal(const Error& error, const std::function<void()>& last = {}) noexcept;
 
-// The same for the exception that is being handled.
+// Does the same for the exception that is being handled.
 [[noreturn]] void abort_on_exception(const std::function<void()>& last = {}) noexcept;
 
-// Runs `work`, which exchanges data between ranks. An error that they do not agree on ends the job on the spot, before
-// anything is destroyed: a reduction in flight may still write to the arenas, and a destructor may wait for a thread
-// that is stuck.
+// Runs `work`, which exchanges data between ranks, and returns its result. An error that is not agreed on by all ranks
+// ends the job before anything is destroyed: a reduction in flight may still write to the arenas, and a destructor may
+// wait for a thread that is stuck.
 template <class Work>
 auto run_or_abort(const Work& work, const std::function<void()>& last = {}) {
   try {

@@ -1,4 +1,4 @@
-// What the kernel and the environment say of this process's host: for the tables of ranks.
+// Facts about the host of this process, from the kernel and the environment, for the tables of ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct NetworkInterface {
   std::string name;
   std::string address;  // IPv4 or IPv6, as text
 };
-// Interfaces that are up and have an address, the loopback too, in the kernel's order.
+// Returns the interfaces that are up and have an address, including the loopback, in the kernel's order.
 std::vector<NetworkInterface> network_interfaces();
 
-// The variables in force that say how MPI and NCCL travel, as "NAME=value", sorted.
+// Returns the environment variables that select the networks of MPI and NCCL, as "NAME=value", sorted.
 std::vector<std::string> network_variables();
 
-// The interfaces that a variable asks for and that this host does not have, as messages.
+// Returns a message for each interface that such a variable names and that this host does not have.
 std::vector<std::string> missing_interfaces(const EnvironmentLookup& environment,
                                             std::span<const NetworkInterface> interfaces);
 

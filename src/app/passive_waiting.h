@@ -2,10 +2,10 @@
 
 namespace lockstep {
 
-// Makes OpenMP threads sleep while they wait, after a moment of spinning: with cores shared by ranks or neighbours,
-// spinning on made small kernels eight times slower, while to sleep at once costs a step of Inception-v3 at batch 8 a
-// tenth. The runtime reads OMP_WAIT_POLICY and GOMP_SPINCOUNT before main, so the process executes itself once more
-// with them set, unless the user has set the first. To be called first of all.
+// Makes waiting OpenMP threads sleep after they have spun for a moment. If ranks or other programs share the cores,
+// long spinning made small kernels eight times slower; without any spinning, a step of Inception-v3 with batch 8 takes
+// a tenth longer. The runtime reads OMP_WAIT_POLICY and GOMP_SPINCOUNT before main, so the process executes itself
+// again with these variables, unless the user has set the first one. Called before anything else.
 void wait_passively(char** argv);
 
 }  // namespace lockstep

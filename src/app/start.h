@@ -1,4 +1,4 @@
-// The start of a run: everything that may refuse it, as stages in one order.
+// The start of a run, as stages in one order. Each stage may refuse the run.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@
 
 namespace lockstep {
 
-// `trainer` makes the stages one after another and ends with what the first of them refuses. `trainer check` makes the
-// same stages, goes on after a refusal with those that can, and lists all that was found. So the two cannot differ.
+// `trainer` runs the stages one after another and ends with the first error. `trainer check` runs the same stages, so
+// that the two cannot differ; after an error it continues with those stages that are possible, and lists all findings.
 //
-// It owns what a run is made of, each thing after those it needs. All functions are collective.
+// Owns the parts of a run; each may refer to those before it. All functions are collective.
 class RunStart {
  public:
   enum class Use : uint8_t {
@@ -32,24 +32,24 @@ class RunStart {
   struct Stage {
     RunPhase phase;
     void (RunStart::*make)();
-    bool (RunStart::*can)() const;  // whether what it builds on is there
+    bool (RunStart::*can)() const;  // whether the parts that it needs exist
   };
   static std::span<const Stage> stages();
 
-  // Makes one stage; throws AgreedError for what it refuses. Under Use::check what ranks do not have in common is added
-  // to `findings` instead.
+  // Runs one stage; throws AgreedError if it refuses the run. With Use::check, differences between ranks are added to
+  // `findings` instead.
   void make(const Stage& stage);
 
-  // All stages, for training. Throws AgreedError of the first that refuses, or with ExitCode::stopped where a stop has
-  // been requested meanwhile.
+  // Runs all stages, for training. Throws the AgreedError of the first that refuses the run, or one with
+  // ExitCode::stopped if a stop was requested meanwhile.
   void make_all();
 
   bool is_root() const { return group_.is_root(); }
 
-  // What the rank computes with, once it is connected.
+  // Returns what the rank computes with. Called after the stage that makes the communicator.
   RankContext context() const;
 
-  // What the ranks were compared by, and for Use::check what was found.
+  // The facts by which the ranks were compared and, with Use::check, the findings.
   std::vector<FactRow> rows;
   std::vector<Finding> findings;
 
@@ -82,7 +82,7 @@ class RunStart {
   void load();
   void try_samples();
 
-  // While it lives, the watchdog's message names the run's directory on rank 0, which uses its files.
+  // While the result exists, messages of the watchdog on rank 0 name the directory of the run, whose files it uses.
   ScopedFileUse using_directory() const;
   void stop_if_requested();
   void compare(const std::vector<Fact>& facts);

@@ -5,16 +5,16 @@
 
 namespace lockstep {
 
-// SIGUSR1, SIGTERM, SIGINT and, unless it is ignored (nohup), SIGHUP ask for "save and stop". Repeats within five
-// seconds are the same request (a launcher may send a signal twice); a later one ends the process at once, with 128 +
-// the signal's number as exit code.
+// Receives the signals that request "save and stop": SIGUSR1, SIGTERM, SIGINT and, unless it is ignored (nohup),
+// SIGHUP. Repeats within five seconds count as the same request, because a launcher may send a signal twice. A later
+// one ends the process at once, with 128 + the number of the signal as exit code.
 //
-// A thread of its own takes them: no thread that computes may, because oneDNN's matrix products keep the stack pointer
-// in heap memory while they run (2.6, seen with valgrind), and the kernel would write the signal's frame there. Threads
-// that started before may take them too and must not compute.
+// A separate thread receives them. A thread that computes must not, because the matrix products of oneDNN keep the
+// stack pointer in heap memory (2.6, seen with valgrind), where the kernel would write the frame of the signal. Threads
+// that started earlier may receive signals, too, so they must not compute.
 //
-// One in a process, made on the main thread before threads that compute and before MPI starts; the signals stay blocked
-// on it afterwards.
+// There is one per process. It is created on the main thread before MPI and before threads that compute; the signals
+// then stay blocked on the main thread.
 class StopSignals {
  public:
   StopSignals();
@@ -23,14 +23,15 @@ class StopSignals {
   std::jthread receiver_;
 };
 
-// Whether a stop has been requested in this process.
+// Returns whether a stop has been requested in this process.
 const std::atomic<bool>& stop_requested();
 
-// The number of the first stop signal; 0: none came.
+// Returns the number of the first stop signal, or 0 if there was none.
 int first_stop_signal();
 
-// Blocks the stop signals on this thread, first of all in main: one that comes early then waits for StopSignals, even
-// over an exec. Releasing them lets it end the process, as the other subcommands want.
+// hold_stop_signals() blocks the stop signals on this thread. It is the first call in main, so that an early signal
+// waits for StopSignals, even across an exec. After release_stop_signals() such a signal ends the process, as is usual
+// for the other subcommands.
 void hold_stop_signals();
 void release_stop_signals();
 

@@ -1,4 +1,4 @@
-// One sample from its record to its place in the batch: read, decode, transform, and what to do when it is bad.
+// Prepares one sample of a batch: reads, decodes and transforms the record, and handles bad records.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace lockstep {
 
-// Where a sample's input goes: an image, or a row of ids and values.
+// Where the input of a sample is stored: an image, or a row of ids and values.
 struct SamplePlace {
   float* image = nullptr;  // [3,S,S]
   int32_t* ids = nullptr;  // [max_ids], like values
   float* values = nullptr;
 };
 
-// Owned by the loader; any of its threads may call fill(), each with a workspace of its own.
+// Owned by the loader. Any of its threads may call fill(), each with its own workspace.
 class SamplePipeline {
  public:
   struct Workspace {
@@ -39,12 +39,12 @@ class SamplePipeline {
 
   SamplePipeline(const DataSource& source, const LoaderOptions& options);
 
-  // Writes the model's input for `sample`. A bad record throws BadRecord, or under BadRecords::skip is noted
-  // and, in training, replaced by the next good one of the data set (its own index then keys the augmentation); in
-  // evaluation nullopt says that the sample does not count.
+  // Writes the model's input for `sample`. Throws BadRecord for a bad record. Under BadRecords::skip, notes it instead;
+  // training then uses the next good record of the data set, with the augmentation of that one, and evaluation returns
+  // nullopt: the sample does not count.
   std::optional<Filled> fill(SampleRef sample, Workspace& workspace, const SamplePlace& to);
 
-  // What a place holds that no sample fills: black, or no ids.
+  // Writes what represents no sample: black, or no ids.
   void clear(const SamplePlace& to) const;
 
   std::vector<BadRecordNote> bad_records() const;

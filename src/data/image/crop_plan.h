@@ -1,4 +1,4 @@
-// Which part of an image becomes the model's input.
+// Chooses the part of an image that becomes the input of the model.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct ImageSize {
   int64_t width = 1;
 };
 
-// The crop of one training sample; draws from `random`. Never empty, whatever the image's size.
+// Returns the crop of a training sample, which it draws from `random`; at least one pixel of any image.
 CropPlan plan_training_crop(Augment augment, ImageSize image, int64_t size, RandomStream& random);
 
-// The crop of evaluation that belongs to `augment`.
+// Returns the crop of evaluation that corresponds to `augment`.
 CropPlan plan_evaluation_crop(Augment augment, ImageSize image, int64_t size);
 
 }  // namespace lockstep

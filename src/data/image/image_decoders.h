@@ -1,4 +1,4 @@
-// The decoders behind decode_image(), one a library.
+// The decoders that decode_image() uses, one per library.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-// Both throw BadRecord, without the sample's place.
+// Both throw BadRecord, whose message does not name the sample.
 void decode_jpeg(std::span<const std::byte> encoded, Image& image, const ChooseWindow& choose,
                  const DecodeLimits& limits);
 void decode_png(std::span<const std::byte> encoded, Image& image, const DecodeLimits& limits);
 
-// Throws BadRecord for a picture without pixels or with too many, before memory is asked for.
+// Throws BadRecord for a picture without pixels or with too many. Called before memory is allocated.
 void check_size(int64_t height, int64_t width, const DecodeLimits& limits);
 
-// Sizes `image` for a whole picture.
+// Sets the sizes of `image` for a whole picture, and allocates its pixels.
 void size_image(int64_t height, int64_t width, Image& image);
 
 }  // namespace lockstep

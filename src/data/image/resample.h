@@ -1,4 +1,4 @@
-// Cropping, padding, mirroring and bilinear resizing of an image in one go.
+// Crops, pads, mirrors and resizes an image (bilinear) in one pass.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// How the output is read along one axis: source elements [begin, begin + extent) are stretched to `target` positions,
-// of which `first`, first + 1, ... become the output. Positions outside [0, target) are black.
+// The map of one axis: source elements [begin, begin + extent) are resized to `target` positions, of which `first`,
+// first + 1, ... become the output. Positions outside [0, target) are black.
 struct AxisMap {
   int64_t begin = 0;
   int64_t extent = 1;  // at least 1
@@ -30,16 +30,16 @@ struct OutputSize {
   bool operator==(const OutputSize&) const = default;
 };
 
-// The part of the source, or of the source made `shrink` times smaller, that resample() reads; at least one pixel.
+// Returns the part that resample() reads of the source, or of the source reduced by `shrink`; at least one pixel.
 ImageWindow window_of(const CropPlan& plan, const OutputSize& size, int64_t shrink = 1);
 
-// How much smaller the source may be decoded: 1, 2, 4 or 8, so that what is left of the crop has at least
-// kShrunkSpare times the output's size on either axis, and resampling still has something to average.
+// Returns the factor by which the source may be reduced when it is decoded: 1, 2, 4 or 8. On either axis, the reduced
+// crop has at least kShrunkSpare times the size of the output, so that resampling still averages.
 inline constexpr double kShrunkSpare = 1.5;
 int64_t shrink_of(const CropPlan& plan);
 
-// Writes [3,size.height,size.width] in the source's units. The plan is in pixels of the whole picture; where the
-// image's window is of a smaller one, the pixels on the crop's edge may lie partly outside the crop.
+// Writes [3,size.height,size.width] in the units of the source. The plan is in pixels of the whole picture; if the
+// window of the image is reduced, pixels at the edge of the crop may be partly outside of it.
 void resample(const ImageView& image, const CropPlan& plan, const OutputSize& size, TransformScratch& scratch,
               float* output);
 

@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-// Owns one descriptor. All const functions may be called by any number of threads at once (pread keeps no position).
+// Owns one descriptor. Any number of threads may call the const functions at once, because pread uses no file position.
 class InputFile {
  public:
-  // Throws Error(data) naming the path when it cannot be opened or is no regular file.
+  // Throws Error(data), which names the path, if the file cannot be opened or is not a regular file.
   explicit InputFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -23,7 +23,8 @@ class InputFile {
   int64_t size_bytes() const { return size_bytes_; }
   int64_t modified_ns() const { return modified_ns_; }
 
-  // Fills `bytes` from `offset`. Throws Error(data) on a read error, and when the file has become shorter.
+  // Fills `bytes` with the bytes from `offset` on. Throws Error(data) on a read error, or if the file has become
+  // shorter.
   void read(int64_t offset, std::span<std::byte> bytes) const;
 
  private:
@@ -33,11 +34,11 @@ class InputFile {
   int64_t modified_ns_ = 0;
 };
 
-// Opens `path`; nothing, with a warning of rank 0, for a file that cannot be opened under BadRecords::skip.
+// Opens `path`. Under BadRecords::skip, returns nothing for a file that cannot be opened, and rank 0 logs a warning.
 std::optional<InputFile> open_or_leave_out(const std::string& path, BadRecords policy);
 
-// Lets this process have at least `files` descriptors open beside those of its libraries, as far as the system's hard
-// limit goes: ImageNet's 1,152 shards are more than the usual soft limit of 1,024.
+// Raises the limit of open descriptors so that this process can open `files` in addition to those of its libraries, as
+// far as the hard limit allows: ImageNet's 1,152 shards exceed the usual soft limit of 1,024.
 void allow_open_files(size_t files);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The names of a packed data set's classes: records hold the name of their own label alone, and a class may have none.
+// The names of the classes of a packed data set. A record contains only the name of its own label, and a class may have
+// no records.
 #pragma once
 
 #include <string>
@@ -6,11 +7,11 @@
 
 namespace lockstep {
 
-// lockstep_classes.txt of the directory: one name a line, in label order. Nothing is written where there are no names.
-// Throws Error(data) when the directory has the names of other classes.
+// Writes lockstep_classes.txt to the directory, with one name per line in the order of the labels; nothing if there are
+// no names. Throws Error(data) if the directory contains the names of other classes.
 void write_class_names(const std::string& directory, const std::vector<std::string>& names);
 
-// What that file says of these inputs: nothing unless all lie in one directory that has it.
+// Returns the names for these input files; none unless all are in one directory that contains such a file.
 std::vector<std::string> read_class_names(const std::vector<std::string>& files);
 
 }  // namespace lockstep
