@@ -55,8 +55,9 @@ TEST_CASE("more ranks than cores are advised to be as many as the cores") {
 
 TEST_CASE("a rank that straddles NUMA nodes is found, and the lines start one on each") {
   const auto findings = judge_placement(host_of(2), std::vector{rank_on("0-7", 8)}, 2);
-  REQUIRE(texts(findings) ==
-          std::vector<std::string>{"1 rank may run on several of 2 NUMA nodes, and the memory of each is on one of them"});
+  REQUIRE(
+      texts(findings) ==
+      std::vector<std::string>{"1 rank may run on several of 2 NUMA nodes, and the memory of each is on one of them"});
   CHECK_THAT(findings[0].advice, ContainsSubstring("mpirun -np 4 --map-by ppr:1:numa:PE=4 "));
   CHECK_THAT(findings[0].advice, ContainsSubstring("--ntasks-per-node=2 --cpus-per-task=4 "));
 }
