@@ -130,8 +130,10 @@ void settle_precision(Config& config, ProcessGroup& group) {
   const std::vector<std::string> all = group.all_gather(lacking, {"the precision"});
   const auto first = std::ranges::find_if(all, [](const std::string& rank) { return !rank.empty(); });
   if (first == all.end()) return;
-  log_warning("the processor of {} has no instructions for bfloat16 (AVX512_BF16 or AMX): computing in float32",
-              *first);
+  if (group.is_root()) {
+    log_warning("the processor of {} has no instructions for bfloat16 (AVX512_BF16 or AMX): computing in float32",
+                *first);
+  }
   config.train.precision = Precision::float32;
 }
 
