@@ -102,7 +102,7 @@ Hdf5Image build_checkpoint(const CheckpointContents& contents, const std::string
     file.write<float>(array.path, dims.empty() ? one : dims, std::span(array.data, array.shape.elements()));
   }
   for (const auto& [key, value] : contents.training) {
-    const auto write = [&](auto number) {
+    const auto write = [&, &key = key](auto number) {
       file.write<decltype(number)>("/training/" + key, one, std::span(&number, 1));
     };
     std::visit(write, value);

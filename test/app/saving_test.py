@@ -16,6 +16,8 @@ class Saving(kit.TestCase):
         config = self.config({"train.steps": 1_000_000, "checkpoint.every_steps": 50})
         job = self.start(2, "--config", config, wrapper=self.disk_fault("delay_enter=3000000"))
         job.wait_for_output("checkpoint of step 50:")
+        # A thread of its own writes the row after that line.
+        job.wait_for(lambda: kit.metrics(self.path("run"), "checkpoint"), "the row of the checkpoint")
         job.kill()
         self.assertEqual(job.output().count("is skipped: the one before is still being written"), 1)
         rows = kit.metrics(self.path("run"))
