@@ -1,5 +1,7 @@
 // The bodies of LaneKernels. Included by one file per instruction set, which names its namespace in
-// LOCKSTEP_LANES_NAMESPACE: nothing here may be shared between them, or the linker would pick an arbitrary copy.
+// LOCKSTEP_LANES_NAMESPACE: nothing here may be shared between them, or the linker would pick an arbitrary copy. For
+// the same reason, and for speed, the loops are flattened: the functions of the standard library that they call are
+// inlined.
 #pragma once
 
 #include "backend/cpu/lanes/norm_lanes.h"

@@ -30,7 +30,7 @@ struct LaneMoments {
 };
 
 template <int kBlock, class T>
-void moments(const Tile& tile, const T* x, MomentSums& sums) {
+[[gnu::flatten]] void moments(const Tile& tile, const T* x, MomentSums& sums) {
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(tile);
   constexpr int64_t kStep = Shape<kBlock>::kStep;
@@ -80,7 +80,7 @@ LOCKSTEP_FORMULA V gradient_of(V x, V dy, const Normalization<V>& norm) {
 }
 
 template <int kBlock, bool kRelu, class T>
-void normalize(const NormTile& n, T* y) {
+[[gnu::flatten]] void normalize(const NormTile& n, T* y) {
   const T* x = static_cast<const T*>(n.x);
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(n.tile);
@@ -96,7 +96,7 @@ void normalize(const NormTile& n, T* y) {
 }
 
 template <class T, int kBlock, bool kRelu>
-void gradient_sums(const NormTile& n, GradientSums& sums) {
+[[gnu::flatten]] void gradient_sums(const NormTile& n, GradientSums& sums) {
   const T *x = static_cast<const T*>(n.x), *dy = static_cast<const T*>(n.dy);
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(n.tile);
@@ -145,7 +145,7 @@ void gradient_sums(const NormTile& n, GradientSums& sums) {
 }
 
 template <int kBlock, bool kRelu, class T>
-void gradient(const NormTile& n, const NormGradientChannels& channels, T* dx) {
+[[gnu::flatten]] void gradient(const NormTile& n, const NormGradientChannels& channels, T* dx) {
   const T *x = static_cast<const T*>(n.x), *dy = static_cast<const T*>(n.dy);
   using V = typename Shape<kBlock>::V;
   const Shape<kBlock> shape(n.tile);

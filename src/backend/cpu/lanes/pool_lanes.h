@@ -6,7 +6,7 @@
 namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
 
 template <int kBlock, bool kGradient, class T>
-void average_pool(const PoolTile& pool, const T* from, T* to) {
+[[gnu::flatten]] void average_pool(const PoolTile& pool, const T* from, T* to) {
   using V = Lanes<kBlock>;
   for (int64_t h = 0; h < pool.h.written; ++h) {
     for (int64_t w = 0; w < pool.w.written; ++w, to += kBlock) {
