@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cores=$(nproc)
-echo "quickstart.sh: installs packages, compiles about 250 files (one to five minutes on two cores; here are $cores) and"
+echo "quickstart.sh: installs packages, compiles about 270 files (one to five minutes on two cores; here are $cores) and"
 echo "quickstart.sh: trains Inception-v3 on handwritten digits for a few minutes; later runs start with the training"
 
 scripts/install_dependencies.sh --without-tests
