@@ -1,4 +1,6 @@
 // Sums within and between hosts, on ranks of one host that are divided into several as if they were apart.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
