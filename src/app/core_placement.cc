@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/counted.h"
+#include "lockstep/base/number_ranges.h"
 #include "lockstep/comm/group/rank_names.h"
 
 namespace lockstep {
@@ -88,7 +89,7 @@ std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<
     busy += std::min(cores_among(host, share.cpus), share.threads);
     if (share.threads <= cpus) continue;
     add(fmt::format("{} compute with {} on {} ({})", counted(share.ranks, "rank"), counted(share.threads, "thread"),
-                    counted(cpus, "processor"), cpu_list(std::vector(share.cpus.begin(), share.cpus.end()))),
+                    counted(cpus, "processor"), number_ranges<int>(std::vector(share.cpus.begin(), share.cpus.end()))),
         std::min(started, cores));
   }
   const auto straddling = std::ranges::count_if(ranks, [&](const RankCores& r) { return straddles_nodes(host, r); });
@@ -114,7 +115,7 @@ std::vector<Processor> processors_of_job() {
 }
 
 std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait, const RankCores& mine) {
-  const std::vector<std::string> lists = group.all_gather(cpu_list(mine.cpus), wait);
+  const std::vector<std::string> lists = group.all_gather(number_ranges<int>(mine.cpus), wait);
   const int64_t own_threads = mine.threads;
   const std::vector<int64_t> threads = group.all_gather(std::span(&own_threads, 1), wait);
   const int64_t own_fills = mine.fills_host ? 1 : 0;

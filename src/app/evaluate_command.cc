@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/gather_values.h"
 #include "lockstep/io/file.h"
 #include "lockstep/observe/reporter.h"
 
@@ -33,20 +32,14 @@ void count_outcomes(const Batch& batch, std::span<const float> logits, const Dat
 // Collective. Rank 0 prints and writes what the command asks for, about the samples of all ranks.
 void report_classes(const CommandLine& command, ClassReport& report, const Outcomes& mine, ProcessGroup& group) {
   const Timeout wait{"the evaluation by class"};
-  std::string bytes;
-  for (const auto& [outcome, samples] : mine) {
-    const std::array<int64_t, 3> row{outcome.first, outcome.second, samples};
-    bytes.append(reinterpret_cast<const char*>(row.data()), sizeof row);
-  }
-  const std::vector<std::string> parts = group.all_gather(bytes, wait);
+  struct Count {
+    int64_t label, predicted, samples;
+  };
+  std::vector<Count> counts;
+  for (const auto& [outcome, samples] : mine) counts.push_back({outcome.first, outcome.second, samples});
+  const std::vector<Count> all = gather_values<Count>(group, counts, wait);
   on_root(group, wait, [&] {
-    for (const std::string& part : parts) {
-      for (size_t at = 0; at < part.size(); at += sizeof(std::array<int64_t, 3>)) {
-        std::array<int64_t, 3> row;
-        std::memcpy(row.data(), part.data() + at, sizeof row);
-        report.add(row[0], row[1], row[2]);
-      }
-    }
+    for (const auto& [label, predicted, samples] : all) report.add(label, predicted, samples);
     if (command.per_class) log_info("{}", report.table());
     if (!command.confusion.empty()) {
       write_text_atomically(command.confusion, report.csv(), ExitCode::checkpoint);

@@ -13,6 +13,7 @@
 #include "lockstep/base/cpu_topology.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/number_ranges.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/split_words.h"
 #include "lockstep/checkpoint/run_directory.h"
@@ -35,7 +36,7 @@ constexpr double kReadCheckpointSeconds = 600;  // for a whole checkpoint, which
 constexpr int64_t kProbedRecords = 1000;
 
 CoreSharing core_sharing(const CpuCores& cores, ProcessGroup& group) {
-  const std::string mask = cpu_list(cores.cpus);
+  const std::string mask = number_ranges<int>(cores.cpus);
   const std::vector<std::string> masks = group.all_gather(mask, {"the table of cores"});
   CoreSharing sharing{.local_ranks = group.local_size(), .same_mask_ranks = 0};
   for (int r = 0; r < group.size(); ++r) {

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "app/cli/prediction_writer.h"
@@ -15,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/comm/group/gather_values.h"
 #include "lockstep/config/load.h"
 #include "lockstep/config/model_info.h"
 
@@ -23,8 +22,6 @@ namespace {
 
 // The same for any number of ranks, because a sample's last digits may depend on it.
 constexpr int64_t kLargestBatch = 32;
-
-static_assert(std::is_trivially_copyable_v<Prediction>, "ranks send predictions as bytes");
 
 // Appends the `top` most probable classes of a sample; equal ones are in the order of their numbers.
 void append_best(std::span<const float> logits, int64_t top, Prediction sample, std::vector<Prediction>& to) {
@@ -78,13 +75,8 @@ int predict_command(const CommandLine& command, Config config, ProcessGroup& gro
   run_or_abort([&] {
     ready.evaluator->run({&weights, 1}, {}, [&](Weights, const Batch& batch, std::span<const float> logits) {
       const std::vector<Prediction> mine = best_of(batch, logits, choices.top, *data);
-      const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Prediction));
-      for (const std::string& part : group.all_gather(bytes, wait)) {
-        for (size_t at = 0; group.is_root() && at < part.size(); at += sizeof(Prediction)) {
-          Prediction prediction;
-          std::memcpy(&prediction, part.data() + at, sizeof prediction);
-          writer.add(data->where(prediction.sample), prediction);
-        }
+      for (const Prediction& prediction : gather_values<Prediction>(group, mine, wait)) {
+        if (group.is_root()) writer.add(data->where(prediction.sample), prediction);
       }
     });
     on_root(group, wait, [&] {

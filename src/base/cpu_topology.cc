@@ -60,18 +60,6 @@ std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
   return cpus;
 }
 
-std::string cpu_list(std::span<const int> cpus) {
-  std::string text;
-  for (size_t i = 0; i < cpus.size();) {
-    size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", cpus[i]);
-    if (last > i) text += fmt::format("-{}", cpus[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 std::optional<std::vector<int>> control_group_cpus(const fs::path& membership, const fs::path& root) {
   std::optional<std::vector<int>> cpus;
   for (const fs::path& directory : control_group_directories(membership, root, "cpuset")) {

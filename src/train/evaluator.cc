@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/comm/group/gather_values.h"
 #include "lockstep/train/loading.h"
 #include "train/auc.h"
 
@@ -42,18 +42,6 @@ double cross_entropy(std::span<const float> logits, int32_t label) {
 bool has_two_classes(const CompiledModel& model) {
   const Graph& graph = model.evaluation().graph();
   return graph.value(graph.losses.front().logits).desc.shape[1] == 2;
-}
-
-// Collective. Returns the scores of all ranks.
-std::vector<float> gather(const std::vector<float>& mine, ProcessGroup& group, const Timeout& wait) {
-  std::vector<float> all;
-  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(float));
-  for (const std::string& part : group.all_gather(bytes, wait)) {
-    std::vector<float> values(part.size() / sizeof(float));
-    if (!values.empty()) std::memcpy(values.data(), part.data(), part.size());
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
 }
 
 // Returns the logits of the batch.
@@ -133,8 +121,8 @@ std::vector<EvaluationResult> Evaluator::run(std::span<const Weights> weights, c
     EvaluationResult& result =
         results.emplace_back(EvaluationResult{weights[i], examples, top1, top5, std::round(loss * 1e4) / 1e4});
     if (!has_two_classes(rank_.model)) continue;
-    const double auc =
-        area_under_curve({gather(scores.positive, rank_.group, wait), gather(scores.negative, rank_.group, wait)});
+    const double auc = area_under_curve({gather_values<float>(rank_.group, scores.positive, wait),
+                                         gather_values<float>(rank_.group, scores.negative, wait)});
     result.auc = std::round(auc * 1e5) / 1e5;
   }
   return results;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/number_ranges.h"
 #include "test/catch.h"
 #include "test/scratch.h"
 
@@ -10,8 +11,8 @@ using namespace lockstep;
 TEST_CASE("a list of processors is read and written as the kernel does") {
   CHECK(parse_cpu_list("0-3,8\n") == std::vector{0, 1, 2, 3, 8});
   CHECK(parse_cpu_list("") == std::vector<int>{});
-  CHECK(cpu_list(std::vector{0, 1, 2, 3, 8}) == "0-3,8");
-  CHECK(cpu_list(std::vector<int>{}).empty());
+  CHECK(number_ranges<int>(std::vector{0, 1, 2, 3, 8}) == "0-3,8");
+  CHECK(number_ranges<int>(std::vector<int>{}).empty());
   for (const char* wrong : {"a", "3-1", "-1", "1-", "0-99999999", "1,,2"})
     CHECK_FALSE(parse_cpu_list(wrong).has_value());
 }

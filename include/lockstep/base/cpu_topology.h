@@ -3,8 +3,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,9 +17,8 @@ struct Processor {
 // Returns the processors that are online, by number; none if the system does not say. `system`: /sys/devices/system.
 std::vector<Processor> processors_of(const std::filesystem::path& system);
 
-// "0-3,8", as in /sys and in taskset. Parsing returns nothing for any other text.
+// Parses number_ranges(), as they stand in /sys and in taskset. Returns nothing for any other text.
 std::optional<std::vector<int>> parse_cpu_list(std::string_view text);
-std::string cpu_list(std::span<const int> cpus);
 
 // Returns the processors that the process's control group may use; nothing if it does not say. Files as for
 // control_group_quota().

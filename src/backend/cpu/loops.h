@@ -38,6 +38,8 @@ inline Range range_of(const Part& part, int64_t count, int64_t grain) {
   return {cut(part.index), cut(part.index + 1)};
 }
 
+constexpr int64_t kElementGrain = 4096;  // elements; with fewer a second thread does not pay
+
 // Calls body(range, thread) in each thread with a contiguous range of [0, count) that begins at a multiple of `grain`.
 // The ranges depend only on count, grain and the number of threads.
 template <class Body>

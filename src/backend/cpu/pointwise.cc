@@ -11,7 +11,6 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements; with fewer a second thread does not pay
 constexpr int64_t kPiece = 1024;  // elements of bfloat16 tensors that are widened at a time, so that they stay in cache
 constexpr size_t kMaxInputs = 16;
 
@@ -51,9 +50,9 @@ using Formula = void (*)(Inputs in, float* out, int64_t count);
 // Calls the formula on the elements of a range, piece by piece, so that they stay in the cache.
 void apply(const Formula& formula, const KernelArgs& args, Range range) {
   std::array<const float*, kMaxInputs> in;
-  for (int64_t i = range.begin; i < range.end; i += kGrain) {
+  for (int64_t i = range.begin; i < range.end; i += kElementGrain) {
     for (size_t k = 0; k < args.inputs.size(); ++k) in[k] = input(args, k) + i;
-    formula({in.data(), args.inputs.size()}, output(args, 0) + i, std::min(kGrain, range.end - i));
+    formula({in.data(), args.inputs.size()}, output(args, 0) + i, std::min(kElementGrain, range.end - i));
   }
 }
 
@@ -75,7 +74,7 @@ std::unique_ptr<Kernel> compile_elementwise(const Context& context, const Op& op
   require(inputs.size() <= kMaxInputs, "{} has {} inputs", op_name(op), inputs.size());
   const auto apply_all = inputs[0].dtype == DType::bf16 ? apply_widened : apply;
   return make_loop_kernel([=, count = stored_elements(inputs[0]), threads = context.threads](const KernelArgs& args) {
-    parallel_ranges(threads, count, kGrain, [&](Range range, int) { apply_all(formula, args, range); });
+    parallel_ranges(threads, count, kElementGrain, [&](Range range, int) { apply_all(formula, args, range); });
   });
 }
 

@@ -9,7 +9,6 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements; with fewer a second thread does not pay
 constexpr size_t kAlignment = 64;
 
 // One tensor of an operation: its number of stored values, and, if it is bfloat16, where its float32 copy begins in the
@@ -33,7 +32,7 @@ class WidenedKernel final : public Kernel {
     std::vector<void*> out = addresses(outputs_, args.outputs, args.workspace);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!inputs_[i].widened) continue;
-      parallel_ranges(threads_, inputs_[i].count, kGrain, [&](Range range, int) {
+      parallel_ranges(threads_, inputs_[i].count, kElementGrain, [&](Range range, int) {
         widen(static_cast<const uint16_t*>(args.inputs[i]) + range.begin, static_cast<float*>(in[i]) + range.begin,
               range.size());
       });
@@ -41,7 +40,7 @@ class WidenedKernel final : public Kernel {
     kernel_->run({args.stream, in, out, static_cast<char*>(args.workspace) + copies_bytes_});
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (!outputs_[i].widened) continue;
-      parallel_ranges(threads_, outputs_[i].count, kGrain, [&](Range range, int) {
+      parallel_ranges(threads_, outputs_[i].count, kElementGrain, [&](Range range, int) {
         narrow(static_cast<const float*>(out[i]) + range.begin, static_cast<uint16_t*>(args.outputs[i]) + range.begin,
                range.size());
       });

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/base/number_ranges.h"
 #include "lockstep/base/parse_number.h"
 
 namespace lockstep {
@@ -14,19 +15,6 @@ namespace {
 
 constexpr size_t kMostListed = 4;
 constexpr std::string_view kDigits = "0123456789";
-
-// Returns "0-63,66".
-std::string ranges(std::span<const int64_t> numbers, size_t width) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += fmt::format("{}{:0{}}", i == 0 ? "" : ",", numbers[i], width);
-    if (last > i) text += fmt::format("-{:0{}}", numbers[last], width);
-    i = last + 1;
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -48,7 +36,7 @@ std::string fold_hosts(std::span<const std::string> hosts) {
   std::string text;
   for (const auto& [name, numbers] : folded) {
     const auto& [before, after, width] = name;
-    const std::string number = ranges(std::vector(numbers.begin(), numbers.end()), width);
+    const std::string number = number_ranges<int64_t>(std::vector(numbers.begin(), numbers.end()), width);
     text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", before,
                         numbers.size() > 1 ? fmt::format("[{}]", number) : number, after);
   }
@@ -63,7 +51,7 @@ std::string fold_ranks(std::span<const int> ranks, std::span<const std::string> 
   }
   std::vector<std::string> theirs;
   for (const int rank : ranks) theirs.push_back(hosts[rank]);
-  return fmt::format("ranks {} on {}", ranges(std::vector<int64_t>(ranks.begin(), ranks.end()), 1), fold_hosts(theirs));
+  return fmt::format("ranks {} on {}", number_ranges(ranks), fold_hosts(theirs));
 }
 
 std::vector<RanksWithText> group_ranks(std::span<const std::string> texts) {
