@@ -60,6 +60,18 @@ def milliseconds(text, what):
     return value
 
 
+def ask_a_gpu(kit, command, what, model, precision, batch):
+    """The rows and sums of a table that only a GPU has; every row has a time."""
+    if kit.device != "gpu":
+        raise Skipped("engines are a GPU's")
+    rows, sums = ask(kit, command, model, precision, batch)
+    for row in rows:
+        milliseconds(row["ms"], row["engine"])
+    if not rows or not sums:
+        raise Failed(f"gpu_lab printed {len(rows)} {what} and {len(sums)} lines of sums")
+    return rows, sums
+
+
 def layers(kit, model, precision, batch):
     rows, sums = ask(kit, "layers", model, precision, batch, *([] if kit.device == "gpu" else ["cpu"]))
     for row in rows:
@@ -75,13 +87,7 @@ def layers(kit, model, precision, batch):
 
 
 def engines(kit, model, precision, batch):
-    if kit.device != "gpu":
-        raise Skipped("engines are a GPU's")
-    rows, sums = ask(kit, "engines", model, precision, batch)
-    for row in rows:
-        milliseconds(row["ms"], row["engine"])
-    if not rows or not sums:
-        raise Failed(f"gpu_lab printed {len(rows)} engines and {len(sums)} lines of sums")
+    rows, sums = ask_a_gpu(kit, "engines", "engines", model, precision, batch)
     taken = {row["problem"] for row in rows if row["taken"]}
     unknown = sorted({row["problem"] for row in rows} - taken)
     if unknown or len(taken) != int(sums[-1][1]):
@@ -97,13 +103,7 @@ def engines(kit, model, precision, batch):
 
 
 def fusions(kit, model, precision, batch):
-    if kit.device != "gpu":
-        raise Skipped("engines are a GPU's")
-    rows, sums = ask(kit, "fusions", model, precision, batch)
-    for row in rows:
-        milliseconds(row["ms"], row["engine"])
-    if not rows or not sums:
-        raise Failed(f"gpu_lab printed {len(rows)} fused convolutions and {len(sums)} lines of sums")
+    _, sums = ask_a_gpu(kit, "fusions", "fused convolutions", model, precision, batch)
     for _, fusion, problems, fused, ms, plain_ms in sums:
         ms, plain_ms = milliseconds(ms, fusion), milliseconds(plain_ms, fusion)
         if int(fused) > 0 and ms < 0:

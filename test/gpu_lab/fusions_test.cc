@@ -222,20 +222,28 @@ std::array<std::vector<double>, 2> sums_of(const std::vector<double>& y, const S
   return sums;
 }
 
+// Calls check(problem, reference, fused) for each geometry.
+template <class Check>
+void for_each_problem(Fusion fusion, const Check& check) {
+  for (const Geometry& geometry : kGeometries) {
+    const InOrder in_order("lazy");
+    const ConvProblem p = make_problem(fusion, geometry.x, geometry.outputs, geometry.window);
+    INFO(p.to_string());
+    const Reference reference(p);
+    Fused fused(p, fusion);
+    check(p, reference, fused);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a convolution with its channels' statistics has those of the reference backend's batch norm") {
-  for (const Geometry& geometry : kGeometries) {
-    const InOrder in_order("lazy");
-    const ConvProblem p = make_problem(Fusion::statistics, geometry.x, geometry.outputs, geometry.window);
-    INFO(p.to_string());
-    const Reference reference(p);
-    Fused fused(p, Fusion::statistics);
+  for_each_problem(Fusion::statistics, [](const ConvProblem& p, const Reference& reference, Fused& fused) {
     fused.set(kX, reference.x);
     fused.set(kWeights, reference.weights);
     REQUIRE(fused.run().empty());
 
-    const HostTensor ones{.shape = Shape{p.y.c()}, .values = std::vector<double>(geometry.outputs, 1)};
+    const HostTensor ones{.shape = Shape{p.y.c()}, .values = std::vector<double>(static_cast<size_t>(p.y.c()), 1)};
     const std::vector<test::Step> steps{{Conv2d{p.window}, {0, 1}}, {BatchNorm{kEpsilon, false}, {3, 2, 2}}};
     const std::vector<HostTensor> inputs{reference.x, reference.weights, ones};
     const auto expected = test::run_program(*make_backend("reference", {.threads = 1}), inputs, steps).values;
@@ -248,18 +256,13 @@ TEST_CASE("a convolution with its channels' statistics has those of the referenc
     }
     check_close(mean, expected[5].values, kRounded);
     check_close(variance, expected[6].values, kRounded);
-  }
+  });
 }
 
 TEST_CASE(
     "a convolution of normalized images with its statistics is the reference backend's batch norm, ReLU and "
     "convolution") {
-  for (const Geometry& geometry : kGeometries) {
-    const InOrder in_order("lazy");
-    const ConvProblem p = make_problem(Fusion::normalized_statistics, geometry.x, geometry.outputs, geometry.window);
-    INFO(p.to_string());
-    const Reference reference(p);
-    Fused fused(p, Fusion::normalized_statistics);
+  for_each_problem(Fusion::normalized_statistics, [](const ConvProblem& p, const Reference& reference, Fused& fused) {
     fused.set(kX, reference.x);
     fused.set(kWeights, reference.weights);
     reference.set_prologue(fused);
@@ -268,31 +271,21 @@ TEST_CASE(
     const auto sums = sums_of(fused.values(kY), p.y);
     check_close(fused.values(kSum), sums[0], 1e-6);
     check_close(fused.values(kSquares), sums[1], 1e-6);
-  }
+  });
 }
 
 TEST_CASE("the gradient by weights at normalized images is the reference backend's at its batch norm and ReLU") {
-  for (const Geometry& geometry : kGeometries) {
-    const InOrder in_order("lazy");
-    const ConvProblem p = make_problem(Fusion::normalized_grad_weights, geometry.x, geometry.outputs, geometry.window);
-    INFO(p.to_string());
-    const Reference reference(p);
-    Fused fused(p, Fusion::normalized_grad_weights);
+  for_each_problem(Fusion::normalized_grad_weights, [](const ConvProblem&, const Reference& reference, Fused& fused) {
     fused.set(kX, reference.x);
     fused.set(kY, reference.dy);
     reference.set_prologue(fused);
     REQUIRE(fused.run().empty());
     check_close(fused.values(kWeights), reference.value(10), kRoundedTwice);
-  }
+  });
 }
 
 TEST_CASE("the gradient by input with those of ReLU and batch norm is the reference backend's, in three operations") {
-  for (const Geometry& geometry : kGeometries) {
-    const InOrder in_order("lazy");
-    const ConvProblem p = make_problem(Fusion::norm_gradients, geometry.x, geometry.outputs, geometry.window);
-    INFO(p.to_string());
-    const Reference reference(p);
-    Fused fused(p, Fusion::norm_gradients);
+  for_each_problem(Fusion::norm_gradients, [](const ConvProblem& p, const Reference& reference, Fused& fused) {
     fused.set(kX, reference.x);
     fused.set(kY, reference.dy);
     fused.set(kWeights, reference.weights);
@@ -309,7 +302,7 @@ TEST_CASE("the gradient by input with those of ReLU and batch norm is the refere
       dx[i] = by_dz[c] * dx[i] + by_x[c] * reference.x.values[i] + constant[c];
     }
     check_close(dx, reference.value(12), kRounded);
-  }
+  });
 }
 
 TEST_CASE("memory that does not fit a fused convolution is refused with the tensor's number") {
