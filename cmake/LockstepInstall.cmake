@@ -3,10 +3,12 @@
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/${PROJECT_NAME})
 
-install(TARGETS trainer lockstep-run)
-install(FILES ${CMAKE_BINARY_DIR}/install/trainer.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${CMAKE_BINARY_DIR}/install/trainer.bash RENAME trainer
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(TARGETS trainer lockstep lockstep-run)
+foreach(program trainer lockstep)
+  install(FILES ${CMAKE_BINARY_DIR}/install/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${CMAKE_BINARY_DIR}/install/${program}.bash RENAME ${program}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+endforeach()
 if(LOCKSTEP_HAVE_CUDA)
   # Where the program looks for it, on every system (src/base/plugin.cc).
   install(TARGETS lockstep_cuda LIBRARY DESTINATION lib/${PROJECT_NAME} COMPONENT cuda)

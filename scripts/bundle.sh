@@ -2,7 +2,7 @@
 # Copies a built program with every library it needs, CUDA's and glibc's excepted, into one directory that runs from
 # anywhere on machines without our packages: scripts/bundle.sh [--archive] [--fake-gpu] [BUILD_DIRECTORY [OUTPUT_DIRECTORY]].
 #
-# In it: mpirun and trainer (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, the
+# In it: mpirun, trainer and lockstep (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, the
 # licences of all of it, and where they were built the CUDA plugin, the tests that want a GPU and gpu_acceptance.sh.
 # glibc is the target's, which must be as new as this machine's. CUDA's libraries are found there when a program starts:
 # those of Python's packages nvidia-*, then those of a toolkit.
@@ -157,6 +157,7 @@ starter() {  # starter NAME COMMAND
 }
 starter mpirun '"$here/bin/orterun"'
 starter trainer '"$here/bin/trainer"'
+starter lockstep 'env PATH="$here:$PATH" "$here/bin/lockstep"'
 starter run ''  # any command, as if it were one of ours: run bin/backend_test '[gpu]'
 if [ -d "$out/share/gpu_kit" ]; then
   cat >"$out/gpu_acceptance.sh" <<'ACCEPTANCE'

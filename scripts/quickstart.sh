@@ -19,15 +19,6 @@ if /sbin/ldconfig -p | grep "libcuda\.so\.1 " >/dev/null; then
   fi
 fi
 cmake --preset release "${options[@]}"
-cmake --build --preset release --target trainer lockstep-run --parallel "$cores"
+cmake --build --preset release --target trainer lockstep --parallel "$cores"
 
-run=(build/release/lockstep-run mpirun -np 2 build/release/trainer --config digits "$@")
-if [ "$(id -u)" -eq 0 ]; then
-  # mpirun starts for root only with both of these.
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
-if [ "$cores" -lt 2 ]; then
-  run=(build/release/lockstep-run mpirun --oversubscribe "${run[@]:2}")
-fi
-printf '+ %s\n' "${run[*]}"
-exec "${run[@]}"
+exec build/release/lockstep run -np 2 --config digits "$@"

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "app/rank_mapping.h"
 #include "lockstep/base/counted.h"
 #include "lockstep/base/number_ranges.h"
 #include "lockstep/comm/group/rank_names.h"
@@ -38,10 +39,10 @@ std::vector<Share> shares_of(std::span<const RankCores> ranks) {
   return shares;
 }
 
-int count(std::span<const Processor> host, int Processor::*what) {
-  std::set<int> values;
-  for (const Processor& processor : host) values.insert(processor.*what);
-  return static_cast<int>(values.size());
+int count_nodes(std::span<const Processor> host) {
+  std::set<int> nodes;
+  for (const Processor& processor : host) nodes.insert(processor.node);
+  return static_cast<int>(nodes.size());
 }
 
 int cores_among(std::span<const Processor> host, const std::set<int>& cpus) {
@@ -63,21 +64,18 @@ bool straddles_nodes(std::span<const Processor> host, const RankCores& rank) {
 }  // namespace
 
 std::string placement_options(std::span<const Processor> host, int ranks, int hosts) {
-  const int cores = count(host, &Processor::core), nodes = count(host, &Processor::node);
-  const int each = std::max(1, cores / ranks);
-  const int threads_a_core = std::max(1, static_cast<int>(host.size()) / cores);
-  const std::string map =
-      nodes > 1 && ranks % nodes == 0 ? fmt::format("ppr:{}:numa", ranks / nodes) : fmt::format("ppr:{}:node", ranks);
+  const auto [map, cores] = map_ranks(host, ranks);
+  const int threads_a_core = std::max(1, static_cast<int>(host.size()) / count_cores(host));
   return fmt::format(
       "'mpirun -np {} --map-by {}:PE={} --bind-to core', or 'srun --ntasks-per-node={} --cpus-per-task={} "
       "--cpu-bind=cores'",
-      ranks * hosts, map, each, ranks, each * threads_a_core);
+      ranks * hosts, map, cores, ranks, cores * threads_a_core);
 }
 
 std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<const RankCores> ranks, int hosts) {
   const bool known = std::ranges::none_of(ranks, [](const RankCores& rank) { return rank.cpus.empty(); });
   if (host.empty() || !known) return {};
-  const int cores = count(host, &Processor::core), nodes = count(host, &Processor::node);
+  const int cores = count_cores(host), nodes = count_nodes(host);
   const auto started = static_cast<int>(ranks.size());
   std::vector<Finding> findings;
   const auto add = [&](std::string what, int better) {
@@ -104,14 +102,6 @@ std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<
     add(fmt::format("{} compute on {} of {} cores", counted(started, "rank"), busy, cores), std::min(started, cores));
   }
   return findings;
-}
-
-std::vector<Processor> processors_of_job() {
-  std::vector<Processor> host = processors_of("/sys/devices/system");
-  if (const auto allowed = control_group_cpus("/proc/self/cgroup", "/sys/fs/cgroup")) {
-    std::erase_if(host, [&](const Processor& p) { return !std::ranges::binary_search(*allowed, p.number); });
-  }
-  return host;
 }
 
 std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait, const RankCores& mine) {

@@ -26,9 +26,6 @@ std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<
 // and, where they divide evenly, within a NUMA node.
 std::string placement_options(std::span<const Processor> host, int ranks, int hosts);
 
-// The processors of this host that the job may use.
-std::vector<Processor> processors_of_job();
-
 // Judges every host. Collective.
 std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait, const RankCores& mine);
 

@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/core_placement.h"
+#include "app/rank_mapping.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/backend/update.h"

@@ -6,6 +6,8 @@ ctest sets LOCKSTEP_TRAINER, LOCKSTEP_MPIRUN and the variables that Open MPI nee
 import glob
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import struct
@@ -225,6 +227,47 @@ class Job:
     def close(self):
         self.kill()
         self.log.close()
+
+
+class Terminal:
+    """A command that owns a terminal of its own, and what it prints there."""
+
+    def __init__(self, command, cwd, env=None):
+        self.pid, self.keys = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execve(command[0], command, environment(env))
+        self.text = b""
+
+    def read(self, seconds):
+        if select.select([self.keys], [], [], seconds)[0]:
+            try:
+                self.text += os.read(self.keys, 65536)
+            except OSError:  # the other end is closed
+                time.sleep(0.05)
+
+    def wait_for(self, text, seconds=60):
+        end = time.monotonic() + seconds
+        while text.encode() not in self.text:
+            if time.monotonic() > end:
+                raise AssertionError(f"{text!r}: not seen\n{self.text.decode(errors='replace')}")
+            self.read(0.1)
+
+    def press(self, key):
+        os.write(self.keys, key)
+
+    def wait(self, seconds=60):
+        """The exit code, negative for a signal."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            if done:
+                self.read(0)
+                return os.waitstatus_to_exitcode(status)
+            self.read(0.1)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError(f"it does not end\n{self.text.decode(errors='replace')}")
 
 
 def _signal(pid, number):

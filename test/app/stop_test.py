@@ -1,8 +1,6 @@
 """How a job is stopped: signals at the start, in training, from the keyboard and from a terminal that ends."""
 
 import os
-import pty
-import select
 import signal
 import subprocess
 import time
@@ -112,47 +110,6 @@ class Signals(kit.TestCase):
         self.assertEqual((result.code, result.errors()), (kit.CONFIG, []), "the first task says it")
 
 
-class Terminal:
-    """A command that owns a terminal of its own, and what it prints there."""
-
-    def __init__(self, command, cwd):
-        self.pid, self.keys = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            os.execve(command[0], command, kit.environment())
-        self.text = b""
-
-    def read(self, seconds):
-        if select.select([self.keys], [], [], seconds)[0]:
-            try:
-                self.text += os.read(self.keys, 65536)
-            except OSError:  # the other end is closed
-                time.sleep(0.05)
-
-    def wait_for(self, text, seconds=60):
-        end = time.monotonic() + seconds
-        while text.encode() not in self.text:
-            if time.monotonic() > end:
-                raise AssertionError(f"{text!r}: not seen\n{self.text.decode(errors='replace')}")
-            self.read(0.1)
-
-    def press(self, key):
-        os.write(self.keys, key)
-
-    def wait(self, seconds=60):
-        """The exit code, negative for a signal."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            done, status = os.waitpid(self.pid, os.WNOHANG)
-            if done:
-                self.read(0)
-                return os.waitstatus_to_exitcode(status)
-            self.read(0.1)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        raise AssertionError(f"it does not end\n{self.text.decode(errors='replace')}")
-
-
 class Keyboard(kit.TestCase):
     """mpirun under lockstep-run."""
 
@@ -165,7 +122,7 @@ class Keyboard(kit.TestCase):
                 *options]
 
     def test_ctrl_c_saves_and_the_same_command_goes_on(self):
-        terminal = Terminal(self.command(), self.directory)
+        terminal = kit.Terminal(self.command(), self.directory)
         terminal.wait_for("step 3,")
         terminal.press(b"\x03")
         self.assertEqual(terminal.wait(), kit.STOPPED, terminal.text.decode())
@@ -177,7 +134,7 @@ class Keyboard(kit.TestCase):
         self.assertEqual(kit.checkpoints(self.path("run")), [*saved, f"step-{step + 1:08}.h5"])
 
     def test_ctrl_c_at_once_ends_with_75_as_well(self):
-        terminal = Terminal(self.command(), self.directory)
+        terminal = kit.Terminal(self.command(), self.directory)
         end = time.monotonic() + 30
         while not has_child(terminal.pid):  # by then lockstep-run takes the key itself
             self.assertLess(time.monotonic(), end)
@@ -187,7 +144,7 @@ class Keyboard(kit.TestCase):
     def test_the_end_of_the_terminal_saves(self):
         log = self.path("log")
         script = f'exec "$@" > {log} 2>&1'
-        terminal = Terminal(["/bin/sh", "-c", script, "sh", *self.command()], self.directory)
+        terminal = kit.Terminal(["/bin/sh", "-c", script, "sh", *self.command()], self.directory)
         end = time.monotonic() + 60
         while not (os.path.exists(log) and b"step 3," in open(log, "rb").read()):
             self.assertLess(time.monotonic(), end)

@@ -17,6 +17,11 @@ with tempfile.TemporaryDirectory() as directory:
         assert str(data) in explained, f"the installed recipe does not use {data}:\n{explained}"
     assert (prefix / "share/man/man1/trainer.1").read_text().startswith(".TH TRAINER 1")
     assert "complete -o default -F _trainer trainer" in (prefix / "share/bash-completion/completions/trainer").read_text()
+    assert (prefix / "share/man/man1/lockstep.1").read_text().startswith(".TH LOCKSTEP 1")
+    assert "complete -o default -F _lockstep lockstep" in (prefix / "share/bash-completion/completions/lockstep").read_text()
+    started = subprocess.run([prefix / "bin/lockstep", "run", "-np", "2", "--config", "digits", "--train.steps", "1",
+                              "--checkpoint.directory", "ranks"], cwd=directory, check=True, capture_output=True, text=True)
+    assert "finished at step 1" in started.stdout and started.stderr.count("\n") == 1, started
     # What lies in the build tree and in the source is not looked for: it may be anybody's once they have gone.
     (prefix / "share/lockstep/recipes/resnet50_imagenet.toml").unlink()
     refused = subprocess.run([prefix / "bin/trainer", "explain", "--config", "resnet50_imagenet"], cwd=directory, capture_output=True,

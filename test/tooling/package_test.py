@@ -12,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 
-FILES = """usr/bin/lockstep-run
+FILES = """usr/bin/lockstep
+usr/bin/lockstep-run
 usr/bin/trainer
+usr/share/bash-completion/completions/lockstep
 usr/share/bash-completion/completions/trainer
 usr/share/doc/lockstep/CHANGELOG.md
 usr/share/doc/lockstep/LICENSE
@@ -27,8 +29,9 @@ usr/share/lockstep/recipes/inception_v3_imagenet.toml
 usr/share/lockstep/slurm/README.md
 usr/share/lockstep/slurm/mpirun.sbatch
 usr/share/lockstep/slurm/srun.sbatch
+usr/share/man/man1/lockstep.1
 usr/share/man/man1/trainer.1""".splitlines()
-EXECUTABLES = ("usr/bin/lockstep-run", "usr/bin/trainer", "usr/share/lockstep/plot.py")
+EXECUTABLES = ("usr/bin/lockstep", "usr/bin/lockstep-run", "usr/bin/trainer", "usr/share/lockstep/plot.py")
 
 
 def output_of(*command, **options):
@@ -52,7 +55,8 @@ def check_contents(package):
         assert mode == wanted, f"mode {mode} instead of {wanted}: {line}"
         if mode[0] != "d":
             found.add(path)
-            assert re.match("usr/(bin/(trainer|lockstep-run)$|share/((doc/)?lockstep/|man/man1/trainer|bash-completion/completions/trainer$))", path), line
+            assert re.match("usr/(bin/(trainer|lockstep|lockstep-run)$|share/((doc/)?lockstep/|man/man1/(trainer|lockstep)|"
+                            "bash-completion/completions/(trainer|lockstep)$))", path), line
     assert found >= set(FILES), f"missing: {set(FILES) - found}"
 
 
@@ -87,6 +91,8 @@ def main(cpack, build, version):
         check_dependencies(root / "usr/bin/trainer", declared)
         explained = output_of(root / "usr/bin/trainer", "explain", "--config", "digits", cwd=directory)
         assert str(root / "usr/share/lockstep/data/digits/train.tfrecord") in explained, explained
+        command = output_of(root / "usr/bin/lockstep", "run", "-np", "2", "--print", "--config", "digits")
+        assert f" {root}/usr/bin/trainer --config digits\n" in command and "mpirun --quiet -np 2 " in command, command
     print(f"{package.name} is complete and works; it depends on {len(declared)} packages")
     return 0
 
