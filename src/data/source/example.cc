@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/printable.h"
+#include "lockstep/io/protobuf_reader.h"
 
 namespace lockstep {
 namespace {
@@ -25,73 +26,9 @@ constexpr uint64_t kFeatureFloatList = 2;
 constexpr uint64_t kFeatureInt64List = 3;
 constexpr uint64_t kListValue = 1;
 
-// Wire types of protocol buffers.
-enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-// One field of a message: its number, and a number or bytes according to the wire type.
-struct Field {
-  uint64_t number = 0;
-  Wire wire = Wire::varint;
-  uint64_t value = 0;
-  Bytes bytes;
-  bool is_bytes() const { return wire == Wire::bytes; }
-};
-
-// Walks the fields of one message.
-class WireReader {
- public:
-  explicit WireReader(Bytes message) : left_(message) {}
-
-  bool done() const { return left_.empty(); }
-
-  Field next() {
-    const uint64_t tag = varint();
-    Field field;
-    field.number = tag >> 3;
-    field.wire = static_cast<Wire>(tag & 7);
-    switch (field.wire) {
-      case Wire::varint:
-        field.value = varint();
-        return field;
-      case Wire::fixed64:
-        take(8);
-        return field;
-      case Wire::bytes:
-        field.bytes = take(varint());
-        return field;
-      case Wire::fixed32:
-        field.value = fixed32();
-        return field;
-    }
-    throw BadRecord("is not a tf.train.Example (unknown wire type)");
-  }
-
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = std::to_integer<uint64_t>(take(1)[0]);
-      value |= (byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    throw BadRecord("is not a tf.train.Example (number too long)");
-  }
-
-  uint32_t fixed32() {
-    uint32_t value = 0;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
-  }
-
- private:
-  Bytes take(uint64_t count) {
-    if (count > left_.size()) throw BadRecord("is not a tf.train.Example (field past the end)");
-    const Bytes taken = left_.first(static_cast<size_t>(count));
-    left_ = left_.subspan(static_cast<size_t>(count));
-    return taken;
-  }
-
-  Bytes left_;
-};
+using Field = ProtobufField;
+using Wire = ProtobufField::Wire;
+using WireReader = ProtobufReader;
 
 std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -257,9 +194,17 @@ int64_t read_label(const NamedFeature& named, Sample& scratch) {
   return static_cast<int64_t>(label);
 }
 
-}  // namespace
+// Calls parse(), and says of which format the bytes are not.
+template <class Parse>
+auto as_example(const Parse& parse) {
+  try {
+    return parse();
+  } catch (const MalformedMessage& e) {
+    throw BadRecord(fmt::format("is not a tf.train.Example ({})", e.what()));
+  }
+}
 
-ImageExample parse_image_example(Bytes record) {
+ImageExample image_example(Bytes record) {
   constexpr std::string_view kImage = "image/encoded", kLabel = "image/class/label";
   std::optional<NamedFeature> encoded, label;
   for_each_feature(record, [&](std::string_view key, Bytes feature) {
@@ -272,7 +217,7 @@ ImageExample parse_image_example(Bytes record) {
   return {.encoded = read_image(*encoded), .label = read_integer_label(*label, numbers)};
 }
 
-void parse_sparse_example(Bytes record, const SparseKeys& keys, Sample& sample) {
+void sparse_example(Bytes record, const SparseKeys& keys, Sample& sample) {
   std::optional<NamedFeature> label, ids, values;
   for_each_feature(record, [&](std::string_view key, Bytes feature) {
     note_feature(keys.label, {key, feature}, label);
@@ -293,6 +238,16 @@ void parse_sparse_example(Bytes record, const SparseKeys& keys, Sample& sample) 
     throw BadRecord(fmt::format("has {} {} and {} {}", sample.ids.size(), printable(keys.ids), sample.values.size(),
                                 printable(keys.values)));
   }
+}
+
+}  // namespace
+
+ImageExample parse_image_example(Bytes record) {
+  return as_example([&] { return image_example(record); });
+}
+
+void parse_sparse_example(Bytes record, const SparseKeys& keys, Sample& sample) {
+  as_example([&] { sparse_example(record, keys, sample); });
 }
 
 }  // namespace lockstep
