@@ -53,10 +53,10 @@ double LayerText::number(std::string_view key, double otherwise) const {
   return value;
 }
 
-bool LayerText::flag(std::string_view key) const {
+bool LayerText::flag(std::string_view key, bool otherwise) const {
   const toml::node* node = find(key);
   if (node && !node->is_boolean()) refuse("{} is true or false", key);
-  return node && node->as_boolean()->get();
+  return node ? node->as_boolean()->get() : otherwise;
 }
 
 std::pair<int64_t, int64_t> LayerText::extent(std::string_view key, int64_t low,

@@ -44,7 +44,7 @@ struct LayerText {
   // A value that is not given is an error if there is no `otherwise`.
   int64_t integer(std::string_view key, int64_t low, int64_t high) const;
   double number(std::string_view key, double otherwise) const;
-  bool flag(std::string_view key) const;  // false if it is not given
+  bool flag(std::string_view key, bool otherwise = false) const;
   Window window(std::optional<int64_t> kernel) const;
   // Of the initial weights: a number, or a rule of He et al. 2015, "Delving Deep into Rectifiers"; by default fan_in.
   double deviation(int64_t fan_in, int64_t fan_out) const;

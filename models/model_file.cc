@@ -18,10 +18,11 @@ constexpr size_t kMostLayers = 10'000;
 constexpr double kMostElements = 2147483648.0;  // of a weight, and of one sample's output of a layer
 constexpr int64_t kMostChannels = 65'536;
 constexpr size_t kAnyNumber = 1024;  // of inputs
+constexpr std::string_view kConv = "channels kernel stride pad bias deviation";
 
 struct Output {
   ValueId value = -1;
-  bool linear = false;  // made by a linear layer
+  bool trained = false;  // depends on weights
   bool used = false;
   int line = 0;
 };
@@ -164,8 +165,8 @@ class Drawing {
       for (const LayerText& part : parts_of(layer)) require_free(part);
     }
     Inputs inputs;
+    trained_ = row->keys == kConv || row->draw == &Drawing::batch_norm || row->draw == &Drawing::linear;
     for (const std::string& name : names) inputs.push_back(read(layer, *row, name));
-    input_names_ = names;
     ValueId value = -1;
     try {
       value = (this->*row->draw)(layer, inputs);
@@ -180,7 +181,7 @@ class Drawing {
     if (row->draw == &Drawing::conv_norm_relu) {
       for (const LayerText& part : parts_of(layer)) add_output(part, {.used = true});
     }
-    add_output(layer, {.value = value, .linear = row->draw == &Drawing::linear});
+    add_output(layer, {.value = value, .trained = trained_});
   }
 
   // The full names of the outputs that it reads: by default, that of the layer before it.
@@ -209,6 +210,7 @@ class Drawing {
     }
     if (found->second.value < 0) layer.refuse("its input {} has no output to read", name);
     found->second.used = true;
+    trained_ |= found->second.trained;
     const Shape& shape = b_.shape(found->second.value);
     if (op.rank != 0 && shape.rank() != op.rank) {
       layer.refuse("{} takes an input {}, and {} has the shape {}{}", op.name, op.rank == 4 ? "[N,C,H,W]" : "[N,C]",
@@ -267,15 +269,38 @@ class Drawing {
   ValueId conv_norm_relu(const LayerText& l, const Inputs& x) {
     return b_.conv_norm_relu(x[0], l.name, convolution(l, x[0]));
   }
-  ValueId batch_norm(const LayerText& l, const Inputs& x) { return b_.batch_norm(x[0], l.name); }
+  ValueId batch_norm(const LayerText& l, const Inputs& x) {
+    const double epsilon = l.number("epsilon", b_.options().bn_epsilon);
+    if (epsilon <= 0) l.refuse("epsilon is above 0");
+    return b_.batch_norm(x[0], l.name, epsilon);
+  }
   ValueId relu(const LayerText& l, const Inputs& x) { return b_.relu(x[0], l.name); }
   ValueId add(const LayerText& l, const Inputs& x) { return b_.add(x[0], x[1], l.name); }
   ValueId concat(const LayerText& l, const Inputs& x) { return b_.concat(x, l.name); }
-  ValueId max_pool(const LayerText& l, const Inputs& x) { return b_.max_pool(x[0], l.name, l.window({})); }
-  ValueId avg_pool(const LayerText& l, const Inputs& x) { return b_.avg_pool(x[0], l.name, l.window({})); }
+  Window pool(const LayerText& l, ValueId x) const {
+    const Window w = l.window({});
+    const Shape& s = b_.shape(x);
+    const bool rest =
+        (s.h() + 2 * w.pad_h - w.kernel_h) % w.stride_h != 0 || (s.w() + 2 * w.pad_w - w.kernel_w) % w.stride_w != 0;
+    if (l.flag("ceil_mode") && rest) {
+      l.refuse(
+          "ceil_mode would add a window beyond the edge of its input {}, which cannot be computed; choose another "
+          "model.image_size",
+          s.to_string());
+    }
+    return w;
+  }
+  ValueId max_pool(const LayerText& l, const Inputs& x) { return b_.max_pool(x[0], l.name, pool(l, x[0])); }
+  ValueId avg_pool(const LayerText& l, const Inputs& x) {
+    return b_.avg_pool(x[0], l.name, pool(l, x[0]), l.flag("count_include_pad", true));
+  }
   ValueId global_avg_pool(const LayerText& l, const Inputs& x) { return b_.global_avg_pool(x[0], l.name); }
   ValueId flatten(const LayerText& l, const Inputs& x) { return b_.flatten(x[0], l.name); }
-  ValueId dropout(const LayerText& l, const Inputs& x) { return b_.dropout(x[0], l.name); }
+  ValueId dropout(const LayerText& l, const Inputs& x) {
+    const double rate = l.number("rate", b_.options().dropout);
+    if (rate < 0 || rate >= 1) l.refuse("rate is 0 or more, and below 1");
+    return b_.dropout(x[0], l.name, rate);
+  }
   ValueId local_response_norm(const LayerText& l, const Inputs& x) {
     LocalResponseNorm norm{.size = l.integer("size", 1, kMostChannels)};
     if (norm.size % 2 == 0) l.refuse("size is odd");
@@ -294,7 +319,7 @@ class Drawing {
   }
   ValueId loss(const LayerText& l, const Inputs& x) {
     const int64_t outputs = b_.shape(x[0])[1];
-    if (!outputs_.at(input_names_[0]).linear) l.refuse("its input is the output of a linear layer");
+    if (!trained_) l.refuse("its input depends on no weights");
     if (outputs != b_.options().classes) {
       l.refuse("its input has {} outputs, and model.classes = {}: use outputs = \"$classes\"", outputs,
                b_.options().classes);
@@ -310,26 +335,26 @@ class Drawing {
   const toml::table globals_;
   const toml::table* blocks_ = nullptr;
   std::map<std::string, Output, std::less<>> outputs_;  // by full name
-  std::vector<std::string> input_names_;                // of the layer that is being drawn
+  bool trained_ = false;                                // the layer that is being drawn depends on weights
   std::string last_, last_of_block_;                    // added most recently, and before that
 };
 
 std::span<const Drawing::Operation> Drawing::operations() {
-  static constexpr std::string_view kConv = "channels kernel stride pad bias deviation";
-  static constexpr std::string_view kPool = "kernel stride pad";
+  static constexpr std::string_view kMaxPool = "kernel stride pad ceil_mode";
+  static constexpr std::string_view kAvgPool = "kernel stride pad ceil_mode count_include_pad";
   static constexpr Operation kOperations[] = {
       {"conv", kConv, 4, 1, 1, &Drawing::conv},
       {"conv_norm_relu", kConv, 4, 1, 1, &Drawing::conv_norm_relu},
-      {"batch_norm", "", 4, 1, 1, &Drawing::batch_norm},
+      {"batch_norm", "epsilon", 4, 1, 1, &Drawing::batch_norm},
       {"relu", "", 0, 1, 1, &Drawing::relu},
       {"add", "", 0, 2, 2, &Drawing::add},
       {"concat", "", 4, 2, kAnyNumber, &Drawing::concat},
-      {"max_pool", kPool, 4, 1, 1, &Drawing::max_pool},
-      {"avg_pool", kPool, 4, 1, 1, &Drawing::avg_pool},
+      {"max_pool", kMaxPool, 4, 1, 1, &Drawing::max_pool},
+      {"avg_pool", kAvgPool, 4, 1, 1, &Drawing::avg_pool},
       {"global_avg_pool", "", 4, 1, 1, &Drawing::global_avg_pool},
       {"local_response_norm", "size alpha beta k", 4, 1, 1, &Drawing::local_response_norm},
       {"flatten", "", 4, 1, 1, &Drawing::flatten},
-      {"dropout", "", 0, 1, 1, &Drawing::dropout},
+      {"dropout", "rate", 0, 1, 1, &Drawing::dropout},
       {"linear", "outputs bias deviation", 2, 1, 1, &Drawing::linear},
       {"loss", "weight", 2, 1, 1, &Drawing::loss},
   };

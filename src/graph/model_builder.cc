@@ -51,15 +51,16 @@ ValueId ModelBuilder::conv(ValueId x, const std::string& name, const Conv& conv)
   return one(name, Conv2d{w, conv.bias}, std::move(inputs));
 }
 
-ValueId ModelBuilder::batch_norm(ValueId x, const std::string& name) {
+ValueId ModelBuilder::batch_norm(ValueId x, const std::string& name, std::optional<double> chosen) {
+  const double epsilon = chosen.value_or(options_.bn_epsilon);
   const Shape channels{shape(x).c()};
   const auto scale_kind = options_.bn_scale ? ParameterKind::norm_scale : ParameterKind::fixed_scale;
   const ValueId scale = parameter(name + ".weight", channels, scale_kind, constant(1));
   const ValueId shift = parameter(name + ".bias", channels, ParameterKind::norm_shift, constant(0));
   const ValueId mean = parameter(name + ".running_mean", channels, ParameterKind::running_mean, constant(0));
   const ValueId var = parameter(name + ".running_var", channels, ParameterKind::running_var, constant(1));
-  if (!options_.training) return one(name, BatchNormInference{options_.bn_epsilon}, {x, scale, shift, mean, var});
-  const auto out = graph_.add_node(name, BatchNorm{options_.bn_epsilon}, {x, scale, shift});
+  if (!options_.training) return one(name, BatchNormInference{epsilon}, {x, scale, shift, mean, var});
+  const auto out = graph_.add_node(name, BatchNorm{epsilon}, {x, scale, shift});
   const auto moments = graph_.add_node(name + ".moments", BatchMoments{options_.batch_size}, {out[1], out[2], mean});
   graph_.value(moments[0]).moment_of = graph_.value(mean).parameter;
   graph_.value(moments[1]).moment_of = graph_.value(var).parameter;
@@ -78,8 +79,8 @@ ValueId ModelBuilder::max_pool(ValueId x, const std::string& name, const Window&
   return one(name, MaxPool{window}, {x});
 }
 
-ValueId ModelBuilder::avg_pool(ValueId x, const std::string& name, const Window& window) {
-  return one(name, AvgPool{window, true}, {x});
+ValueId ModelBuilder::avg_pool(ValueId x, const std::string& name, const Window& window, bool count_include_pad) {
+  return one(name, AvgPool{window, count_include_pad}, {x});
 }
 
 ValueId ModelBuilder::global_avg_pool(ValueId x, const std::string& name) {
@@ -99,9 +100,10 @@ ValueId ModelBuilder::flatten(ValueId x, const std::string& name) {
   return one(name, Reshape{{s.n(), s.c() * s.h() * s.w()}}, {x});
 }
 
-ValueId ModelBuilder::dropout(ValueId x, const std::string& name) {
-  if (!options_.training || options_.dropout == 0) return x;
-  return one(name, Dropout{options_.dropout, fnv1a64(name)}, {x, step_});
+ValueId ModelBuilder::dropout(ValueId x, const std::string& name, std::optional<double> chosen) {
+  const double rate = chosen.value_or(options_.dropout);
+  if (!options_.training || rate == 0) return x;
+  return one(name, Dropout{rate, fnv1a64(name)}, {x, step_});
 }
 
 ValueId ModelBuilder::linear(ValueId x, const std::string& name, const Dense& dense) {

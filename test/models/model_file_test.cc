@@ -155,6 +155,24 @@ TEST_CASE("weights start by fan_in unless the file says otherwise") {
   CHECK(graph.parameters[weight].init.deviation == std::sqrt(2.0 / (3 * 8 * 8)));
 }
 
+TEST_CASE("layers have the epsilon, rate and padding that the file gives them") {
+  const Graph graph = build_model(
+      "file",
+      small("layer = [\n  { op = \"conv\", name = \"a\", channels = 4 },\n"
+            "  { op = \"batch_norm\", name = \"n\", epsilon = 0.5 },\n  { op = \"batch_norm\", name = \"m\" },\n"
+            "  { op = \"dropout\", name = \"d\", rate = 0.25 },\n"
+            "  { op = \"avg_pool\", name = \"p\", kernel = 2, pad = 1, count_include_pad = false, ceil_mode = true },\n"
+            "  { op = \"global_avg_pool\", name = \"g\" },\n  { op = \"flatten\", name = \"f\" },\n"
+            "  { op = \"loss\", name = \"loss\" },\n]\n"));
+  std::vector<double> numbers;
+  for (const Node& node : graph.nodes) {
+    if (const auto* norm = std::get_if<BatchNorm>(&node.op)) numbers.push_back(norm->epsilon);
+    if (const auto* dropout = std::get_if<Dropout>(&node.op)) numbers.push_back(dropout->rate);
+    if (const auto* pool = std::get_if<AvgPool>(&node.op)) numbers.push_back(pool->count_include_pad ? 1 : 0);
+  }
+  CHECK(numbers == std::vector<double>{0.5, 1e-3, 0.25, 0, 1});
+}
+
 TEST_CASE("what is wrong with a model file is said with its line and layer") {
   struct Row {
     std::string definition, message;
@@ -212,7 +230,13 @@ TEST_CASE("what is wrong with a model file is said with its line and layer") {
       {around("  { op = \"conv\", name = \"x\", channels = 65536, kernel = 1024, pad = 1023 },"),
        "weight is too large"},
       {"layer = [\n  { op = \"flatten\", name = \"f\" },\n  { op = \"loss\", name = \"loss\" },\n]\n",
-       "net.toml:3: layer loss: its input is the output of a linear layer"},
+       "net.toml:3: layer loss: its input depends on no weights"},
+      {around("  { op = \"batch_norm\", name = \"x\", epsilon = 0 },"), "net.toml:3: layer x: epsilon is above 0"},
+      {around("  { op = \"dropout\", name = \"x\", rate = 1 },"), "layer x: rate is 0 or more, and below 1"},
+      {around("  { op = \"max_pool\", name = \"x\", kernel = 3, stride = 2, ceil_mode = true },"),
+       "layer x: ceil_mode would add a window beyond the edge of its input [2,3,8,8]"},
+      {around("  { op = \"avg_pool\", name = \"x\", kernel = 2, count_include_pad = 0 },"),
+       "layer x: count_include_pad is true or false"},
       {"layer = [\n  { op = \"flatten\", name = \"f\" },\n  { op = \"linear\", name = \"fc\", outputs = 9 },\n"
        "  { op = \"loss\", name = \"loss\" },\n]\n",
        "net.toml:4: layer loss: its input has 9 outputs, and model.classes = 4: use outputs = \"$classes\""},

@@ -1,6 +1,7 @@
 // What model authors write with: layers by name, parameters with torchvision's names, losses.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,19 +46,21 @@ class ModelBuilder {
   };
   // Parameters <name>.weight (, <name>.bias).
   ValueId conv(ValueId x, const std::string& name, const Conv& conv);
-  // Parameters <name>.weight (trained where bn_scale, else fixed at 1), .bias, .running_mean, .running_var.
-  ValueId batch_norm(ValueId x, const std::string& name);
+  // Parameters <name>.weight (trained where bn_scale, else fixed at 1), .bias, .running_mean, .running_var. Without
+  // `epsilon`: options().bn_epsilon.
+  ValueId batch_norm(ValueId x, const std::string& name, std::optional<double> epsilon = {});
   // torchvision's BasicConv2d: <name>.conv, <name>.bn, ReLU.
   ValueId conv_norm_relu(ValueId x, const std::string& name, const Conv& conv);
   ValueId relu(ValueId x, const std::string& name);
   ValueId add(ValueId x, ValueId y, const std::string& name);
   ValueId max_pool(ValueId x, const std::string& name, const Window& window);
-  ValueId avg_pool(ValueId x, const std::string& name, const Window& window);
+  ValueId avg_pool(ValueId x, const std::string& name, const Window& window, bool count_include_pad = true);
   ValueId global_avg_pool(ValueId x, const std::string& name);
   ValueId local_response_norm(ValueId x, const std::string& name, const LocalResponseNorm& op);
   ValueId concat(const std::vector<ValueId>& members, const std::string& name);
   ValueId flatten(ValueId x, const std::string& name);  // [N,C,H,W] -> [N,C*H*W]
-  ValueId dropout(ValueId x, const std::string& name);  // options().dropout; nothing when 0 or not training
+  // Nothing when the rate, by default options().dropout, is 0, or when not training.
+  ValueId dropout(ValueId x, const std::string& name, std::optional<double> rate = {});
   struct Dense {
     int64_t outputs = 0;
     double deviation = 0.1;
