@@ -19,6 +19,7 @@
 #include "lockstep/config/advice.h"
 #include "lockstep/config/load.h"
 #include "lockstep/config/sources.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/graph/executable.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/compiled_model.h"
@@ -157,7 +158,7 @@ BackendOptions one_rank_of_this_host(const Config& config) {
 }  // namespace
 
 int explain_command(const CommandLine& command) {
-  const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
+  const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides, read_definition));
   const Config& config = loaded.config;
   fmt::print("{}", printable_lines(to_toml(loaded)));
 
@@ -165,6 +166,7 @@ int explain_command(const CommandLine& command) {
   const BatchSizes batches = batch_sizes(config, 1);
   const int64_t batch = batches.per_rank;
   const Graph drawn = build_model(config.model.name, model_options(config, batch, true));
+  if (is_onnx(config.model.file)) fmt::print("\n{}", printable_lines(config.model.definition));
   print_layers(drawn);
   const double million = static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6;
   fmt::print("\n{}: {} trained parameters, {:.1f} million multiply-adds forward for one image\n", config.model.name,

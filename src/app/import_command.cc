@@ -11,6 +11,7 @@
 #include "lockstep/config/model_info.h"
 #include "lockstep/config/sources.h"
 #include "lockstep/exchange/hdf5_weights.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/exchange/safetensors.h"
 #include "lockstep/io/file.h"
 #include "lockstep/models/models.h"
@@ -97,7 +98,7 @@ std::vector<NamedTensor> shapes_of(const std::vector<NamedTensor>& tensors) {
 
 Plan choose(const CommandLine& command, const std::vector<NamedTensor>& shapes) {
   if (!command.config.empty() || !command.overrides.empty()) {
-    return {.config = load_config(gather_config_sources(command.config, command.overrides)).config};
+    return {.config = load_config(gather_config_sources(command.config, command.overrides, read_definition)).config};
   }
   if (auto config = recognize(shapes)) return {.config = *config, .recognized = true};
   fail(ExitCode::config, "{}: its names are no bundled model's; give the model by --config; {}", command.from,

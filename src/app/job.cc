@@ -25,6 +25,7 @@
 #include "lockstep/config/sources.h"
 #include "lockstep/data/source/formats.h"
 #include "lockstep/data/source/split_source.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/loading.h"
 
@@ -111,7 +112,7 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool in_checkpoint = evaluation && command.config.empty();
   const Timeout wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
   const std::string text = on_root(group, wait, [&] {
-    ConfigSources sources = gather_config_sources(command.config, command.overrides);
+    ConfigSources sources = gather_config_sources(command.config, command.overrides, read_definition);
     sources.evaluation = evaluation;
     if (in_checkpoint) take_configuration_of_checkpoint(command, sources);
     const LoadedConfig loaded = load_config(sources);

@@ -8,6 +8,7 @@
 #include "lockstep/config/sources.h"
 #include "lockstep/data/pack.h"
 #include "lockstep/data/source/formats.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/io/path_pattern.h"
 #include "lockstep/train/loading.h"
 
@@ -38,7 +39,7 @@ void pack_split(const Config& config, const CommandLine& command, const std::vec
 }  // namespace
 
 int pack_command(const CommandLine& command) {
-  const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides));
+  const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides, read_definition));
   for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
   const Config& config = loaded.config;
   if (config.data.format == "synthetic" || config.data.format == "sparse_tfrecord") {

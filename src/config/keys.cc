@@ -48,7 +48,9 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, name), .allowed = model_names(),
        .meaning = "The model. file: the network that model.file defines.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, file), .path = PathRole::input,
-       .meaning = "file: the file that defines the network, see docs/model_files.md. Rank 0 reads it."},
+       .meaning =
+           "file: the file that defines the network, a list of layers or an ONNX file, see docs/model_files.md. Rank 0 "
+           "reads it."},
       {LOCKSTEP_KEY(model, definition),
        .meaning = "file: the definition itself, in place of a file. The program copies the contents of model.file to "
                   "this key, so that checkpoints contain them."},

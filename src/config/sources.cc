@@ -77,10 +77,11 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
        quote_for_message(name_or_path), did_you_mean(name_or_path, known), fmt::join(known, ", "));
 }
 
-ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides) {
+ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides,
+                                    std::string (*read_definition)(const std::string& path)) {
   ConfigSources sources{.environment = environment_variables(),
                         .overrides = std::move(overrides),
-                        .read_file = [](const std::string& path) { return read_text_file(path, ExitCode::config); },
+                        .read_file = read_definition,
                         .working_directory = fs::current_path().string()};
   if (!name_or_path.empty()) {
     sources.file_path = find_config_file(name_or_path, recipe_directories());

@@ -61,20 +61,35 @@ void require_finite(std::span<const NamedTensor> tensors, const std::string& fil
   }
 }
 
+namespace {
+
+// Whether there is one output for each input channel, computed from it.
+bool keeps_channels(const Op& op) {
+  return std::holds_alternative<Relu>(op) || std::holds_alternative<AvgPool>(op) ||
+         std::holds_alternative<MaxPool>(op) || std::holds_alternative<Dropout>(op) ||
+         std::holds_alternative<Reshape>(op);
+}
+
+}  // namespace
+
 std::vector<ParameterId> classifier_parameters(const Graph& graph) {
   std::vector<ParameterId> found;
   for (const LossHead& head : graph.losses) {
-    const NodeId producer = graph.value(head.logits).producer;
-    require(producer >= 0 && std::holds_alternative<Linear>(graph.node(producer).op),
-            "the logits of {} are not a linear layer's", head.name);
-    const std::vector<ValueId>& inputs = graph.node(producer).inputs;
-    found.insert(found.end(), {graph.value(inputs[1]).parameter, graph.value(inputs[2]).parameter});
+    const Node* node = nullptr;
+    for (ValueId value = head.logits; graph.value(value).producer >= 0; value = node->inputs[0]) {
+      node = &graph.node(graph.value(value).producer);
+      if (!keeps_channels(node->op)) break;
+    }
+    if (!node || !(std::holds_alternative<Linear>(node->op) || std::holds_alternative<Conv2d>(node->op))) continue;
+    for (size_t i = 1; i < node->inputs.size(); ++i) found.push_back(graph.value(node->inputs[i]).parameter);
   }
   return found;
 }
 
 void drop_first_class(std::vector<NamedTensor>& tensors, const Graph& graph) {
-  for (const ParameterId id : classifier_parameters(graph)) {
+  const std::vector<ParameterId> classifiers = classifier_parameters(graph);
+  if (classifiers.empty()) fail(ExitCode::config, "the model has no classifier of which a class could be dropped");
+  for (const ParameterId id : classifiers) {
     const std::string& name = graph.parameters[id].name;
     const auto tensor = std::ranges::find(tensors, name, &NamedTensor::name);
     if (tensor == tensors.end()) continue;  // said when the tensors are arranged

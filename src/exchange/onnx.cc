@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "exchange/onnx_fields.h"
 #include "lockstep/base/error.h"
 #include "lockstep/io/protobuf_writer.h"
 
@@ -12,24 +13,12 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kIrVersion = 7, kOpset = 13;
-constexpr int64_t kFloat = 1, kInt64 = 7;  // TensorProto.DataType
 const char* const kOutput = "logits";
 
-// Field numbers of onnx.proto.
-namespace field {
-constexpr int kModelIrVersion = 1, kModelProducer = 2, kModelGraph = 7, kModelOpset = 8, kModelMetadata = 14;
-constexpr int kOpsetVersion = 2;
-constexpr int kEntryKey = 1, kEntryValue = 2;
-constexpr int kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kGraphInput = 11, kGraphOutput = 12;
-constexpr int kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeType = 4, kNodeAttribute = 5;
-constexpr int kAttributeName = 1, kAttributeFloat = 2, kAttributeInt = 3, kAttributeInts = 8, kAttributeType = 20;
-constexpr int kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorData = 9;
-constexpr int kValueName = 1, kValueType = 2, kTypeTensor = 1, kTensorTypeElement = 1, kTensorTypeShape = 2;
-constexpr int kShapeDim = 1, kDimValue = 1, kDimParameter = 2;
-}  // namespace field
+namespace field = onnx_field;
+using namespace onnx_type;
 
 ProtobufWriter attribute(const char* name, int64_t value) {
-  constexpr int64_t kInt = 2;
   return ProtobufWriter()
       .text(field::kAttributeName, name)
       .integer(field::kAttributeInt, value)
@@ -37,7 +26,6 @@ ProtobufWriter attribute(const char* name, int64_t value) {
 }
 
 ProtobufWriter attribute(const char* name, double value) {
-  constexpr int64_t kFloatAttribute = 1;
   return ProtobufWriter()
       .text(field::kAttributeName, name)
       .float32(field::kAttributeFloat, static_cast<float>(value))
@@ -45,7 +33,6 @@ ProtobufWriter attribute(const char* name, double value) {
 }
 
 ProtobufWriter attribute(const char* name, std::initializer_list<int64_t> values) {
-  constexpr int64_t kInts = 7;
   ProtobufWriter out;
   out.text(field::kAttributeName, name);
   for (const int64_t value : values) out.integer(field::kAttributeInts, value);

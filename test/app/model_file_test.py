@@ -59,6 +59,31 @@ class ModelFile(kit.TestCase):
             self.assert_one_error(result, kit.CONFIG,
                                   "net.toml:3: layer pool: unknown key kernal; did you mean kernel?")
 
+    def test_an_onnx_file_gives_its_network_and_weights(self):
+        """The file is our own; what PyTorch writes is compared in the golden tests."""
+        self.train(1, self.run_file)
+        self.run_alone("export", "run/latest", "--to", "net.onnx")
+        run_file = kit.write(self.path("onnx.toml"), open(self.run_file).read().replace("net.toml", "net.onnx").encode())
+        self.assertIn('{ op = "batch_norm", name = "res1.conv1.bn", epsilon = 1e-05 },',
+                      self.run_alone("explain", "--config", run_file).output)
+        kept = {"checkpoint.directory": "next", "optimizer.lr": 1e-30}
+        result = self.train(2, run_file, kept)
+        self.assertIn("net.onnx", result.output)
+        self.assertIn("weights from", result.output)
+        before, after = kit.datasets(self.path("run/latest")), kit.datasets(self.path("next/latest"))
+        for key in before:
+            if key.startswith("model/") and "running" not in key:
+                self.assertEqual(before[key].tobytes(), after[key].tobytes(), key)
+        result = self.train(2, run_file, {"checkpoint.directory": "more", "model.classes": 11})
+        self.assertIn("the classifier starts from fresh values (the file has 10 classes, the model 11)", result.output)
+        os.remove(self.path("net.onnx"))
+        self.assertEqual(
+            self.run_job(2, "evaluate", "--checkpoint", "next/latest", "--data.validation", "any").code, kit.OK)
+        self.run_alone("export", "next/latest", "--to", "again.onnx")
+        kit.write(self.path("net.onnx"), open(self.path("again.onnx"), "rb").read().replace(b"\x22\x04Relu", b"\x22\x04Tanh"))
+        result = self.run_job(2, "--config", run_file)
+        self.assert_one_error(result, kit.CONFIG, "net.onnx: node stem.relu (Tanh): there is no layer for this operation")
+
 
 if __name__ == "__main__":
     kit.main()

@@ -212,6 +212,60 @@ def exchange():
     put("safetensors", "deep", struct.pack("<Q", 2000) + b"[" * 2000)
 
 
+# ONNX: field numbers are those of onnx.proto -----------------------------------------------------------------------------
+
+def number(field_number, value):
+    return tfrecord.varint(field_number << 3) + tfrecord.varint(value)
+
+
+def onnx_tensor(name, *dims, integers=None):
+    head = b"".join(number(1, extent) for extent in dims) + number(2, 1 if integers is None else 7) + field(8, name)
+    if integers is not None:
+        return field(5, head + field(7, b"".join(map(tfrecord.varint, integers))))
+    return field(5, head + field(9, numpy.linspace(-1, 1, int(numpy.prod(dims))).astype("<f4").tobytes()))
+
+
+def onnx_node(kind, inputs, output, **attributes):
+    node = b"".join(field(1, name) for name in inputs.encode().split()) + field(2, output) + field(4, kind)
+    for name, value in attributes.items():
+        values = b"".join(number(8, v) for v in value) if isinstance(value, list) else number(3, value)
+        node += field(5, field(1, name.encode()) + values)
+    return field(1, node)
+
+
+def onnx_file(*parts, opset=17):
+    dims = b"".join(field(1, number(1, extent)) for extent in (2, 3, 32, 32))
+    images = field(11, field(1, b"x") + field(2, field(1, number(1, 1) + field(2, dims))))
+    return field(7, b"".join(parts) + images + field(12, field(1, b"y"))) + field(8, number(2, opset))
+
+
+def onnx_files():
+    conv = onnx_node(b"Conv", "x c.weight c.bias", b"c", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    weights = onnx_tensor(b"c.weight", 4, 3, 3, 3) + onnx_tensor(b"c.bias", 4)
+    norm = onnx_node(b"BatchNormalization", "c n.weight n.bias n.bias n.weight", b"n", training_mode=1)
+    weights += onnx_tensor(b"n.weight", 4) + onnx_tensor(b"n.bias", 4)
+    tail = onnx_node(b"Add", "n c", b"s") + onnx_node(b"Relu", "s", b"r") + onnx_node(b"Concat", "r s", b"t", axis=1)
+    tail += onnx_node(b"MaxPool", "t", b"m", kernel_shape=[3, 3], ceil_mode=1) + onnx_node(b"Dropout", "m", b"d")
+    tail += onnx_node(b"LRN", "d", b"l", size=3) + onnx_node(b"ReduceMean", "l axes", b"g", keepdims=0)
+    tail += onnx_node(b"Gemm", "g w b", b"z", transB=1) + onnx_node(b"Softmax", "z", b"y", axis=1)
+    weights += onnx_tensor(b"axes", 2, integers=[2, 3]) + onnx_tensor(b"w", 10, 8) + onnx_tensor(b"b", 10)
+    put("onnx", "net", onnx_file(conv, norm, tail, weights))
+    view = onnx_node(b"Pad", "x pads", b"p") + onnx_node(b"AveragePool", "p", b"a", kernel_shape=[3, 3], strides=[8, 8])
+    view += onnx_node(b"Shape", "a", b"h") + onnx_node(b"Gather", "h zero", b"i") + onnx_node(b"Unsqueeze", "i zero", b"j")
+    view += onnx_node(b"Concat", "j rest", b"k", axis=0) + onnx_node(b"Reshape", "a k", b"v")
+    view += onnx_node(b"MatMul", "v w", b"q") + onnx_node(b"Identity", "b", b"e") + onnx_node(b"Add", "q e", b"y")
+    view += onnx_tensor(b"pads", 8, integers=[0, 0, 1, 1, 0, 0, 1, 1]) + onnx_tensor(b"zero", 1, integers=[0])
+    view += onnx_tensor(b"rest", 1, integers=[-1]) + onnx_tensor(b"w", 48, 10) + onnx_tensor(b"b", 10)
+    put("onnx", "view", onnx_file(view))
+    put("onnx", "convolutional", onnx_file(conv, weights, onnx_node(b"Relu", "c", b"r"),
+                                           onnx_node(b"GlobalAveragePool", "r", b"g"), onnx_node(b"Flatten", "g", b"y")))
+    put("onnx", "unknown", onnx_file(onnx_node(b"Sigmoid", "x", b"y")))
+    put("onnx", "old", onnx_file(onnx_node(b"Relu", "x", b"y"), opset=9))
+    put("onnx", "large", onnx_file(onnx_node(b"Conv", "x w", b"y"), field(5, b"".join(number(1, 2**62) for _ in range(4)) +
+                                                                     number(2, 1) + field(8, b"w"))))
+    put("onnx", "cut", onnx_file(conv, weights)[:-40])
+
+
 def text_seeds():
     put("config", "recipe.toml", '[model]\nname = "inception_v3"\nclasses = 10\n\n[data]\nformat = "tfrecord"\n'
         'train = ["a/train-*", "b"]\nlabel_offset = -1\n\n[train]\nbatch_size = 32\nepochs = 1.5\nseed = 7\n\n[schedule]\n'
@@ -272,6 +326,7 @@ def main():
     checkpoints()
     exchange()
     text_seeds()
+    onnx_files()
 
 
 if __name__ == "__main__":

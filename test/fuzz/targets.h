@@ -22,6 +22,7 @@ void checkpoint_header(Bytes input);
 void checkpoint(Bytes input);
 void config(Bytes input);
 void model_file(Bytes input);
+void onnx(Bytes input);
 void command_line(Bytes input);
 void environment(Bytes input);
 
@@ -45,6 +46,7 @@ inline constexpr std::array kTargets = {
     Target{"checkpoint", checkpoint},
     Target{"config", config},
     Target{"model_file", model_file},
+    Target{"onnx", onnx},
     Target{"command_line", command_line},
     Target{"environment", environment},
 };

@@ -28,7 +28,7 @@ struct ConfigSources {
   std::vector<Assignment> overrides;                            // "section.key" and value, from the command line
   bool evaluation = false;                                      // for an evaluation, data.train may be missing
   bool effective = false;                                       // file_text sets every key, as to_toml() writes it
-  std::string (*read_file)(const std::string& path) = nullptr;  // for model.file
+  std::string (*read_file)(const std::string& path) = nullptr;  // for model.file: its definition
   std::string working_directory;  // absolute; the base of relative output paths, and of paths in the command line and
                                   // environment
 };

@@ -22,9 +22,11 @@ std::vector<std::string> recipe_names(const std::vector<std::string>& directorie
 // known recipes, if there is neither.
 std::string find_config_file(const std::string& name_or_path, const std::vector<std::string>& directories);
 
-// Reads the file (none if the name is empty), the environment and the working directory of this process. Throws
-// Error(config) if the file cannot be found or read.
-ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides);
+// Reads the file (none if the name is empty), the environment and the working directory of this process.
+// `read_definition` returns model.definition for a model.file. Throws Error(config) if the file cannot be found or
+// read.
+ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides,
+                                    std::string (*read_definition)(const std::string& path) = nullptr);
 
 // Returns the environment variables of this process that set a key, sorted by name.
 std::vector<Assignment> environment_settings();

@@ -32,7 +32,8 @@ void require_finite(std::span<const NamedTensor> tensors, const std::string& fil
 // biases of 1001 classes become those of 1000. Throws Error(config) when a classifier has only one class.
 void drop_first_class(std::vector<NamedTensor>& tensors, const Graph& graph);
 
-// The parameters of the linear layers that make the heads' logits, weights and bias of each.
+// The parameters of the last linear layer or convolution of each head: weights, and bias if there is one. A head that
+// adds or concatenates after it has none.
 std::vector<ParameterId> classifier_parameters(const Graph& graph);
 
 }  // namespace lockstep

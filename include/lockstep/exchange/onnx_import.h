@@ -1,0 +1,31 @@
+// Networks and their weights from ONNX files, of the operations that model files have (docs/model_files.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/exchange/named_tensor.h"
+
+namespace lockstep {
+
+struct OnnxModel {
+  std::string definition;            // the network as a model file, without weights
+  std::vector<NamedTensor> weights;  // the values of its parameters
+  int64_t image_size = 0;            // 0: any
+};
+
+// Translates the nodes that the output depends on. `file`: the whole file; `name` is for messages. Memory: the file's
+// bytes four times. Throws Error(config) that names the node and its operation if it cannot be expressed.
+OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name);
+OnnxModel read_onnx_model(const std::string& path);
+
+// Whether model.file names an ONNX file, and not a list of layers.
+bool is_onnx(const std::string& path);
+
+// The text for model.definition: the contents of a list of layers, or the definition of an ONNX file.
+std::string read_definition(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// The messages of an ONNX file, as far as the importer needs them: views of its bytes, which must outlive them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+struct OnnxTensor {
+  std::span<const std::byte> message;
+  std::string_view name;
+  std::vector<int64_t> dims;
+  int64_t type = 0;       // TensorProto.DataType
+  bool external = false;  // its values are in another file
+};
+
+struct OnnxAttribute {
+  std::string_view name, text;
+  float number = 0;
+  int64_t integer = 0;
+  std::vector<int64_t> integers;
+  std::span<const std::byte> tensor;  // its message
+};
+
+struct OnnxNode {
+  std::string_view name, type, domain;
+  std::vector<std::string_view> inputs, outputs;
+  std::vector<OnnxAttribute> attributes;
+};
+
+struct OnnxInput {
+  std::string_view name;
+  int64_t type = 0;
+  std::vector<int64_t> dims;  // 0: any extent
+};
+
+struct OnnxGraph {
+  int64_t opset = 0;
+  std::vector<OnnxNode> nodes;
+  std::map<std::string_view, OnnxTensor> initializers;
+  std::vector<OnnxInput> inputs;  // without initializers
+  std::vector<std::string_view> outputs;
+};
+
+// Throws MalformedMessage for bytes that are no message, and Error(config), without the name of the file, for a model
+// without a graph, with sparse initializers, or beyond the limits on lists.
+OnnxGraph parse_onnx(std::span<const std::byte> file);
+OnnxTensor parse_onnx_tensor(std::span<const std::byte> message);
+
+// The values, as many as the shape says. Throws Error(config), without the name of the file, for a tensor of another
+// type, with other than so many values, or with external data.
+std::vector<float> onnx_floats(const OnnxTensor& tensor);
+std::vector<int64_t> onnx_integers(const OnnxTensor& tensor);
+
+}  // namespace lockstep
