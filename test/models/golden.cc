@@ -73,9 +73,10 @@ double parameter_scale(const Parameter& p) {
   }
 }
 
-double parameter_value(const std::string& salt, const Parameter& p, int64_t i) {
+double parameter_value(const GoldenCase& golden, const Parameter& p, int64_t i) {
+  if (!golden.weights.empty()) return golden.weights.at(p.name).at(static_cast<size_t>(i));
   const bool around_one = p.kind == ParameterKind::norm_scale || p.kind == ParameterKind::running_var;
-  return static_cast<float>((around_one ? 1 : 0) + parameter_scale(p) * uniform(salt + p.name, i));
+  return static_cast<float>((around_one ? 1 : 0) + parameter_scale(p) * uniform(golden.salt + p.name, i));
 }
 
 // What multiplies the gradients of this graph: 1, or for one in f16 what set_inputs gives it.
@@ -138,6 +139,17 @@ void take_step(Net& net, const Backend& backend, const GoldenCase& golden) {
   net.update({net.dtype(), statistics_of(net)}, {moments, scalars.data()}, {state.statistics.data()});
 }
 
+std::vector<double> evaluate(const GoldenCase& golden, const Net& trained) {
+  ModelOptions options = golden.options;
+  options.dtype = trained.dtype();
+  options.training = false;
+  options.aux_weight = 0;
+  Net eval(trained, build_model(golden.model, options));
+  set_inputs(eval, golden);
+  eval.forward();
+  return eval.value(eval.graph().losses[0].logits);
+}
+
 // Appends norm and first elements of one tensor to the lists `what`_norm<suffix> and `what`_head<suffix>.
 void append_row(GoldenValues& values, const std::string& what, const std::string& suffix,
                 const std::vector<double>& tensor) {
@@ -185,10 +197,13 @@ std::vector<double> element_counts(const GoldenCase& golden, const std::vector<s
 
 }  // namespace
 
-GoldenCase read_golden(const std::string& file_name) {
+std::string golden_path(const std::string& file_name) {
   const char* elsewhere = std::getenv("LOCKSTEP_GOLDEN_DIR");  // when the test runs on another machine
-  const std::string directory = elsewhere ? elsewhere : LOCKSTEP_GOLDEN_DIR;
-  const std::string path = directory + "/" + file_name;
+  return fmt::format("{}/{}", elsewhere ? elsewhere : LOCKSTEP_GOLDEN_DIR, file_name);
+}
+
+GoldenCase read_golden(const std::string& file_name) {
+  const std::string path = golden_path(file_name);
   const auto file = Hdf5File::open(path, ExitCode::internal);
   auto integer = [&](const std::string& name) { return needed(file.integer_attribute("/case", name), name); };
   auto number = [&](const std::string& name) { return number_of_case(path, name); };
@@ -206,6 +221,7 @@ GoldenCase read_golden(const std::string& file_name) {
   golden.parameters = file.dataset("/train/names").read_strings();
   if (file.exists("/train/buffers")) golden.buffers = file.dataset("/train/buffers").read_strings();
   golden.exact = read_values(file, "");
+  if (!file.exists("/peer_float32")) return golden;
   for (const auto& variant : file.list("/peer_float32")) {
     golden.peers[variant.name] = read_values(file, "/peer_float32/" + variant.name);
   }
@@ -216,15 +232,9 @@ GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DT
   ModelOptions options = golden.options;
   options.dtype = dtype;
   Net train(backend, build_model(golden.model, options), {.compute = compute});
-  train.fill_parameters([&](const Parameter& p, int64_t i) { return parameter_value(golden.salt, p, i); });
-  options.training = false;
-  options.aux_weight = 0;
-  Net eval(train, build_model(golden.model, options));
-
+  train.fill_parameters([&](const Parameter& p, int64_t i) { return parameter_value(golden, p, i); });
   GoldenValues values;
-  set_inputs(eval, golden);
-  eval.forward();
-  values["eval/logits"] = eval.value(eval.graph().losses[0].logits);
+  values["eval/logits"] = evaluate(golden, train);
 
   set_inputs(train, golden);
   train.forward();
@@ -244,6 +254,14 @@ GoldenValues compute_golden(const GoldenCase& golden, const Backend& backend, DT
   for (const std::string& name : golden.parameters) append_row(values, "weight", "_after", train.parameter(name));
   for (const std::string& name : golden.buffers) append_row(values, "buffer", "_after", train.parameter(name));
   return values;
+}
+
+std::vector<double> evaluation_logits(const GoldenCase& golden, const Backend& backend, DType dtype) {
+  ModelOptions options = golden.options;
+  options.dtype = dtype;
+  Net net(backend, build_model(golden.model, options), {});
+  net.fill_parameters([&](const Parameter& p, int64_t i) { return parameter_value(golden, p, i); });
+  return evaluate(golden, net);
 }
 
 std::map<std::string, double> golden_errors(const GoldenCase& golden, const GoldenValues& values) {

@@ -4,7 +4,9 @@
 
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/cpu_cores.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "test/catch.h"
+#include "test/graph/net.h"
 #include "test/models/golden.h"
 
 using namespace lockstep;
@@ -40,6 +42,35 @@ void check_in_float32(const std::string& file, std::string_view name = "cpu") {
   for (const auto& [quantity, error] : golden_errors(golden, compute_golden(golden, *backend, DType::f32))) {
     INFO(quantity);
     CHECK(error <= allowed.at(quantity));
+  }
+}
+
+// A network and its weights in a file that PyTorch wrote; it is trained without dropout here.
+GoldenCase read_onnx_golden(const std::string& network, const std::string& variant) {
+  GoldenCase golden = read_golden("onnx/" + network + ".h5");
+  OnnxModel model = read_onnx_model(golden_path("onnx/" + network + variant + ".onnx"));
+  golden.options.definition = std::move(model.definition);
+  golden.options.definition_path = network;
+  golden.options.dropout = 0;
+  for (const char* rate : {"rate = 0.5", "rate = 0.25"}) {
+    const size_t at = golden.options.definition.find(rate);
+    if (at != std::string::npos) golden.options.definition.replace(at, std::string(rate).size(), "rate = 0");
+  }
+  for (NamedTensor& tensor : model.weights) golden.weights[tensor.name] = std::move(tensor.values);
+  return golden;
+}
+
+void check_onnx(const std::string& network) {
+  const auto reference = backend_on_all_cores("reference"), cpu = backend_on_all_cores("cpu");
+  const GoldenCase golden = read_onnx_golden(network, "");
+  for (const auto& [quantity, error] : golden_errors(golden, compute_golden(golden, *reference, DType::f64))) {
+    INFO(quantity);
+    CHECK(error < 1e-8);
+  }
+  for (const char* variant : {"", "_folded", "_dynamo"}) {
+    INFO(variant);
+    const GoldenCase file = read_onnx_golden(network, variant);
+    CHECK(relative_error(evaluation_logits(file, *cpu, DType::f32), golden.exact.at("eval/logits")) < 1e-5);
   }
 }
 
@@ -112,6 +143,14 @@ TEST_CASE("inception_v3 of 107 pixels in bfloat16 on the CPU is as close as its 
 TEST_CASE("resnet50 in bfloat16 on the CPU is as close as its precision allows", "[golden]") {
   check_in_bfloat16("resnet50_64_b8.h5", 2);
 }
+
+TEST_CASE("a convolutional network with branches from ONNX computes what PyTorch does", "[golden]") {
+  check_onnx("branches");
+}
+
+TEST_CASE("resnet18 from ONNX computes what PyTorch does", "[golden]") { check_onnx("resnet18"); }
+
+TEST_CASE("squeezenet1_1 from ONNX computes what PyTorch does", "[golden]") { check_onnx("squeezenet1_1"); }
 
 TEST_CASE("cifar10_cnn computes the reference values", "[golden]") { check_exactly("cifar10_cnn_24_b16.h5"); }
 
