@@ -8,7 +8,11 @@ std::span<const Model> models() {
   static constexpr Model kTable[] = {
       {"inception_v3", build_inception_v3},
       {"cifar10_cnn", build_cifar10_cnn},
-      {"resnet50", build_resnet50},
+      {"resnet18", [](ModelBuilder& b) { build_resnet(b, 18); }},
+      {"resnet34", [](ModelBuilder& b) { build_resnet(b, 34); }},
+      {"resnet50", [](ModelBuilder& b) { build_resnet(b, 50); }},
+      {"resnet101", [](ModelBuilder& b) { build_resnet(b, 101); }},
+      {"resnet152", [](ModelBuilder& b) { build_resnet(b, 152); }},
       {"wide_mlp", build_wide_mlp},
   };
   return kTable;

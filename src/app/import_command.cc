@@ -58,7 +58,9 @@ std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
     if (info.sparse || info.recipe.empty()) continue;
     const std::string recipe(info.recipe);
     // Recipes name no files of data, and synthetic data need none.
-    Config config = load_config(gather_config_sources(recipe, {{.name = "data.format", .value = "synthetic"}})).config;
+    Config config = load_config(gather_config_sources(recipe, {{.name = "model.name", .value = std::string(info.name)},
+                                                               {.name = "data.format", .value = "synthetic"}}))
+                        .config;
     if (!has_aux) config.model.aux_weight = 0;
     const Graph graph = draw(config);
     const bool fits = std::ranges::all_of(graph.parameters.all(),

@@ -7,8 +7,8 @@
 namespace lockstep {
 namespace {
 
-// From torchvision's training reference for ResNet-50.
-constexpr ModelDefault kResnet50[] = {
+// From torchvision's training reference for ResNets.
+constexpr ModelDefault kResnet[] = {
     {"model.image_size", "224"},
     {"model.dropout", "0"},
     {"model.bn_epsilon", "1e-5"},
@@ -66,6 +66,17 @@ constexpr ModelDefault kFile[] = {
     {"ema.decay", "0"},
 };
 
+constexpr ModelInfo resnet(std::string_view name, std::string_view benchmark_batch) {
+  return {.name = name,
+          .recipe = "resnet50_imagenet",
+          .defaults = kResnet,
+          .batch_norm = true,
+          .norm_epsilon = 1e-5,
+          .benchmark_image = "224",
+          .benchmark_classes = "1001",
+          .benchmark_batch = benchmark_batch};
+}
+
 // Inception-v3's values are the built-in defaults. Batch sizes of benchmarks are those of tf_cnn_benchmarks where it
 // has the model; its ImageNet has a background class.
 constexpr ModelInfo kModels[] = {
@@ -86,14 +97,11 @@ constexpr ModelInfo kModels[] = {
      .benchmark_image = "32",
      .benchmark_classes = "10",
      .benchmark_batch = "128"},
-    {.name = "resnet50",
-     .recipe = "resnet50_imagenet",
-     .defaults = kResnet50,
-     .batch_norm = true,
-     .norm_epsilon = 1e-5,
-     .benchmark_image = "224",
-     .benchmark_classes = "1001",
-     .benchmark_batch = "64"},
+    resnet("resnet18", "64"),
+    resnet("resnet34", "64"),
+    resnet("resnet50", "64"),
+    resnet("resnet101", "32"),
+    resnet("resnet152", "32"),
     {.name = "wide_mlp", .recipe = "a8a_mlp", .defaults = kWideMlp, .sparse = true},
     {.name = "file", .recipe = {}, .defaults = kFile, .batch_norm = true},
 };

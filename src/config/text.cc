@@ -84,12 +84,16 @@ std::string model_default_text() {
       "The default values in the tables below are those of inception_v3. Other models have the following defaults. "
       "Those of\n[optimizer] and [schedule] apply only if no other optimizer or schedule is chosen.\n\n"
       "| model.name | defaults |\n|---|---|\n";
-  for (const ModelInfo& model : model_infos()) {
-    std::string values;
-    for (const auto& [key, value] : model.defaults) {
+  for (auto model = model_infos().begin(); model != model_infos().end();) {
+    std::string names, values;
+    const auto defaults = model->defaults;
+    for (const auto& [key, value] : defaults) {
       values += fmt::format("{}`{} = {}`", values.empty() ? "" : ", ", key, value);
     }
-    if (!values.empty()) out += fmt::format("| `{}` | {} |\n", model.name, values);
+    for (; model != model_infos().end() && model->defaults.data() == defaults.data(); ++model) {
+      names += fmt::format("{}`{}`", names.empty() ? "" : ", ", model->name);
+    }
+    if (!values.empty()) out += fmt::format("| {} | {} |\n", names, values);
   }
   return out;
 }

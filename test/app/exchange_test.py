@@ -223,7 +223,7 @@ class Slow(Case):
             self.skipTest(ABSENT.format("torch"))
         if safetensors is None:
             self.skipTest(ABSENT.format("safetensors"))
-        models = {"inception_v3": {"aux_logits": False, "init_weights": False}, "resnet50": {}}
+        models = {"inception_v3": {"aux_logits": False, "init_weights": False}, "resnet18": {}, "resnet50": {}}
         for name, options in models.items():
             with self.subTest(name):
                 theirs = getattr(torchvision.models, name)(num_classes=10, **options).eval()

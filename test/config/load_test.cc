@@ -207,8 +207,8 @@ TEST_CASE(
   s.overrides = {{"data.shuffle", "false"}, {"data.shuffle_block", "8"}, {"checkpoint.overwrite", "true"}};
   const std::vector<std::string> expected = {
       "model.aux_weight = 0.0 (/configs/c.toml:5): it needs a model with an auxiliary head (inception_v3)",
-      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs a model with batch normalization (inception_v3, resnet50, "
-      "file)",
+      "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs a model with batch normalization (inception_v3, resnet18, "
+      "resnet34, resnet50, resnet101, resnet152, file)",
       "data.shuffle_block = 8 (command line): it needs data.shuffle = true",
       "optimizer.momentum = 0.9 (/configs/c.toml:8): it needs optimizer.name = \"sgd\", \"rmsprop_tf\", \"rmsprop\" or "
       "\"lars\"",

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "lockstep/config/keys.h"
 #include "lockstep/config/model_info.h"
 #include "test/catch.h"
 #include "test/config/config_error.h"
@@ -128,7 +129,17 @@ TEST_CASE("the recipe of every model trains it") {
     ConfigSources sources = gather_config_sources(std::string(info.recipe), {});
     sources.environment.clear();
     sources.overrides = {{"data.train", "train-*"}, {"data.validation", "validation-*"}};
-    CHECK(load_config(sources).config.model.name == info.name);
+    CHECK(model_info(load_config(sources).config.model.name).defaults.data() == info.defaults.data());
+    sources.overrides.push_back({"model.name", std::string(info.name)});
+    const Config config = load_config(sources).config;
+    CHECK(config.model.name == info.name);
+    const Config plain =
+        load_config({.overrides = {{"model.name", config.model.name}, {"data.format", "synthetic"}}}).config;
+    for (const auto& [key, value] : info.defaults) {
+      INFO(key);
+      const auto& member = find_config_key(key)->member;
+      CHECK((member.get(config) == member.get(plain)));
+    }
   }
 }
 

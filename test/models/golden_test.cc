@@ -164,6 +164,12 @@ TEST_CASE("inception_v3 on 107 pixels in float32 is as close as its peers", "[go
   check_in_float32("inception_v3_107_b8.h5");
 }
 
+TEST_CASE("resnet18 on 64 pixels computes the reference values", "[golden]") { check_exactly("resnet18_64_b8.h5"); }
+
+TEST_CASE("resnet18 on 64 pixels in float32 is as close as its peers", "[golden]") {
+  check_in_float32("resnet18_64_b8.h5");
+}
+
 TEST_CASE("resnet50 on 64 pixels computes the reference values", "[golden]") { check_exactly("resnet50_64_b8.h5"); }
 
 TEST_CASE("resnet50 on 64 pixels in float32 is as close as its peers", "[golden]") {

@@ -17,7 +17,7 @@ struct ModelDefault {
 // Zero means that there is no such limit, or that the model has no such part.
 struct ModelInfo {
   std::string_view name;    // model.name
-  std::string_view recipe;  // the file in models/recipes that trains it as published, without .toml; empty: none
+  std::string_view recipe;  // in models/recipes, without .toml: with model.name, it trains this model; empty: none
   std::span<const ModelDefault> defaults;  // those that differ from the built-in ones; from the recipe
   bool sparse = false;                     // takes sparse samples instead of images
   int64_t smallest_image = 1;              // pixels; below it, the last feature maps are empty

@@ -25,7 +25,7 @@ Graph build_model(std::string_view name, const ModelOptions& options);
 // it take the maximum, as tf_cnn_benchmarks does.
 void build_inception_v3(ModelBuilder& b);
 void build_cifar10_cnn(ModelBuilder& b);
-void build_resnet50(ModelBuilder& b);
+void build_resnet(ModelBuilder& b, int depth);  // 18, 34, 50, 101 or 152
 void build_wide_mlp(ModelBuilder& b);
 
 // The network that options().definition defines (docs/model_files.md). Errors name the file, line and layer.

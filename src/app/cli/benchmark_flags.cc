@@ -30,7 +30,10 @@ struct BenchmarkModel {
 // nor dropout.
 constexpr std::array kModels = {
     BenchmarkModel{"inception3", "inception_v3"}, BenchmarkModel{"inception_v3", "inception_v3", "0.2", "0.4"},
-    BenchmarkModel{"resnet50_v1.5", "resnet50"},  BenchmarkModel{"resnet50", "resnet50"},
+    BenchmarkModel{"resnet18", "resnet18"},       BenchmarkModel{"resnet34", "resnet34"},
+    BenchmarkModel{"resnet50", "resnet50"},       BenchmarkModel{"resnet50_v1.5", "resnet50"},
+    BenchmarkModel{"resnet101", "resnet101"},     BenchmarkModel{"resnet101_v1.5", "resnet101"},
+    BenchmarkModel{"resnet152", "resnet152"},     BenchmarkModel{"resnet152_v1.5", "resnet152"},
     BenchmarkModel{"cifar10_cnn", "cifar10_cnn"},
 };
 

@@ -59,7 +59,8 @@ TEST_CASE("a benchmark trains on made-up images and writes nothing") {
 }
 
 TEST_CASE("each model of a benchmark makes a valid configuration") {
-  for (const char* model : {"inception3", "inception_v3", "resnet50", "resnet50_v1.5", "cifar10_cnn"}) {
+  for (const char* model : {"inception3", "inception_v3", "resnet18", "resnet50", "resnet50_v1.5", "resnet101",
+                            "resnet152_v1.5", "cifar10_cnn"}) {
     INFO(model);
     CHECK_NOTHROW(load_config({.overrides = parse_benchmark_flags({"--model", model}).overrides}));
   }
