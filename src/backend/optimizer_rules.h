@@ -58,6 +58,17 @@ struct SgdRule {
   }
 };
 
+struct NesterovRule {
+  static constexpr int kSlots = 1;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    const V gradient = e.gradient + segment.weight_decay * e.value;
+    e.slot0 = c.momentum * e.slot0 + gradient;
+    e.value -= c.rate * (gradient + c.momentum * e.slot0);
+  }
+};
+
 struct RmspropTfRule {
   static constexpr int kSlots = 2;
   template <class S, class V>
@@ -84,15 +95,30 @@ struct RmspropRule {
   }
 };
 
+// Shared by Adam and AdamW: takes the gradient into the slots and returns the step at a rate of 1.
+template <class S, class V>
+LOCKSTEP_HOST_DEVICE V adam_step(const OptimizerConstants<S>& c, const V& gradient, OptimizerElement<V>& e) {
+  using std::sqrt;
+  e.slot0 = c.beta1 * e.slot0 + c.one_minus_beta1 * gradient;
+  e.slot1 = c.beta2 * e.slot1 + c.one_minus_beta2 * gradient * gradient;
+  return (e.slot0 / c.bias1) / (sqrt(e.slot1 / c.bias2) + c.epsilon);
+}
+
+struct AdamRule {
+  static constexpr int kSlots = 2;
+  template <class S, class V>
+  LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
+                                         OptimizerElement<V>& e) {
+    e.value -= c.rate * adam_step(c, V(e.gradient + segment.weight_decay * e.value), e);
+  }
+};
+
 struct AdamwRule {
   static constexpr int kSlots = 2;
   template <class S, class V>
   LOCKSTEP_HOST_DEVICE static void apply(const OptimizerConstants<S>& c, const SegmentConstants<S>& segment,
                                          OptimizerElement<V>& e) {
-    using std::sqrt;
-    e.slot0 = c.beta1 * e.slot0 + c.one_minus_beta1 * e.gradient;
-    e.slot1 = c.beta2 * e.slot1 + c.one_minus_beta2 * e.gradient * e.gradient;
-    const V step = (e.slot0 / c.bias1) / (sqrt(e.slot1 / c.bias2) + c.epsilon);
+    const V step = adam_step(c, e.gradient, e);
     e.value -= c.rate * (step + segment.weight_decay * e.value);
   }
 };
@@ -168,11 +194,13 @@ template <class Body>
 void with_rule(const ApplyOptimizer& op, const Body& body) {
   switch (op.kind) {
     case OptimizerKind::sgd:
-      return body(SgdRule{});
+      return op.nesterov ? body(NesterovRule{}) : body(SgdRule{});
     case OptimizerKind::rmsprop_tf:
       return body(RmspropTfRule{});
     case OptimizerKind::rmsprop:
       return body(RmspropRule{});
+    case OptimizerKind::adam:
+      return body(AdamRule{});
     case OptimizerKind::adamw:
       return body(AdamwRule{});
     case OptimizerKind::lars:

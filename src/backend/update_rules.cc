@@ -9,6 +9,7 @@ std::span<const OptimizerSlots> optimizers() {
       {OptimizerKind::sgd, "sgd", {"momentum"}, {0}},
       {OptimizerKind::rmsprop_tf, "rmsprop_tf", {"mean_square", "momentum"}, {1, 0}},
       {OptimizerKind::rmsprop, "rmsprop", {"mean_square", "momentum"}, {0, 0}},
+      {OptimizerKind::adam, "adam", {"exp_avg", "exp_avg_sq"}, {0, 0}},
       {OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, {0, 0}},
       {OptimizerKind::lars, "lars", {"momentum"}, {0}},
       {OptimizerKind::ftrl, "ftrl", {"accumulator", "linear"}, {0, 0}},

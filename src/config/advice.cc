@@ -49,6 +49,10 @@ void advise_on_optimizer(const Config& config, int64_t global_batch, std::vector
         "optimizer.epsilon = {}: TensorFlow's recipe has 1.0, inside the root; small ones make steps many times longer",
         optimizer.epsilon));
   }
+  if ((optimizer.name == "adam" || optimizer.name == "adamw") && optimizer.epsilon >= kPublishedEpsilon) {
+    out.push_back(
+        fmt::format("optimizer.epsilon = {}: a value for rmsprop_tf; recipes of Adam have 1e-8", optimizer.epsilon));
+  }
   if (optimizer.name == "ftrl" && optimizer.initial_accumulator >= kLargeAccumulator) {
     out.push_back(
         fmt::format("optimizer.initial_accumulator = {}: FTRL's first step brings weights whose gradients are "

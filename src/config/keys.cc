@@ -182,7 +182,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
 
-      {LOCKSTEP_KEY(optimizer, name), .allowed = {"sgd", "rmsprop_tf", "rmsprop", "adamw", "lars", "ftrl"},
+      {LOCKSTEP_KEY(optimizer, name), .allowed = {"sgd", "rmsprop_tf", "rmsprop", "adam", "adamw", "lars", "ftrl"},
        .meaning = "docs/training.md gives the formulas. rmsprop_tf is TensorFlow's RMSProp, with epsilon inside the "
                   "square root and an initial mean square of 1; rmsprop is PyTorch's.",
        .also = {"optimizer", "optim"}},
@@ -192,16 +192,18 @@ std::vector<ConfigKey> make_keys() {
        .also = {"linear_scaling"}},
       {LOCKSTEP_KEY(optimizer, momentum), .range = zero_to_below_one(),
        .meaning = "sgd, rmsprop_tf, rmsprop and lars: momentum."},
+      {LOCKSTEP_KEY(optimizer, nesterov), .meaning = "sgd: Nesterov's momentum."},
       {LOCKSTEP_KEY(optimizer, decay), .range = zero_to_below_one(),
        .meaning = "rmsprop_tf and rmsprop: decay of the mean square.", .also = {"rmsprop_decay", "rho", "alpha"}},
       {LOCKSTEP_KEY(optimizer, epsilon), .range = above(0),
-       .meaning = "rmsprop_tf, rmsprop and adamw: constant that keeps the division finite. Typical values are 1.0 for "
-                  "rmsprop_tf and 1e-8 for the others.",
+       .meaning =
+           "rmsprop_tf, rmsprop, adam and adamw: constant that keeps the division finite. Typical values are 1.0 for "
+           "rmsprop_tf and 1e-8 for the others.",
        .also = {"eps"}},
-      {LOCKSTEP_KEY(optimizer, beta1), .range = zero_to_below_one(), .meaning = "adamw: decay of the mean gradient.",
-       .also = {"adam_beta1"}},
+      {LOCKSTEP_KEY(optimizer, beta1), .range = zero_to_below_one(),
+       .meaning = "adam and adamw: decay of the mean gradient.", .also = {"adam_beta1"}},
       {LOCKSTEP_KEY(optimizer, beta2), .range = zero_to_below_one(),
-       .meaning = "adamw: decay of the mean squared gradient.", .also = {"adam_beta2"}},
+       .meaning = "adam and adamw: decay of the mean squared gradient.", .also = {"adam_beta2"}},
       {LOCKSTEP_KEY(optimizer, trust), .range = above(0),
        .meaning = "lars: trust coefficient; the rate of a weight is multiplied by trust x norm of the weight / norm of "
                   "its gradient.",

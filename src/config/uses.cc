@@ -47,16 +47,20 @@ constexpr ConfigUse kUses[] = {
      [](const Config& c) {
        return optimizer_is(c, {"sgd", "rmsprop_tf", "rmsprop", "lars"});
      }},
+    {"optimizer.nesterov", "optimizer.name = \"sgd\" with optimizer.momentum above 0",
+     [](const Config& c) { return optimizer_is(c, {"sgd"}) && c.optimizer.momentum > 0; }},
     {"optimizer.decay", "optimizer.name = \"rmsprop_tf\" or \"rmsprop\"",
      [](const Config& c) {
        return optimizer_is(c, {"rmsprop_tf", "rmsprop"});
      }},
-    {"optimizer.epsilon", "optimizer.name = \"rmsprop_tf\", \"rmsprop\" or \"adamw\"",
+    {"optimizer.epsilon", "optimizer.name = \"rmsprop_tf\", \"rmsprop\", \"adam\" or \"adamw\"",
      [](const Config& c) {
-       return optimizer_is(c, {"rmsprop_tf", "rmsprop", "adamw"});
+       return optimizer_is(c, {"rmsprop_tf", "rmsprop", "adam", "adamw"});
      }},
-    {"optimizer.beta1 optimizer.beta2", "optimizer.name = \"adamw\"",
-     [](const Config& c) { return optimizer_is(c, {"adamw"}); }},
+    {"optimizer.beta1 optimizer.beta2", "optimizer.name = \"adam\" or \"adamw\"",
+     [](const Config& c) {
+       return optimizer_is(c, {"adam", "adamw"});
+     }},
     {"optimizer.trust", "optimizer.name = \"lars\"", [](const Config& c) { return optimizer_is(c, {"lars"}); }},
     {"optimizer.l1 optimizer.l2 optimizer.learning_rate_power optimizer.initial_accumulator",
      "optimizer.name = \"ftrl\"", [](const Config& c) { return optimizer_is(c, {"ftrl"}); }},

@@ -51,6 +51,7 @@ Updater::Updater(const Backend& backend, const Executable& executable, const Con
   const ParameterLayout& layout = executable.layout();
   ApplyOptimizer rule{.kind = parse_optimizer(config.optimizer.name),
                       .momentum = config.optimizer.momentum,
+                      .nesterov = config.optimizer.nesterov,
                       .decay = config.optimizer.decay,
                       .beta1 = config.optimizer.beta1,
                       .beta2 = config.optimizer.beta2,

@@ -62,6 +62,16 @@ class Resume(Case):
                        for run in ("whole", "parts")]
         self.assertEqual(*evaluations)
 
+    def test_optimizers_are_resumed_to_the_same_bits(self):
+        self.records(60)
+        for name, optimizer in (("adam", {"optimizer.name": "adam", "optimizer.lr": 1e-3, "optimizer.epsilon": 1e-8}),
+                                ("nesterov", {"optimizer.nesterov": True})):
+            config = self.config({"train.steps": 12, **optimizer}, SMALL)
+            self.train(0, config, {"checkpoint.directory": name + "_whole"})
+            self.train(0, config, {"checkpoint.directory": name + "_parts", "train.steps": 5})
+            self.train(0, config, {"checkpoint.directory": name + "_parts"})
+            self.assert_same_runs(name + "_whole", name + "_parts", 12)
+
     def test_statistics_and_averages_are_resumed_on_two_ranks(self):
         self.check_large(2)
 

@@ -285,13 +285,14 @@ TEST_CASE("the padding of blocked tensors stays zero on the cpu backend") {
 TEST_CASE("the optimizers of the cpu backend compute what the reference backend computes") {
   constexpr int64_t kCount = 40000;
   ApplyOptimizer op{.segments = {{0, 17000, 0.5}, {17000, 3, 0}, {17003, 22997, 0.25}}};
-  std::vector<HostTensor> outputs{random_tensor(kCount, 1, -1, 1)};
-  op.kind = GENERATE(OptimizerKind::sgd, OptimizerKind::rmsprop_tf, OptimizerKind::adamw);
-  INFO(optimizer_slots(op.kind).name);
-  for (size_t slot = 0; slot < optimizer_slots(op.kind).slots.size(); ++slot) {
-    outputs.push_back(random_tensor(kCount, 2 + slot, 0.5, 1));
+  op.nesterov = GENERATE(false, true);
+  for (const OptimizerSlots& row : optimizers()) {
+    op.kind = row.kind;
+    INFO(row.name << (op.nesterov ? ", nesterov" : ""));
+    std::vector<HostTensor> outputs{random_tensor(kCount, 1, -1, 1)};
+    for (size_t slot = 0; slot < row.slots.size(); ++slot) outputs.push_back(random_tensor(kCount, 2 + slot, 0.5, 1));
+    check_update(op, {random_tensor(kCount, 5, -4, 4), update_scalars()}, outputs);
   }
-  check_update(op, {random_tensor(kCount, 5, -4, 4), update_scalars()}, outputs);
 }
 
 TEST_CASE("averages, statistics and norms of the cpu backend are the reference backend's") {

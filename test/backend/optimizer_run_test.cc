@@ -116,6 +116,17 @@ TEST_CASE("fifty steps of SGD follow its formula and PyTorch") {
   check_on_every_backend(op, {pytorch::sgd, pytorch::sgd_momentum, std::vector<double>(kElements)});
 }
 
+TEST_CASE("fifty steps of SGD with Nesterov's momentum follow its formula and PyTorch") {
+  const ApplyOptimizer op{.kind = OptimizerKind::sgd, .momentum = 0.75, .nesterov = true};
+  const Formula formula = [](const Element& e) {
+    const double g = e.gradient + e.weight_decay * e.w;
+    e.a = 0.75 * e.a + g;
+    e.w -= e.rate * (g + 0.75 * e.a);
+  };
+  check_on_every_backend(op, run_formula(formula, 0));
+  check_on_every_backend(op, {pytorch::nesterov, pytorch::nesterov_momentum, std::vector<double>(kElements)});
+}
+
 TEST_CASE("fifty steps of TensorFlow's RMSProp follow its formula") {
   const ApplyOptimizer op{.kind = OptimizerKind::rmsprop_tf, .momentum = 0.9, .decay = 0.9, .epsilon = 1};
   check_on_every_backend(op, run_formula(
@@ -138,6 +149,19 @@ TEST_CASE("fifty steps of PyTorch's RMSProp follow its formula and PyTorch") {
   };
   check_on_every_backend(op, run_formula(formula, 0));
   check_on_every_backend(op, {pytorch::rmsprop, pytorch::rmsprop_mean_square, pytorch::rmsprop_momentum});
+}
+
+TEST_CASE("fifty steps of Adam follow its formula and PyTorch") {
+  const ApplyOptimizer op{.kind = OptimizerKind::adam, .beta1 = 0.875, .beta2 = 0.9375, .epsilon = 0.03125};
+  const Formula formula = [](const Element& e) {
+    const double g = e.gradient + e.weight_decay * e.w;
+    e.a = 0.875 * e.a + 0.125 * g;
+    e.b = 0.9375 * e.b + 0.0625 * g * g;
+    const double mean = e.a / (1 - std::pow(0.875, e.t)), square = e.b / (1 - std::pow(0.9375, e.t));
+    e.w -= e.rate * mean / (std::sqrt(square) + 0.03125);
+  };
+  check_on_every_backend(op, run_formula(formula, 0));
+  check_on_every_backend(op, {pytorch::adam, pytorch::adam_exp_avg, pytorch::adam_exp_avg_sq});
 }
 
 TEST_CASE("fifty steps of AdamW follow its formula and PyTorch") {

@@ -190,10 +190,11 @@ TEST_CASE("a step that is skipped leaves weights, slots, averages and statistics
     std::vector<double> values(kUpdateScalars, 0.5);
     values[kSkip] = 1;
     const HostTensor scalars = of(dtype, values), gradients = of(dtype, {kNan, 3});
-    for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::rmsprop_tf, OptimizerKind::adamw}) {
+    for (const OptimizerSlots& row : optimizers()) {
+      INFO(row.name);
       const HostTensor inputs[] = {gradients, scalars};
-      std::vector<HostTensor> outputs(1 + optimizer_slots(kind).slots.size(), of(dtype, {1, 2}));
-      run_update(backend, {dtype, ApplyOptimizer{.kind = kind, .segments = {{0, 2, 0.1}}}}, inputs, outputs);
+      std::vector<HostTensor> outputs(1 + row.slots.size(), of(dtype, {1, 2}));
+      run_update(backend, {dtype, ApplyOptimizer{.kind = row.kind, .segments = {{0, 2, 0.1}}}}, inputs, outputs);
       for (const HostTensor& output : outputs) CHECK(output.values == std::vector<double>{1, 2});
     }
     const HostTensor inputs[] = {gradients, scalars};

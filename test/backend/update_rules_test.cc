@@ -89,6 +89,7 @@ TEST_CASE("each optimizer names its slots and their start values") {
   CHECK(rmsprop.slots == std::vector<std::string_view>{"mean_square", "momentum"});
   CHECK(rmsprop.initial == std::vector<double>{1, 0});
   CHECK(optimizer_slots(OptimizerKind::sgd).slots == std::vector<std::string_view>{"momentum"});
+  CHECK(optimizer_slots(OptimizerKind::adam).slots == std::vector<std::string_view>{"exp_avg", "exp_avg_sq"});
   CHECK(optimizer_slots(OptimizerKind::adamw).slots == std::vector<std::string_view>{"exp_avg", "exp_avg_sq"});
 }
 

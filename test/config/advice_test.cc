@@ -47,6 +47,9 @@ TEST_CASE("what is unlike every recipe is named with its key") {
   config = recipe("resnet50_imagenet");
   config.schedule.warmup_epochs = 0;
   CHECK_THAT(advice(config, 8192), ContainsSubstring("schedule.warmup_epochs"));
+  config = recipe("cifar10_cnn");
+  config.optimizer.epsilon = 1;
+  CHECK_THAT(advice(config), ContainsSubstring("optimizer.epsilon = 1: a value for rmsprop_tf"));
   config = recipe("a8a_mlp");
   config.optimizer.initial_accumulator = 0.1;
   CHECK_THAT(advice(config), ContainsSubstring("optimizer.initial_accumulator = 0.1"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lockstep/backend/update.h"
 #include "lockstep/config/value.h"
 #include "lockstep/data/source/formats.h"
 #include "lockstep/models/models.h"
@@ -42,6 +43,12 @@ TEST_CASE("every model there is can be chosen") {
   for (const Model& model : models()) names.push_back(model.name);
   names.push_back(kModelFile);
   CHECK(find_config_key("model.name")->allowed == names);
+}
+
+TEST_CASE("every optimizer there is can be chosen") {
+  std::vector<std::string_view> names;
+  for (const OptimizerSlots& optimizer : optimizers()) names.push_back(optimizer.name);
+  CHECK(find_config_key("optimizer.name")->allowed == names);
 }
 
 TEST_CASE("the variable of a key is its name in capitals") {

@@ -256,10 +256,13 @@ TEST_CASE("the table of effects names keys that exist, and each row can hold and
     fourth.model.name = "file";
     fourth.optimizer.name = "ftrl";
     fourth.device.kind = DeviceChoice::gpu;
+    Config fifth;
+    fifth.optimizer.name = "sgd";
+    fifth.eval.every_epochs = 0;
     int holding = 0;
-    for (const Config* config : {&usual, &other, &third, &fourth}) holding += use.holds(*config) ? 1 : 0;
+    for (const Config* config : {&usual, &other, &third, &fourth, &fifth}) holding += use.holds(*config) ? 1 : 0;
     CHECK(holding > 0);
-    CHECK(holding < 4);
+    CHECK(holding < 5);
   }
 }
 

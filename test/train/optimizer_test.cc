@@ -36,10 +36,10 @@ struct Formulas {
     const double decay = o.decay_norm_and_bias || p.kind == ParameterKind::weight ? o.weight_decay : 0;
     for (size_t i = 0; i < gradient.size(); ++i) {
       double &w = weights[p.name][i], &a = slot0[p.name][i], &b = slot1[p.name][i];
-      const double g = gradient[i] * scale;
+      const double before = w, g = gradient[i] * scale + (o.name == "adam" ? decay * w : 0);
       if (o.name == "sgd") {
         a = o.momentum * a + g + decay * w;
-        w -= rate * a;
+        w -= rate * (o.nesterov ? g + decay * before + o.momentum * a : a);
       } else if (o.name == "rmsprop_tf") {
         const double d = g + decay * w;
         a = o.decay * a + (1 - o.decay) * d * d;
@@ -49,7 +49,7 @@ struct Formulas {
         a = 0.9 * a + 0.1 * g;
         b = 0.999 * b + 0.001 * g * g;
         const double first = a / (1 - std::pow(0.9, t)), second = b / (1 - std::pow(0.999, t));
-        w -= rate * decay * w;
+        if (o.name == "adamw") w -= rate * decay * w;
         w -= rate * first / (std::sqrt(second) + o.epsilon);
       }
     }
@@ -188,7 +188,7 @@ class Race {
 Config config_of(const std::string& optimizer) {
   Config config;
   config.optimizer = {.name = optimizer, .momentum = 0.8, .decay = 0.9, .epsilon = 1.0, .weight_decay = 0.03};
-  if (optimizer == "adamw") config.optimizer.epsilon = 1e-6;
+  if (optimizer.starts_with("adam")) config.optimizer.epsilon = 1e-6;
   config.model.bn_momentum = 0.2;
   config.ema.decay = 0.6;  // reached at the 14th update
   return config;
@@ -198,8 +198,9 @@ Config config_of(const std::string& optimizer) {
 
 TEST_CASE("50 updates are those of the formulas in double precision") {
   const std::string backend = GENERATE("reference", "cpu");
-  const std::string optimizer = GENERATE("sgd", "rmsprop_tf", "adamw");
-  Config config = config_of(optimizer);
+  const std::string optimizer = GENERATE("sgd", "nesterov", "rmsprop_tf", "adam", "adamw");
+  Config config = config_of(optimizer == "nesterov" ? "sgd" : optimizer);
+  config.optimizer.nesterov = optimizer == "nesterov";
   config.optimizer.decay_norm_and_bias = GENERATE(false, true);
   config.ema.decay = GENERATE(0.6, 0.0);
   INFO(backend << ", " << optimizer << ", " << config.optimizer.decay_norm_and_bias << ", " << config.ema.decay);
@@ -217,8 +218,6 @@ TEST_CASE("a young average follows at (1 + t) / (10 + t), whatever its decay") {
 }
 
 TEST_CASE("optimizers have the configuration's names") {
-  CHECK(parse_optimizer("sgd") == OptimizerKind::sgd);
-  CHECK(parse_optimizer("rmsprop_tf") == OptimizerKind::rmsprop_tf);
-  CHECK(parse_optimizer("adamw") == OptimizerKind::adamw);
+  for (const OptimizerSlots& row : optimizers()) CHECK(parse_optimizer(row.name) == row.kind);
   CHECK_THAT(config_error([] { parse_optimizer("adagrad"); }), ContainsSubstring("optimizer.name = \"adagrad\""));
 }

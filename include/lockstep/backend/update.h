@@ -21,11 +21,13 @@ struct UpdateSegment {
 };
 
 enum class OptimizerKind : uint8_t {
-  sgd,         // g += wd w; m = momentum m + g; w -= lr m                         (torch.optim.SGD); slot momentum
+  sgd,         // g += wd w; m = momentum m + g; w -= lr m, or with nesterov w -= lr (g + momentum m)
+               // (torch.optim.SGD); slot momentum
   rmsprop_tf,  // g += wd w; s += (1-decay)(g^2 - s); m = momentum m + lr g / sqrt(s + eps); w -= m
                // (TensorFlow's RMSPropOptimizer: epsilon inside the root, s starts at 1); slots mean_square, momentum
   rmsprop,     // g += wd w; s = decay s + (1-decay) g^2; m = momentum m + g / (sqrt(s) + eps); w -= lr m
                // (torch.optim.RMSprop: epsilon outside the root, s starts at 0); slots mean_square, momentum
+  adam,        // g += wd w; then as adamw without its wd w (torch.optim.Adam); slots exp_avg, exp_avg_sq
   adamw,       // a = b1 a + (1-b1) g; v = b2 v + (1-b2) g^2;
                // w -= lr ((a / c1) / (sqrt(v / c2) + eps) + wd w), c = 1 - b^t (Loshchilov and Hutter 2019);
                // slots exp_avg, exp_avg_sq
@@ -40,8 +42,8 @@ enum class OptimizerKind : uint8_t {
 enum UpdateScalar : int {
   kLearningRate = 0,
   kGradientScale = 1,  // multiplies every gradient before anything else (1 / global sample count; clipping)
-  kBias1 = 2,          // adamw: c1
-  kBias2 = 3,          // adamw: c2
+  kBias1 = 2,          // adam, adamw: c1
+  kBias2 = 3,          // adam, adamw: c2
   kAverageDecay = 4,   // decay of the exponential moving average at this step
   kSampleCount = 5,    // samples of the global batch
   kSkip = 6,           // not 0: the step changes nothing
@@ -53,8 +55,9 @@ enum UpdateScalar : int {
 struct ApplyOptimizer {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;
+  bool nesterov = false;              // sgd
   double decay = 0.9;                 // rmsprop_tf, rmsprop
-  double beta1 = 0.9, beta2 = 0.999;  // adamw
+  double beta1 = 0.9, beta2 = 0.999;  // adam, adamw
   double epsilon = 1e-8;
   double trust = 0.001;                               // lars
   double l1 = 0, l2 = 0, learning_rate_power = -0.5;  // ftrl
@@ -119,7 +122,7 @@ struct FillStepHeader {
 // StepOutcome (all but own_loss)
 struct DecideUpdate {
   double clip_norm = 0;               // gradients with a larger norm are scaled down to this one; 0: no clipping
-  double beta1 = 0.9, beta2 = 0.999;  // adamw
+  double beta1 = 0.9, beta2 = 0.999;  // adam, adamw
   double average_decay = 0;           // at most; during its warm-up (1 + n) / (10 + n) at update n
   bool halt = false;                  // after a non-finite value, skip every later step too
   bool scale_loss = false;

@@ -78,6 +78,7 @@ struct Config {
     double lr = 0.045;
     bool scale_lr = false;
     double momentum = 0.9;
+    bool nesterov = false;
     double decay = 0.9;
     double epsilon = 1.0;
     double beta1 = 0.9;
