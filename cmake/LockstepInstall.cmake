@@ -1,4 +1,4 @@
-# cmake --install: the program, the recipes with the data that they use, the plot script, the Slurm files, licences.
+# cmake --install: the program, the recipes with the data that they use, models as files, the plot script, the Slurm files, licences.
 
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/${PROJECT_NAME})
@@ -15,6 +15,7 @@ if(LOCKSTEP_HAVE_CUDA)
 endif()
 install(DIRECTORY models/recipes/ DESTINATION ${share}/recipes FILES_MATCHING PATTERN "*.toml"
         PATTERN "digits.toml" EXCLUDE)
+install(DIRECTORY models/definitions/ DESTINATION ${share}/models FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY data/digits DESTINATION ${share}/data)
 install(PROGRAMS scripts/plot.py DESTINATION ${share})
 install(DIRECTORY scripts/slurm DESTINATION ${share})

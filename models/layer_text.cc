@@ -59,6 +59,12 @@ bool LayerText::flag(std::string_view key, bool otherwise) const {
   return node ? node->as_boolean()->get() : otherwise;
 }
 
+bool LayerText::only_training() const {
+  const toml::node* node = table.get("only");
+  if (node && node->value<std::string_view>() != "training") refuse("only is \"training\", or not given");
+  return node || scope.only_training;
+}
+
 std::pair<int64_t, int64_t> LayerText::extent(std::string_view key, int64_t low,
                                               std::optional<int64_t> otherwise) const {
   const toml::node* node = find(key);

@@ -23,6 +23,7 @@ struct LayerScope {
   std::string prefix;                      // of the names in it
   std::string input;                       // the output that its first layer reads
   const toml::table* arguments = nullptr;  // of the block
+  bool only_training = false;              // the block is
 };
 
 struct LayerText {
@@ -45,6 +46,7 @@ struct LayerText {
   int64_t integer(std::string_view key, int64_t low, int64_t high) const;
   double number(std::string_view key, double otherwise) const;
   bool flag(std::string_view key, bool otherwise = false) const;
+  bool only_training() const;  // not in evaluation, as its "only" or that of its block says
   Window window(std::optional<int64_t> kernel) const;
   // Of the initial weights: a number, or a rule of He et al. 2015, "Delving Deep into Rectifiers"; by default fan_in.
   double deviation(int64_t fan_in, int64_t fan_out) const;

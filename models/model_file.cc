@@ -23,7 +23,9 @@ constexpr std::string_view kConv = "channels kernel stride pad bias deviation";
 struct Output {
   ValueId value = -1;
   bool trained = false;  // depends on weights
-  bool used = false;
+  bool only_training = false;
+  bool used = false;              // by a layer, which is in evaluation if this one is
+  bool used_in_training = false;  // by a layer that is not in evaluation
   int line = 0;
 };
 
@@ -81,7 +83,9 @@ class Drawing {
       if (!table) refuse_list(entry, "a layer is a table, such as { op = \"relu\", name = \"relu1\" }");
       for (const std::string& name : names_of(*table, scope)) {
         const LayerText layer{*table, scope, globals_, path_, scope.prefix + name};
-        if (table->contains("block")) {
+        if (layer.only_training() && !b_.options().training) {
+          add_output(layer, {.used = true});
+        } else if (table->contains("block")) {
           draw_block(layer, previous);
         } else {
           draw_layer(layer, previous);
@@ -123,7 +127,7 @@ class Drawing {
       layer.refuse("there is no block {}{}", which ? printable(which->get()) : "of this name",
                    did_you_mean(which ? which->get() : "", known));
     }
-    std::vector<std::string> known = {"block", "name", "names", "input"};
+    std::vector<std::string> known = {"block", "name", "names", "input", "only"};
     for (const toml::node& entry : list->is_array() ? *list->as_array() : toml::array()) {
       for (const auto& [key, node] : entry.is_table() ? *entry.as_table() : toml::table()) {
         const auto* text = node.as_string();
@@ -133,7 +137,10 @@ class Drawing {
     layer.check_keys(known);
     const std::vector<std::string> input = inputs_of(layer, previous);
     if (input.size() != 1) layer.refuse("a block has one input");
-    const LayerScope inner{.prefix = layer.name + ".", .input = input.front(), .arguments = &layer.table};
+    const LayerScope inner{.prefix = layer.name + ".",
+                           .input = input.front(),
+                           .arguments = &layer.table,
+                           .only_training = layer.only_training()};
     draw_list(*list, inner);
     add_output(layer, outputs_.at(last_));
     outputs_.at(last_of_block_).used = true;  // the name of the block stands for it
@@ -153,7 +160,8 @@ class Drawing {
     }
     const std::vector<std::string_view> own = split_words(row->keys, ' ');
     std::vector<std::string> known(own.begin(), own.end());
-    for (const char* key : {"op", "name", "names", row->most_inputs > 1 ? "inputs" : "input"}) known.emplace_back(key);
+    for (const char* key : {"op", "name", "names", "only"}) known.emplace_back(key);
+    known.emplace_back(row->most_inputs > 1 ? "inputs" : "input");
     layer.check_keys(known);
     const std::vector<std::string> names = inputs_of(layer, previous);
     if (names.size() < row->least_inputs || names.size() > row->most_inputs) {
@@ -208,15 +216,19 @@ class Drawing {
       for (const auto& [other, output] : outputs_) known.push_back(other);
       layer.refuse("its input {} is no layer above it{}", printable(name), did_you_mean(name, known));
     }
-    if (found->second.value < 0) layer.refuse("its input {} has no output to read", name);
-    found->second.used = true;
-    trained_ |= found->second.trained;
-    const Shape& shape = b_.shape(found->second.value);
+    Output& input = found->second;
+    if (input.only_training && !layer.only_training()) {
+      layer.refuse("its input {} has only = \"training\": set that here as well, or name another input", name);
+    }
+    if (input.value < 0) layer.refuse("its input {} has no output to read", name);
+    (layer.only_training() && !input.only_training ? input.used_in_training : input.used) = true;
+    trained_ |= input.trained;
+    const Shape& shape = b_.shape(input.value);
     if (op.rank != 0 && shape.rank() != op.rank) {
       layer.refuse("{} takes an input {}, and {} has the shape {}{}", op.name, op.rank == 4 ? "[N,C,H,W]" : "[N,C]",
                    name, shape.to_string(), op.rank == 2 ? ": put a flatten between them" : "");
     }
-    return found->second.value;
+    return input.value;
   }
 
   // The layers of which conv_norm_relu consists. It takes their names as well.
@@ -235,6 +247,7 @@ class Drawing {
   void add_output(const LayerText& layer, Output output) {
     require_free(layer);
     output.line = line_of(layer.table);
+    output.only_training |= layer.only_training();
     outputs_.emplace(layer.name, output);
     if (outputs_.size() > kMostLayers) layer.refuse("there are more than {} layers", kMostLayers);
     last_of_block_ = last_;
@@ -244,10 +257,12 @@ class Drawing {
   void check_outputs() const {
     for (const auto& [name, output] : outputs_) {
       if (!output.used) {
-        fail(ExitCode::config, "{}:{}: layer {}: no layer reads its output, and it is no loss", path_, output.line,
-             name);
+        fail(ExitCode::config, "{}:{}: layer {}: {}", path_, output.line, name,
+             output.used_in_training ? "only layers with only = \"training\" read its output: set that here as well"
+                                     : "no layer reads its output, and it is no loss");
       }
     }
+    if (!has_loss_) fail(ExitCode::config, "{}: evaluation has no loss: each has only = \"training\"", path_);
   }
 
   ModelBuilder::Conv convolution(const LayerText& layer, ValueId x) const {
@@ -326,6 +341,8 @@ class Drawing {
     }
     const double weight = l.number("weight", 1);
     if (weight <= 0) l.refuse("weight is above 0");
+    if (l.only_training() && !has_loss_) l.refuse("the first loss, which evaluation reports, has no only");
+    has_loss_ = true;
     b_.loss(x[0], l.name, weight);
     return -1;
   }
@@ -337,6 +354,7 @@ class Drawing {
   std::map<std::string, Output, std::less<>> outputs_;  // by full name
   bool trained_ = false;                                // the layer that is being drawn depends on weights
   std::string last_, last_of_block_;                    // added most recently, and before that
+  bool has_loss_ = false;
 };
 
 std::span<const Drawing::Operation> Drawing::operations() {

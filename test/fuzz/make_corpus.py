@@ -282,6 +282,11 @@ def text_seeds():
         '  { op = "linear", name = "fc", outputs = "$classes", deviation = 0.01 },\n  { op = "loss", name = "s" },\n]\n'
         '[block]\nb = [\n  { op = "conv", name = "c", channels = "$n", bias = true, deviation = "fan_out" },\n'
         '  { op = "add", name = "a", inputs = ["c", "input"] },\n]\n')
+    put("model_file", "auxiliary.toml", 'layer = [\n  { op = "relu", name = "r" },\n'
+        '  { block = "h", name = "aux", only = "training" },\n  { op = "flatten", name = "f", input = "r" },\n'
+        '  { op = "linear", name = "fc", outputs = "$classes" },\n  { op = "loss", name = "s" },\n'
+        '  { op = "loss", name = "t", input = "aux", weight = 0.4, only = "training" },\n]\n'
+        '[block]\nh = [\n  { op = "flatten", name = "f" },\n  { op = "linear", name = "fc", outputs = "$classes" },\n]\n')
     put("model_file", "twice.toml", 'layer = [{ op = "relu", names = ["a", "a"] }]\n')
     put("model_file", "large.toml", 'layer = [{ op = "conv", name = "a", channels = 65536, kernel = 1024, pad = 1023 }]\n')
     lines = {"train": "--config=digits\n--train.steps=5\n--optimizer.lr\n0.1", "help": "--help", "version": "--version",

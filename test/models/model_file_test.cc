@@ -117,13 +117,14 @@ std::string around(const std::string& lines, const std::string& blocks = "") {
 }  // namespace
 
 TEST_CASE("the definitions of bundled models give their graphs, names and initial values") {
-  for (const char* model : {"cifar10_cnn", "resnet50"}) {
+  for (const char* model : {"cifar10_cnn", "inception_v3", "resnet18", "resnet50"}) {
     for (const bool training : {true, false}) {
       INFO(model << (training ? ", training" : ", evaluation"));
       ModelOptions options{.batch_size = 4,
-                           .image_size = 64,
+                           .image_size = 299,
                            .classes = 10,
                            .training = training,
+                           .aux_weight = 0.4,
                            .dropout = 0.3,
                            .label_smoothing = 0.1,
                            .bn_epsilon = 1e-5};
@@ -229,6 +230,7 @@ TEST_CASE("what is wrong with a model file is said with its line and layer") {
        "net.toml:9: layer x.c: a block contains no blocks"},
       {around("  { op = \"conv\", name = \"x\", channels = 65536, kernel = 1024, pad = 1023 },"),
        "weight is too large"},
+      {around("  { op = \"relu\", name = \"x\", only = \"test\" },"), "layer x: only is \"training\", or not given"},
       {"layer = [\n  { op = \"flatten\", name = \"f\" },\n  { op = \"loss\", name = \"loss\" },\n]\n",
        "net.toml:3: layer loss: its input depends on no weights"},
       {around("  { op = \"batch_norm\", name = \"x\", epsilon = 0 },"), "net.toml:3: layer x: epsilon is above 0"},
@@ -247,4 +249,39 @@ TEST_CASE("what is wrong with a model file is said with its line and layer") {
     INFO(definition);
     CHECK_THAT(error_of(definition), Catch::Matchers::ContainsSubstring(message));
   }
+}
+
+TEST_CASE("layers only for training are not in evaluation, and nothing there depends on them") {
+  const std::string head = "  { block = \"head\", name = \"aux\", only = \"training\" },\n";
+  const std::string aux_loss = "  { op = \"loss\", name = \"aux_loss\", input = \"aux\", only = \"training\" },\n";
+  const auto net = [](const std::string& first, const std::string& input, const std::string& last) {
+    return "layer = [\n  { op = \"conv\", name = \"a\", channels = 3 },\n  { op = \"relu\", name = \"r\" },\n" + first +
+           "  { op = \"flatten\", name = \"f\", input = \"" + input +
+           "\" },\n  { op = \"linear\", name = \"fc\", outputs = \"$classes\" },\n" + last +
+           "]\n[block]\nhead = [\n  { op = \"flatten\", name = \"f\" },\n"
+           "  { op = \"linear\", name = \"fc\", outputs = \"$classes\" },\n]\n";
+  };
+  const std::string loss = "  { op = \"loss\", name = \"loss\" },\n";
+  ModelOptions options = small(net(head, "r", loss + aux_loss));
+  const Graph training = build_model("file", options);
+  options.training = false;
+  const Graph evaluation = build_model("file", options);
+  CHECK(training.losses.size() == 2);
+  CHECK(training.parameters.find("aux.fc.weight") >= 0);
+  CHECK(evaluation.losses.size() == 1);
+  CHECK(evaluation.losses[0].name == "loss");
+  CHECK(evaluation.parameters.find("aux.fc.weight") == -1);
+  CHECK(evaluation.nodes.size() == 5);
+  options.definition =
+      "layer = [\n  { op = \"flatten\", name = \"f\", only = \"training\" },\n"
+      "  { op = \"linear\", name = \"fc\", outputs = \"$classes\", only = \"training\" },\n"
+      "  { op = \"loss\", name = \"loss\", only = \"training\" },\n]\n";
+  CHECK_THROWS_WITH(build_model("file", options), ContainsSubstring("evaluation has no loss"));
+  CHECK_THAT(error_of(net(head, "aux", loss + aux_loss)),
+             ContainsSubstring("net.toml:5: layer f: its input aux has only = \"training\": set that here as well"));
+  CHECK_THAT(error_of(net(head, "a", loss + aux_loss)),
+             ContainsSubstring("net.toml:3: layer r: only layers with only = \"training\" read its output"));
+  CHECK_THAT(error_of(net(head, "r", aux_loss + "  { op = \"loss\", name = \"loss\", input = \"fc\" },\n")),
+             ContainsSubstring("layer aux_loss: the first loss, which evaluation reports, has no only"));
+  CHECK_THAT(error_of(net(head, "r", loss)), ContainsSubstring("layer aux: no layer reads its output"));
 }

@@ -15,6 +15,9 @@ with tempfile.TemporaryDirectory() as directory:
         data = prefix / f"share/lockstep/data/digits/{split}.tfrecord"
         assert data.is_file(), f"{data} was not installed"
         assert str(data) in explained, f"the installed recipe does not use {data}:\n{explained}"
+    network = ("--model.name", "file", "--model.file", prefix / "share/lockstep/models/resnet18.toml", "--data.format", "synthetic")
+    explained = subprocess.run([prefix / "bin/trainer", "explain", *network], cwd=directory, check=True, capture_output=True, text=True).stdout
+    assert "layer4.1.conv2" in explained, f"the installed model file is not that of resnet18:\n{explained}"
     assert (prefix / "share/man/man1/trainer.1").read_text().startswith(".TH TRAINER 1")
     assert "complete -o default -F _trainer trainer" in (prefix / "share/bash-completion/completions/trainer").read_text()
     assert (prefix / "share/man/man1/lockstep.1").read_text().startswith(".TH LOCKSTEP 1")

@@ -23,6 +23,8 @@ usr/share/doc/lockstep/NOTICE
 usr/share/lockstep/data/digits/README.md
 usr/share/lockstep/data/digits/train.tfrecord
 usr/share/lockstep/data/digits/validation.tfrecord
+usr/share/lockstep/models/inception_v3.toml
+usr/share/lockstep/models/resnet18.toml
 usr/share/lockstep/plot.py
 usr/share/lockstep/recipes/digits.toml
 usr/share/lockstep/recipes/inception_v3_imagenet.toml
