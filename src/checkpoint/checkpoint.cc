@@ -40,7 +40,8 @@ bool is_possible(const std::string& name, const TrainingValue& value) {
     return std::isfinite(*number) && (name != "loss_scale" || *number > 0);
   }
   const int64_t count = std::get<int64_t>(value);
-  const bool counts = name == "position" || name == "updates" || name == "loss_scale_steady_steps";
+  const bool counts = name == "position" || name == "updates" || name == "loss_scale_steady_steps" ||
+                      name == "best_evaluation_position";
   return !counts || (count >= 0 && count <= kMostCount);
 }
 

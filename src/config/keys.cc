@@ -288,6 +288,11 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Epochs between evaluations. 0: do not evaluate by epochs. The final state is always evaluated."},
       {LOCKSTEP_KEY(eval, every_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between evaluations; a value above 0 replaces every_epochs.", .also = {"eval_steps"}},
+      {LOCKSTEP_KEY(eval, patience_epochs), .unit = "epochs", .range = at_least(0),
+       .meaning =
+           "Early stopping: training ends at the first evaluation that comes so many epochs after the best one, by "
+           "the score of checkpoint.keep_best. 0: never.",
+       .also = {"patience", "early_stopping", "early_stopping_patience", "early_stop"}},
       {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
        .meaning = "Samples per rank and forward pass. 0: as in training."},
 

@@ -81,6 +81,8 @@ constexpr ConfigUse kUses[] = {
     {"eval.*", "data.validation or data.validation_fraction", [](const Config& c) { return has_validation(c); }},
     {"eval.every_epochs", "eval.every_steps = 0, which takes its place above 0",
      [](const Config& c) { return c.eval.every_steps == 0; }},
+    {"eval.patience_epochs", "eval.every_epochs or eval.every_steps above 0",
+     [](const Config& c) { return c.eval.every_epochs > 0 || c.eval.every_steps > 0; }},
     {"device.share device.graph", "device.kind = \"gpu\" or \"auto\"",
      [](const Config& c) { return c.device.kind != DeviceChoice::cpu; }},
     {"device.winograd", "device.kind = \"cpu\" or \"auto\"",

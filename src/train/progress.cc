@@ -16,6 +16,8 @@ constexpr const char* kScale = "loss_scale";
 constexpr const char* kScaleSteadySteps = "loss_scale_steady_steps";
 constexpr const char* kBestScore = "best_score";
 constexpr const char* kBestStep = "best_step";  // not in files of version 0.1.0
+constexpr const char* kBestEvaluationScore = "best_evaluation_score";
+constexpr const char* kBestEvaluationPosition = "best_evaluation_position";
 
 bool scales_loss(const Config& config) { return compute_type(config) == DType::f16; }
 
@@ -36,6 +38,10 @@ std::map<std::string, TrainingValue> to_training(const Progress& progress, const
   std::map<std::string, TrainingValue> training{{kPosition, progress.position}, {kUpdates, progress.updates}};
   if (progress.best.score >= 0) training[kBestScore] = progress.best.score;
   if (progress.best.step >= 0) training[kBestStep] = progress.best.step;
+  if (progress.best_evaluation.score >= 0) {
+    training[kBestEvaluationScore] = progress.best_evaluation.score;
+    training[kBestEvaluationPosition] = progress.best_evaluation.position;
+  }
   if (scales_loss(config)) {
     training[kScale] = progress.loss_scale.value;
     training[kScaleSteadySteps] = progress.loss_scale.steady_steps;
@@ -54,6 +60,8 @@ Progress progress_in(const CheckpointReader& file, const Config& config, int64_t
   require_number(kUpdates, progress.updates);
   read_number(training, kBestScore, progress.best.score);
   read_number(training, kBestStep, progress.best.step);
+  read_number(training, kBestEvaluationScore, progress.best_evaluation.score);
+  read_number(training, kBestEvaluationPosition, progress.best_evaluation.position);
   if (scales_loss(config)) {
     read_number(training, kScale, progress.loss_scale.value);
     read_number(training, kScaleSteadySteps, progress.loss_scale.steady_steps);

@@ -31,7 +31,8 @@ namespace lockstep {
 // How rank 0 sends its results to the other ranks.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossScale, value, steady_steps)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BestSave, score, step)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Progress, step, position, updates, loss_scale, best)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BestEvaluation, score, position)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Progress, step, position, updates, loss_scale, best_evaluation, best)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartState, progress, resumed_from, in_run_directory, classes, changes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LoadedWeights, step, epoch, has_average, classes)
 

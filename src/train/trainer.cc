@@ -306,7 +306,23 @@ void Trainer::evaluate() {
   }
   reporter_.evaluation(progress_.step, epoch(), results);
   evaluator_->explain_large_loss(results.front());
+  if (config_.eval.patience_epochs > 0) end_if_no_better(results.back().score());
   if (config_.checkpoint.keep_best) checkpointer_.save_if_best(progress_, results.back().score());
+}
+
+// Early stopping. No step is in flight at an evaluation, so this one can become the last.
+void Trainer::end_if_no_better(double score) {
+  BestEvaluation& best = progress_.best_evaluation;
+  if (score > best.score) best = {.score = score, .position = progress_.position};
+  const double epochs = static_cast<double>(progress_.position - best.position) / static_cast<double>(data_.size());
+  if (finished() || epochs < config_.eval.patience_epochs) return;
+  total_steps_ = progress_.step;
+  if (window_.batches > 0) report_if_due();
+  const std::string text = fmt::format(
+      "early stopping: no evaluation of the last {:g} epochs is better than {:.5f} (eval.patience_epochs = {:g})",
+      epochs, best.score, config_.eval.patience_epochs);
+  if (rank_.group.is_root()) log_info("{}", text);
+  reporter_.event(progress_.step, "early stopping", text);
 }
 
 void Trainer::report_weights() {

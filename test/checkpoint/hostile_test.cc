@@ -74,6 +74,7 @@ TEST_CASE("each field of a checkpoint that no run can have written is refused by
   CHECK_THAT(of_training("position", kLargest), ContainsSubstring("/training/position is 9223372036854775807"));
   CHECK_THAT(of_training("updates", int64_t{-1}), ContainsSubstring("/training/updates is -1"));
   CHECK_THAT(of_training("loss_scale_steady_steps", int64_t{-1}), ContainsSubstring("loss_scale_steady_steps is -1"));
+  CHECK_THAT(of_training("best_evaluation_position", -kLargest), ContainsSubstring("best_evaluation_position is -9"));
   CHECK_THAT(of_training("loss_scale", 0.0), ContainsSubstring("/training/loss_scale is 0"));
   CHECK_THAT(of_training("loss_scale", std::numeric_limits<double>::infinity()), ContainsSubstring("is inf"));
   CHECK_THAT(of_training("best_score", std::numeric_limits<double>::quiet_NaN()),

@@ -27,6 +27,7 @@ TEST_CASE("a checkpoint gives the progress back that it was written with") {
                         .position = 7'000'000'000,
                         .updates = 18,
                         .loss_scale = {.value = 2048, .steady_steps = 7},
+                        .best_evaluation = {.score = 0.75, .position = 6'000'000'000},
                         .best = {.score = 0.625, .step = 10}};
   const Progress after = stored(20, to_training(before, config), config);
   CHECK(after.step == 20);
@@ -34,6 +35,8 @@ TEST_CASE("a checkpoint gives the progress back that it was written with") {
   CHECK(after.updates == 18);
   CHECK(after.loss_scale.value == 2048);
   CHECK(after.loss_scale.steady_steps == 7);
+  CHECK(after.best_evaluation.score == 0.75);
+  CHECK(after.best_evaluation.position == 6'000'000'000);
   CHECK(after.best.score == 0.625);
   CHECK(after.best.step == 10);
 }

@@ -126,6 +126,7 @@ struct Config {
   struct Eval {
     double every_epochs = 1;
     int64_t every_steps = 0;
+    double patience_epochs = 0;
     int64_t batch_size = 0;
     bool operator==(const Eval&) const = default;
   } eval;

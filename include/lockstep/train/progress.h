@@ -22,12 +22,19 @@ struct BestSave {
   int64_t step = -1;  // -1 if there is no best checkpoint
 };
 
+// The best evaluation so far, if eval.patience_epochs is set.
+struct BestEvaluation {
+  double score = -1;  // -1: there was none
+  int64_t position = 0;
+};
+
 // The same on every rank, and independent of how the global sample stream is divided among ranks.
 struct Progress {
   int64_t step = 0;
   int64_t position = 0;  // samples of the global stream consumed so far
   int64_t updates = 0;   // number of steps that changed the weights, without skipped steps
   LossScale loss_scale;
+  BestEvaluation best_evaluation;
   BestSave best;  // of the checkpoint that the run continues; later the checkpointer of rank 0 tracks it
 };
 

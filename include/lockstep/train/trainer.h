@@ -76,6 +76,7 @@ class Trainer {
   void wait_for_save_in_flight();
   void evaluate_if_due();
   void evaluate();
+  void end_if_no_better(double score);
   void report_if_due();
   void watch_speed_if_due();
   void report_weights();
@@ -94,7 +95,7 @@ class Trainer {
   Checkpointer& checkpointer_;
   Reporter& reporter_;
   int64_t global_batch_;
-  int64_t total_steps_;
+  int64_t total_steps_;  // fewer after early stopping
   Progress progress_;
   int64_t first_step_;    // the step at which this process started
   int64_t enqueued_ = 0;  // the last enqueued step; those after progress_.step are in flight
