@@ -13,6 +13,7 @@ int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog)
 int benchmark_command(const CommandLine& command, Config config, ProcessGroup& group, Watchdog& watchdog);
 int check_command(const Config& config, ProcessGroup& group, Watchdog& watchdog);
 int evaluate_command(const CommandLine& command, const Config& config, ProcessGroup& group, Watchdog& watchdog);
+int profile_command(const CommandLine& command, const Config& config, ProcessGroup& group, Watchdog& watchdog);
 int predict_command(const CommandLine& command, Config config, ProcessGroup& group, Watchdog& watchdog);
 
 // Without MPI.

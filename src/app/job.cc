@@ -161,7 +161,7 @@ Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watc
   settle_precision(config, group);
   if (command.command == Command::benchmark) {
     fatal_report.set_report_directory(command.benchmark.log_directory);
-  } else if (command.command != Command::check) {
+  } else if (command.command != Command::check && command.command != Command::profile) {
     fatal_report.set_report_directory(config.checkpoint.directory);
   }
   return config;

@@ -32,6 +32,7 @@ std::string arguments_of(const CommandLine& line) {
     add("format", line.predict.format);
   }
   if (line.command == Command::evaluate) add("per_class", line.per_class);
+  if (line.command == Command::profile) add("steps", line.profile.steps);
   if (!line.confusion.empty()) add("confusion", line.confusion);
   if (line.average) add("ema", line.average);
   if (line.command == Command::benchmark) {

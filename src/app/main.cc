@@ -52,7 +52,7 @@ void settle_slurm_step() {
 int run_collective(const Arguments& arguments, const CommandLine& line, const std::optional<Error>& parse_error) {
   // Signals are handled before MPI starts, so that a request during its start, which takes a second, is not lost.
   std::optional<StopSignals> signals;
-  if (line.command == Command::train || line.command == Command::benchmark) {
+  if (line.command == Command::train || line.command == Command::benchmark || line.command == Command::profile) {
     signals.emplace();
   } else {
     release_stop_signals();
@@ -78,6 +78,7 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
       code = line.command == Command::check       ? check_command(config, group, watchdog)
              : line.command == Command::evaluate  ? evaluate_command(line, config, group, watchdog)
              : line.command == Command::predict   ? predict_command(line, config, group, watchdog)
+             : line.command == Command::profile   ? profile_command(line, config, group, watchdog)
              : line.command == Command::benchmark ? benchmark_command(line, config, group, watchdog)
                                                   : train_command(config, group, watchdog);
     } catch (const AgreedError& error) {
@@ -111,13 +112,14 @@ int run(int argc, char** argv) {
   }
   const bool collective = line.command == Command::train || line.command == Command::benchmark ||
                           line.command == Command::evaluate || line.command == Command::predict ||
-                          line.command == Command::check;
+                          line.command == Command::check || line.command == Command::profile;
   if (!collective) release_stop_signals();
   switch (line.command) {
     case Command::train:
     case Command::benchmark:
     case Command::evaluate:
     case Command::predict:
+    case Command::profile:
     case Command::check:
       settle_slurm_step();
       return run_collective({argc, argv}, line, parse_error);

@@ -29,7 +29,7 @@ RunStart::RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog
 
 std::span<const RunStart::Stage> RunStart::stages() {
   static constexpr std::array kStages = {
-      Stage{RunPhase::start, &RunStart::claim_directory, &RunStart::always},
+      Stage{RunPhase::start, &RunStart::claim_directory, &RunStart::has_directory},
       Stage{RunPhase::start, &RunStart::compare_launch, &RunStart::always},
       Stage{RunPhase::start, &RunStart::compare_programs, &RunStart::always},
       Stage{RunPhase::start, &RunStart::share_cores, &RunStart::always},
@@ -38,7 +38,7 @@ std::span<const RunStart::Stage> RunStart::stages() {
       Stage{RunPhase::scan, &RunStart::compare_classes, &RunStart::has_both_data},
       Stage{RunPhase::compile, &RunStart::compile, &RunStart::always},
       Stage{RunPhase::compile, &RunStart::connect, &RunStart::has_model},
-      Stage{RunPhase::start, &RunStart::load, &RunStart::has_communicator},
+      Stage{RunPhase::start, &RunStart::load, &RunStart::can_load},
       Stage{RunPhase::scan, &RunStart::try_samples, &RunStart::has_data},
   };
   return kStages;
@@ -57,6 +57,7 @@ void RunStart::make_all() {
   }
   stop_if_requested();
   watchdog_.progress(RunPhase::start, 0);
+  if (!has_directory()) return;
   const ScopedFileUse use = using_directory();
   delete_given_up(context(), *state);
 }

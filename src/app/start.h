@@ -25,7 +25,8 @@ class RunStart {
  public:
   enum class Use : uint8_t {
     train,
-    check,  // nothing is deleted, and the lock of the checkpoint directory is held no longer than this object lives
+    check,    // nothing is deleted, and the lock of the checkpoint directory is held no longer than this object lives
+    profile,  // from initial weights, without a checkpoint directory
   };
   RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use);
 
@@ -68,7 +69,8 @@ class RunStart {
   bool has_both_data() const { return data && (validation || !has_validation(config_)); }
   bool has_data() const { return data != nullptr; }
   bool has_model() const { return setup.has_value(); }
-  bool has_communicator() const { return communicator != nullptr; }
+  bool has_directory() const { return use_ != Use::profile; }
+  bool can_load() const { return has_directory() && communicator != nullptr; }
 
   void claim_directory();
   void compare_launch();

@@ -5,6 +5,7 @@
 
 #include "backend/dropout_mask.h"
 #include "lockstep/backend/backend.h"
+#include "lockstep/base/clock.h"
 
 namespace lockstep {
 
@@ -13,12 +14,17 @@ class HostEvent final : public Event {
  public:
   bool passed() const override { return true; }
   void wait() const override {}
+  double seconds_since(const Event& earlier) const override {
+    return passed_at - static_cast<const HostEvent&>(earlier).passed_at;
+  }
+
+  double passed_at = 0;
 };
 
 class HostStream final : public Stream {
  public:
   void wait() override {}
-  void record(Event&) override {}
+  void record(Event& event) override { static_cast<HostEvent&>(event).passed_at = monotonic_seconds(); }
   void wait_for(const Event&) override {}
 };
 
@@ -33,6 +39,7 @@ class HostBackend : public Backend {
   void copy(Stream& stream, void* to, const void* from, size_t bytes) const final;
   std::unique_ptr<Stream> make_stream() const final;
   std::unique_ptr<Event> make_event() const final;
+  std::unique_ptr<Event> make_timed_event() const final { return make_event(); }
 };
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/io/file.h"
 #include "observe/bad_records.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMetricsSchema = 1;
 
 constexpr size_t kMaxMessageBytes = 1000;
+constexpr size_t kLoggedTableRows = 10;    // profile.json has all
 constexpr size_t kMaxLoggedRecords = 100;  // metrics.jsonl lists all of them
 
 // Adds the time. Replaces invalid UTF-8, because paths in the row may contain any bytes.
@@ -224,6 +226,21 @@ void Reporter::histogram(int64_t step, const std::string& parameter, std::span<c
   if (std::string event = encode_histogram(step, "weights/" + parameter, values); !event.empty()) {
     write_event(std::move(event));
   }
+}
+
+void Reporter::step_table(StepTable table) {
+  if (!group_.is_root()) return;
+  if (options_.on_step_table) return options_.on_step_table(table);
+  for (const std::string& line : to_lines(table, kLoggedTableRows, std::nullopt)) log_info("{}", line);
+  files_.post({.run =
+                   [path = options_.directory + "/profile.json", table = std::move(table)] {
+                     try {
+                       write_text_atomically(path, to_json(table, std::nullopt), ExitCode::checkpoint);
+                     } catch (const Error& error) {
+                       log_warning("the profile is not written: {}", error.what());
+                     }
+                   },
+               .required = true});
 }
 
 void Reporter::checkpoint(const SaveResult& r) {

@@ -56,6 +56,7 @@ void StepTrace::start_if_due() {
   group_.barrier({"the trace"});
   started_ = monotonic_seconds();
   start_tracing();
+  if (options_.profile) options_.profile->start();
 }
 
 void StepTrace::begin_step(int64_t step) {
@@ -79,9 +80,17 @@ void StepTrace::end_step() {
   if (started_ > 0) ++traced_;
 }
 
-void StepTrace::write() {
-  if (started_ == 0) return;
+int64_t StepTrace::write() {
+  if (started_ == 0) return 0;
+  if (options_.profile) options_.profile->stop();
   const std::vector<TraceSpan> spans = stop_tracing();
+  if (!options_.path.empty()) write(spans);
+  options_.steps = 0;
+  started_ = 0;
+  return traced_;
+}
+
+void StepTrace::write(const std::vector<TraceSpan>& spans) {
   const Timeout wait{"the trace"};
   // Ranks on one host share a clock. On other hosts, the time right after the barrier serves as the common origin.
   double first = started_;
@@ -92,8 +101,6 @@ void StepTrace::write() {
   for (const TraceSpan& span : spans) lead = std::max(lead, origin - span.begin);
   group_.all_reduce_max(std::span(&lead, 1), wait);
   const auto texts = group_.all_gather(encode(spans, origin - lead, group_), wait);
-  options_.steps = 0;
-  started_ = 0;
   if (!group_.is_root()) return;
   std::string file = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (size_t rank = 0; rank < texts.size(); ++rank) file += (rank > 0 ? ",\n" : "") + texts[rank];

@@ -20,6 +20,12 @@ namespace {
 // last step, or the device would idle.
 int steps_ahead(const Backend& backend) { return backend.host_addressable() ? 0 : 2; }
 
+// Events cannot time what happens inside of a captured step.
+bool can_profile(const RankContext& rank) {
+  const bool captures = !rank.backend().host_addressable() && rank.config.device.graph != GraphCapture::off;
+  return rank.group.is_root() && rank.config.log.trace_steps > 0 && !captures;
+}
+
 }  // namespace
 
 Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* evaluator, Checkpointer& checkpointer,
@@ -37,7 +43,9 @@ Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* eva
           config_, {data.size(), global_batch_, schedule_step(start.position) + total_steps_ - start.step})),
       device_state_(rank.backend(), rank.model, config_, steps_ahead(rank.backend())),
       trace_(rank.group, reporter.files(),
-             {.path = config_.checkpoint.directory + "/trace.json", .steps = config_.log.trace_steps}),
+             {.path = config_.checkpoint.directory.empty() ? "" : config_.checkpoint.directory + "/trace.json",
+              .steps = config_.log.trace_steps,
+              .profile = can_profile(rank) ? &profile_.emplace(rank.backend(), rank.stream) : nullptr}),
       work_(rank, checkpointer, device_state_, timer_, trace_),
       upload_(rank.backend(), training_options(0), rank.batch_use),
       non_finite_(rank.group, rank.model, config_.train.not_finite) {
@@ -136,7 +144,9 @@ void Trainer::enter(StepPart part) {
 
 void Trainer::write_trace() {
   timer_.pause();
-  trace_.write();
+  const int64_t steps = trace_.write();
+  if (steps == 0 || !profile_) return;
+  reporter_.step_table(make_step_table(profile_->times(), steps, rank_.model.training(), rank_.backend()));
 }
 
 // `batch` is the first micro-batch of the step; the others follow it in the sample stream.

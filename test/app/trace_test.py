@@ -1,7 +1,8 @@
-"""The trace of a few steps: valid, nested, and the parts of a step make up the step."""
+"""The trace and the profile of a few steps: valid, nested, and the parts of a step make up the step."""
 
 import collections
 import json
+import os
 
 import kit
 
@@ -91,6 +92,69 @@ class Trace(kit.TestCase):
         kit.write(self.path("run/trace.json/in the way"), b"")
         result = self.train(1, self.config({"train.steps": 8, "log.trace_steps": 2}))
         self.assertTrue(any("the trace is not written: " in line for line in result.warnings()), str(result))
+
+
+class Profile(kit.TestCase):
+    def profile(self, *names):
+        with open(self.path(*names), encoding="utf-8") as file:
+            return json.load(file)
+
+    def row(self, profile, name):
+        rows = [row for row in profile["rows"] if row["name"] == name]
+        self.assertEqual(len(rows), 1, name)
+        return rows[0]
+
+    def check_sums(self, profile):
+        """The parts and the rows each make up the step."""
+        for rows in (profile["parts"], profile["rows"]):
+            self.assertAlmostEqual(sum(row["ms"] for row in rows) / profile["step_ms"], 1, delta=1e-9)
+            self.assertGreaterEqual(min(row["ms"] for row in rows), 0)
+
+    def test_the_profile_of_a_run_accounts_for_its_traced_steps(self):
+        self.records(48, side=32)
+        result = self.train(1, self.config({"train.steps": 8, "train.batch_size": 24, "model.image_size": 32,
+                                            "log.trace_steps": 4}))
+        self.assertRegex(result.output, r"a step takes \d+\.\d{3} ms on rank 0 \(mean of 4 steps\): forward ")
+        profile = self.profile("run/profile.json")
+        self.check_sums(profile)
+        steps = [event for event in self.profile("run/trace.json")["traceEvents"]
+                 if event["name"].startswith("step ") and event["ph"] == "X"]
+        between = next(part["ms"] for part in profile["parts"] if part["part"] == "between steps")
+        traced = sum(step["dur"] for step in steps) / 1e3 / len(steps)
+        self.assertAlmostEqual((profile["step_ms"] - between) / traced, 1, delta=0.03)
+
+    def test_profile_runs_steps_prints_where_their_time_went_and_keeps_nothing(self):
+        self.records(48)
+        config = self.config({"train.batch_size": 6, "train.accumulate": 2})
+        result = self.run_job(2, "profile", "--config", config, "--steps", "3", "--rows", "4", "--to", "steps.json")
+        self.assertEqual(result.code, kit.OK, result)
+        self.assertFalse(os.path.exists(self.path("run")))
+        profile = self.profile("steps.json")
+        self.check_sums(profile)
+        self.assertEqual(profile["steps"], 3)
+        table = result.output[result.output.index("a step takes"):].splitlines()
+        self.assertRegex(table[1], r"^this machine reaches [\d.]+ GFLOP/s in a large product and [\d.]+ GB/s in a large sum$")
+        self.assertEqual(len(table), 3 + 4 + 1, result)
+        self.assertTrue(table[-1].endswith(f"{len(profile['rows']) - 4} more rows"), result)
+        self.assertIn(profile["rows"][0]["name"], table[3])
+        # conv1: 2 micro-batches of 6 images of 16 x 16 pixels, 64 filters of 5 x 5 x 3.
+        forward = 2 * 2 * 6 * 16 * 16 * 64 * 5 * 5 * 3 * 1e-9
+        conv1 = self.row(profile, "conv1")
+        self.assertEqual((conv1["part"], conv1["operation"]), ("forward", "Conv2d"))
+        self.assertAlmostEqual(conv1["gflop"], forward, places=9)
+        self.assertAlmostEqual(self.row(profile, "conv1.grad_weights")["gflop"], forward, places=9)
+        rate = conv1["gflop"] / conv1["ms"] * 1e3 / profile["peak"]["gflop_per_second"]
+        self.assertAlmostEqual(conv1["of_peak"] / rate, 1, delta=1e-6)
+        # pool1 reads 2 x 6 images of 64 channels in float32 and writes a quarter, beside what it saves.
+        read = 2 * 6 * 64 * 16 * 16 * 4 * 1e-9
+        self.assertGreaterEqual(self.row(profile, "pool1")["gbytes"], 1.25 * read)
+
+    def test_a_profile_that_cannot_be_made_says_why(self):
+        self.records(24)
+        for arguments, text in ((["--steps", "0"], "--steps"), (["--steps", "1", "--to", "none/steps.json"], "none")):
+            result = self.run_job(1, "profile", "--config", self.config(), *arguments)
+            self.assertEqual(result.code, kit.CONFIG, result)
+            self.assertIn(text, result.output)
 
 
 if __name__ == "__main__":

@@ -268,7 +268,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return call([&](Lock&) { wait_for(stream_of(stream), event_of(event)); });
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  if ((flags & cudaEventDisableTiming) == 0) return cudaEventCreate(event);
   return call([&](Lock&) { *event = reinterpret_cast<cudaEvent_t>(new Event); });
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

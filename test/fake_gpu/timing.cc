@@ -1,4 +1,4 @@
-// What only gpu_lab calls: events that keep the time, and versions.
+// Events that keep the time, and what only gpu_lab calls.
 #include <cublas_v2.h>
 
 #include <cstring>

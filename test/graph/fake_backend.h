@@ -133,6 +133,7 @@ class FakeBackend final : public Backend {
   void copy(Stream&, void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
   std::unique_ptr<Stream> make_stream() const override { return std::make_unique<FakeStream>(); }
   std::unique_ptr<Event> make_event() const override { fail(ExitCode::internal, "the fake backend has no events"); }
+  std::unique_ptr<Event> make_timed_event() const override { return make_event(); }
 
  private:
   FakePreferences pending_;

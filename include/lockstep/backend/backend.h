@@ -22,6 +22,8 @@ class Event {
   virtual ~Event() = default;
   virtual bool passed() const = 0;  // the work before the last record has finished; throws what the device reports
   virtual void wait() const = 0;    // blocks the host until it has passed
+  // Seconds between two events of make_timed_event() that have passed: the stream's time, not the host's.
+  virtual double seconds_since(const Event& earlier) const = 0;
 };
 
 // A queue of work that runs in order; several streams run concurrently. On a CPU every kernel has finished when run()
@@ -134,6 +136,7 @@ class Backend {
   virtual void copy(Stream& stream, void* to, const void* from, size_t bytes) const = 0;
   virtual std::unique_ptr<Stream> make_stream() const = 0;
   virtual std::unique_ptr<Event> make_event() const = 0;
+  virtual std::unique_ptr<Event> make_timed_event() const = 0;  // keeps the time at which it passed
   // Calls `enqueue` and captures what it puts on `stream`, and on streams that wait for that and that it waits for in
   // the end, instead of running it. Every launch then runs the same kernels and copies on the same addresses, without
   // their cost to the host. The host must not wait for these streams meanwhile. Null: the backend cannot capture.

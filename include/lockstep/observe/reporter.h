@@ -18,6 +18,7 @@
 #include "lockstep/observe/progress_line.h"
 #include "lockstep/observe/run_summary.h"
 #include "lockstep/observe/slowdown.h"
+#include "lockstep/observe/step_table.h"
 #include "lockstep/observe/step_timer.h"
 
 namespace lockstep {
@@ -30,6 +31,8 @@ struct ReporterOptions {
   int64_t resumed_step = 0;  // rows of later steps in an existing file are removed
   // Called on rank 0 for each interval instead of printing the log line.
   std::function<void(const ProgressRow&)> on_interval{};
+  // Called on rank 0 with where the traced steps' time went instead of printing and writing it.
+  std::function<void(const StepTable&)> on_step_table{};
   int bar_columns = 0;  // width of a progress bar that replaces the log lines; 0: print log lines
   bool bar_colored = false;
   double slow_disk_seconds = 60;  // a file operation that takes longer is reported
@@ -67,6 +70,8 @@ class Reporter {
   // Collective. Logs a warning when the run has become permanently slower, with the part of the step and the rank that
   // cause it (SlowdownWatch). `straggler_wait_seconds` is that of CommStatistics.
   void watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds);
+  // Logs where the time of the traced steps went and writes it to profile.json.
+  void step_table(StepTable table);
   // Reports the results of an evaluation, one per kind of weights.
   void evaluation(int64_t step, double epoch, std::span<const EvaluationResult> results);
   // Returns whether this rank writes event files; only then histogram() has an effect.

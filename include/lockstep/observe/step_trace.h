@@ -9,13 +9,15 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/io/file_worker.h"
+#include "lockstep/observe/step_profile.h"
 #include "lockstep/observe/step_timer.h"
 
 namespace lockstep {
 
 struct StepTraceOptions {
-  std::string path;   // the file that rank 0 writes
-  int64_t steps = 0;  // 0: no trace
+  std::string path;                // the file that rank 0 writes; empty: none
+  int64_t steps = 0;               // 0: no trace
+  StepProfile* profile = nullptr;  // measures the same steps, if not null
 };
 
 // Every rank owns one; only the thread that runs the step uses it. The file leaves out the first two steps of a run, in
@@ -34,11 +36,13 @@ class StepTrace {
 
   // Returns whether all requested steps have been traced, so that write() is due.
   bool complete() const { return started_ > 0 && traced_ == options_.steps; }
-  // Collective. Ends tracing and writes the file; does nothing if no step was traced or the file was written before.
-  void write();
+  // Collective. Ends tracing, writes the file and returns the number of traced steps; does nothing and returns 0 if no
+  // step was traced or this was called before.
+  int64_t write();
 
  private:
   void start_if_due();
+  void write(const std::vector<TraceSpan>& spans);
 
   ProcessGroup& group_;
   FileWorker& files_;

@@ -9,6 +9,7 @@
 
 #include "lockstep/data/loader.h"
 #include "lockstep/observe/reporter.h"
+#include "lockstep/observe/step_profile.h"
 #include "lockstep/observe/step_timer.h"
 #include "lockstep/observe/step_trace.h"
 #include "lockstep/train/batch_upload.h"
@@ -102,6 +103,7 @@ class Trainer {
   LearningRateSchedule schedule_;
   DeviceStepState device_state_;
   StepTimer timer_;
+  std::optional<StepProfile> profile_;  // rank 0, if steps are traced
   StepTrace trace_;
   StepWork work_;
   std::optional<Loader> loader_;  // recreated when the run rolls back

@@ -34,6 +34,7 @@ class Parser {
   void add_keys();
   void add_evaluate();
   void add_predict();
+  void add_profile();
   void add_exchange();
   void add_pack();
   [[noreturn]] void fail_not_understood() const;
@@ -103,6 +104,7 @@ Parser::Parser() : values_(config_keys().size()) {
   add_command("check", Command::check, "Compare all ranks and try everything short of the first step");
   add_evaluate();
   add_predict();
+  add_profile();
   add_command("explain", Command::explain, "Print the effective configuration and what it means; runs nothing");
   CLI::App* const inspect =
       add_command("inspect", Command::inspect, "Print what is in a checkpoint and whether it is whole");
@@ -137,6 +139,18 @@ void Parser::add_predict() {
       ->check(CLI::IsMember({"table", "csv", "json"}))
       ->type_name("table|csv|json");
   app->add_flag("--ema", line_.average, "Predict with the moving averages instead of the weights");
+}
+
+void Parser::add_profile() {
+  ProfileChoices& choices = line_.profile;
+  CLI::App* const app = add_command("profile", Command::profile, "Run a few steps and print where their time went");
+  app->add_option("--steps", choices.steps, "Measured steps, after two others [default 10]")
+      ->check(CLI::Range(int64_t{1}, int64_t{100}))
+      ->type_name("N");
+  app->add_option("--rows", choices.rows, "Rows of the table, the costliest first [default 25]")
+      ->check(CLI::Range(1, 100'000))
+      ->type_name("N");
+  add_single(*app, "--to", to_, "Write all rows", "FILE.json");
 }
 
 void Parser::add_exchange() {

@@ -16,6 +16,7 @@ enum class Command {
   check,
   evaluate,
   predict,
+  profile,
   explain,
   inspect,
   export_weights,
@@ -40,6 +41,12 @@ struct PredictChoices {
   std::string format = "table";     // table, csv or json
 };
 
+// What `profile` measures and prints.
+struct ProfileChoices {
+  int64_t steps = 10;
+  size_t rows = 25;
+};
+
 // The parsed command line. Nothing has been looked up or read yet. The comments name the subcommands that use a member.
 struct CommandLine {
   Command command = Command::train;
@@ -50,14 +57,15 @@ struct CommandLine {
   std::string checkpoint;             // evaluate: path or "latest"; predict, inspect, export: path
   bool verify = false;                // inspect: read every byte
   std::string compared;               // inspect: another checkpoint to compare with; may be empty
-  std::string from, to;          // import: the file to read; export, import: the file to write; pack: the directory
-  bool average = false;          // export, predict, evaluate by class: the moving averages instead of the weights
-  bool per_class = false;        // evaluate: print precision, recall and support of each class
-  std::string confusion;         // evaluate: the file to write the confusion matrix to; may be empty
+  std::string from, to;    // import: the file to read; export, import, profile: the file to write; pack: the directory
+  bool average = false;    // export, predict, evaluate by class: the moving averages instead of the weights
+  bool per_class = false;  // evaluate: print precision, recall and support of each class
+  std::string confusion;   // evaluate: the file to write the confusion matrix to; may be empty
   bool fold_batch_norm = false;  // export to ONNX: fold batch normalization into convolutions
   bool drop_background = false;  // export, import: leave out the first class
   PackChoices pack;
   PredictChoices predict;
+  ProfileChoices profile;
   std::string text;  // print: the help text for standard output
 };
 

@@ -94,6 +94,7 @@ class CudaBackend final : public Backend {
     return std::make_unique<CudaStream>(cudnn_.use_count() == 1 ? cudnn_ : nullptr);
   }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<CudaEvent>(); }
+  std::unique_ptr<Event> make_timed_event() const override { return std::make_unique<CudaEvent>(true); }
   std::unique_ptr<CapturedWork> capture(Stream& stream, const std::function<void()>& enqueue) const override {
     return cuda::capture(static_cast<CudaStream&>(stream), enqueue);
   }

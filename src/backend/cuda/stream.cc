@@ -28,10 +28,11 @@ CudnnHandle make_cudnn_handle() {
           }};
 }
 
-CudaEvent::CudaEvent() {
+CudaEvent::CudaEvent(bool timed) {
   cudaEvent_t event = nullptr;
   // A host that waits for the device leaves its core to the loader.
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
+  const unsigned flags = cudaEventBlockingSync | (timed ? 0U : cudaEventDisableTiming);
+  check(cudaEventCreateWithFlags(&event, flags), "making an event");
   event_.reset(event);
 }
 
@@ -46,6 +47,13 @@ bool CudaEvent::passed() const {
 }
 
 void CudaEvent::wait() const { check(cudaEventSynchronize(event_.get()), "the work before an event"); }
+
+double CudaEvent::seconds_since(const Event& earlier) const {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).get(), get()),
+        "the time between two events");
+  return milliseconds * 1e-3;
+}
 
 CudaStream::CudaStream(CudnnHandle cudnn) : cudnn_(std::move(cudnn)) {
   cudaStream_t stream = nullptr;

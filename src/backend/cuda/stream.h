@@ -21,9 +21,10 @@ struct EventTraits {
 
 class CudaEvent final : public Event {
  public:
-  CudaEvent();
+  explicit CudaEvent(bool timed = false);
   bool passed() const override;
   void wait() const override;
+  double seconds_since(const Event& earlier) const override;
   cudaEvent_t get() const { return event_.get(); }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "backend/deferred/operand_bytes.h"
 #include "backend/deferred/order_check.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -41,6 +42,7 @@ Stretches stretches_of(const Backend& backend, const TensorDesc& desc) {
 struct Mark {
   DeferredStream* stream = nullptr;
   bool passed = false;
+  double passed_at = 0;
   VectorClock clock;
 };
 
@@ -67,6 +69,9 @@ class DeferredEvent final : public Event {
   explicit DeferredEvent(Core& core) : core_(core) {}
   bool passed() const override;
   void wait() const override;
+  double seconds_since(const Event& earlier) const override {
+    return mark->passed_at - static_cast<const DeferredEvent&>(earlier).mark->passed_at;
+  }
 
   std::shared_ptr<Mark> mark;  // of the last record
 
@@ -89,8 +94,11 @@ class DeferredStream final : public Stream {
     if (noted([this, &deferred] { record(deferred); })) return;
     clock_.join(core_.host);
     clock_.tick(timeline_);
-    deferred.mark = std::make_shared<Mark>(Mark{this, false, clock_});
-    items_.push_back({.work = [mark = deferred.mark] { mark->passed = true; }});
+    deferred.mark = std::make_shared<Mark>(Mark{.stream = this, .clock = clock_});
+    items_.push_back({.work = [mark = deferred.mark] {
+      mark->passed = true;
+      mark->passed_at = monotonic_seconds();
+    }});
   }
 
   void wait_for(const Event& event) override {
@@ -290,6 +298,7 @@ class DeferredBackend final : public Backend {
 
   std::unique_ptr<Stream> make_stream() const override { return std::make_unique<DeferredStream>(*core_); }
   std::unique_ptr<Event> make_event() const override { return std::make_unique<DeferredEvent>(*core_); }
+  std::unique_ptr<Event> make_timed_event() const override { return make_event(); }
   std::unique_ptr<CapturedWork> capture(Stream&, const std::function<void()>& enqueue) const override {
     require(!core_->capture, "work is captured already");
     std::vector<std::function<void()>> calls;
