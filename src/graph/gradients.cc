@@ -54,12 +54,18 @@ class Differentiator {
 
   // Returns the gradient of the current node's first output.
   ValueId dy() {
+    constexpr std::ptrdiff_t kMostTerms = 16;  // of one addition: backends have tables of this size
     join_slices();
     std::vector<ValueId> parts = parts_[out(0)];  // a copy: emit() grows parts_
-    if (parts.size() == 1) return parts[0];
-    const ValueId sum = emit("grad_sum", Add{}, parts).front();
-    parts_[out(0)] = {sum};
-    return sum;
+    for (int i = 0; parts.size() > 1; ++i) {
+      const auto end = parts.begin() + std::min(kMostTerms, std::ssize(parts));
+      const std::string suffix = i == 0 ? "grad_sum" : fmt::format("grad_sum_{}", i);
+      const ValueId sum = emit(suffix, Add{}, {parts.begin(), end}).front();
+      parts.erase(parts.begin() + 1, end);
+      parts[0] = sum;
+    }
+    parts_[out(0)] = parts;
+    return parts[0];
   }
 
   // Concatenates the gradients of the slices of the current node's output, which cover every channel once.

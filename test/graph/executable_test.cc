@@ -97,6 +97,23 @@ TEST_CASE("the backends agree on whole nets") {
   }
 }
 
+TEST_CASE("many layers are concatenated, and each reads one that many read") {
+  const auto dense_net = [](int layers, DType dtype) {
+    ModelBuilder b({.batch_size = 2, .image_size = 4, .classes = 3, .dtype = dtype});
+    const ValueId x = b.conv(b.images(), "x", {.channels = 2});
+    std::vector<ValueId> members;
+    for (int i = 0; i < layers; ++i) members.push_back(b.conv(x, fmt::format("c{}", i), {.channels = 2}));
+    b.loss(b.linear(b.flatten(b.concat(members, "all"), "f"), "fc", {.outputs = 3}), "loss", 1);
+    return std::move(b).finish();
+  };
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  const auto reference = make_backend("reference", {.threads = 1});
+  Net fast(*cpu, dense_net(50, DType::f32), {.rewrites = false}), exact(*reference, dense_net(50, DType::f64), {});
+  CHECK(worst_error(fast, exact) < 1e-4);
+  CHECK_THROWS_WITH(Executable::compile(dense_net(65, DType::f32), *cpu, {.rewrites = false}),
+                    "all has 65 inputs; 64 are the most");
+}
+
 TEST_CASE("backward reports every position of its part once and in order") {
   const FakeBackend backend;
   Net net(backend, small_net(small_options()), {});
