@@ -77,10 +77,10 @@ void OnnxImporter::translate(const OnnxNode& node) {
   const bool standard = node.domain.empty() || node.domain == "ai.onnx";
   const auto row = standard ? std::ranges::find(all, node.type, &Operator::type) : all.end();
   if (row == all.end()) {
-    std::vector<std::string_view> known;
-    for (const Operator& o : all) known.push_back(o.type);
-    refuse(node, "there is no layer for this operation{}, and one would be needed (docs/extending.md); there are {}",
-           standard ? "" : fmt::format(" of {}", printable(node.domain)), fmt::join(known, ", "));
+    refuse(node,
+           "there is no layer for this operation{}, and one would be needed (docs/extending.md); docs/model_files.md "
+           "lists those that there are",
+           standard ? "" : fmt::format(" of {}", printable(node.domain)));
   }
   const std::vector<std::string_view> attributes = split_words(row->attributes, ' ');
   for (const OnnxAttribute& a : node.attributes) {

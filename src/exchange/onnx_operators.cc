@@ -72,7 +72,7 @@ std::string OnnxImporter::window(const OnnxNode& node, const Value& x, const Int
     refuse(node, "auto_pad = {}: pads of the same size on both sides are wanted", printable(automatic->text));
   }
   const Integers k = list("kernel_shape", kernel), strides = list("strides", {1, 1}), pads = list("pads", {0, 0, 0, 0});
-  if (list("dilations", {1, 1}) != Integers{1, 1}) refuse(node, "a layer without dilation is wanted");
+  if (list("dilations", {1, 1}) != Integers{1, 1}) refuse(node, "a layer for windows with dilation would be needed");
   if (pads[0] != pads[2] || pads[1] != pads[3]) {
     refuse(node, "pads = [{}]: pads of the same size on both sides are wanted", fmt::join(pads, ","));
   }
@@ -86,7 +86,9 @@ std::string OnnxImporter::window(const OnnxNode& node, const Value& x, const Int
 void OnnxImporter::conv(const OnnxNode& node) {
   const Value& x = input(node, 0);
   if (!x.pad_h && !x.pad_w) computed(node, 0, 4);
-  require_integer(node, "group", 1);
+  if (const int64_t groups = integer(node, "group", 1); groups != 1) {
+    refuse(node, "group = {}: a layer for grouped convolutions would be needed", groups);
+  }
   const Integers& w = weight_shape(node, 1, 4);
   const std::string name = names_.layer(node, node.inputs[1]);
   const bool bias = has_input(node, 2);
