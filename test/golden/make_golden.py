@@ -51,19 +51,25 @@ def rows(prefix, suffix, tensors):
             f"train/{prefix}_head{suffix}": np.array([np.resize(t, HEAD) for t in flat])}
 
 
-def compute(case, dtype, memory_format):
-    """Evaluation, then a training step, both with the initial weights."""
-    model = getattr(torchvision.models, case["model"])(weights=None, num_classes=case["classes"])
+def with_weights(model):
     state = {name: torch.from_numpy(parameter(name, tuple(t.shape)).astype(np.float32))
              for name, t in model.state_dict().items() if not name.endswith("num_batches_tracked")}
     model.load_state_dict(state, strict=False)
-    model = model.to(dtype=dtype, memory_format=memory_format)
+    return model
+
+
+def compute(case, build, dtype, memory_format):
+    """Evaluation, then a training step, both with the initial weights."""
+    model = with_weights(build()).to(dtype=dtype, memory_format=memory_format)
     shape = (case["batch"], 3, case["image_size"], case["image_size"])
     images = torch.from_numpy(uniform("input", shape).astype(np.float32)).to(dtype=dtype, memory_format=memory_format)
     labels = torch.from_numpy((random_bits("label", case["batch"]) % np.uint64(case["classes"])).astype(np.int64))
     with torch.no_grad():
         values = {"eval/logits": model.eval()(images).numpy()}
     model.train()
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0
     logits = model(images)
     loss = torch.nn.functional.cross_entropy(logits, labels, label_smoothing=case["label_smoothing"])
     loss.backward()
@@ -74,22 +80,26 @@ def compute(case, dtype, memory_format):
         for p in parameters:
             p -= case["lr"] * (p.grad + case["weight_decay"] * p)
     buffers = {n: b for n, b in model.named_buffers() if not n.endswith("num_batches_tracked")}
-    values |= rows("weight", "_after", parameters) | rows("buffer", "_after", buffers.values())
+    values |= rows("weight", "_after", parameters)
+    if buffers:
+        values |= rows("buffer", "_after", buffers.values())
     return values, names, tuple(buffers)
 
 
-def write_golden(case, path):
+def write_golden(case, path, build, peers=True):
     with h5py.File(path, "w") as file:
         file.create_group("case").attrs.update(case)
-        values, names, buffers = compute(case, torch.float64, torch.contiguous_format)
-        values |= {"train/names": list(names), "train/buffers": list(buffers)}
+        values, names, buffers = compute(case, build, torch.float64, torch.contiguous_format)
+        values |= {"train/names": list(names)} | ({"train/buffers": list(buffers)} if buffers else {})
         for name, value in values.items():
             file[name] = value
+        if not peers:
+            return
         layouts = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
         for layout, threads, library in itertools.product(layouts, (1, 2), ("native", "onednn")):
             torch.set_num_threads(threads)
             with torch.backends.mkldnn.flags(enabled=library == "onednn"):
-                peer = compute(case, torch.float32, layouts[layout])[0]
+                peer = compute(case, build, torch.float32, layouts[layout])[0]
             for name, value in peer.items():
                 file[f"peer_float32/{layout}_{threads}_{library}/{name}"] = value
 
@@ -116,7 +126,7 @@ def main():
         return
     case = {"model": arguments.model, "salt": "", "batch": arguments.batch, "image_size": arguments.image_size, "classes": 10,
             "aux_weight": 0.0, "label_smoothing": 0.1, "lr": 2e-4, "weight_decay": 4e-5}
-    write_golden(case, arguments.to)
+    write_golden(case, arguments.to, lambda: getattr(torchvision.models, arguments.model)(weights=None, num_classes=10))
 
 
 if __name__ == "__main__":
