@@ -1,4 +1,4 @@
-# cmake --install: the program, the recipes with the data that they use, models as files, the plot script, the Slurm files, licences.
+# cmake --install: the program, the recipes with the data that they use, models as files, scripts, the Slurm files, licences.
 
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/${PROJECT_NAME})
@@ -17,7 +17,7 @@ install(DIRECTORY models/recipes/ DESTINATION ${share}/recipes FILES_MATCHING PA
         PATTERN "digits.toml" EXCLUDE)
 install(DIRECTORY models/definitions/ DESTINATION ${share}/models FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY data/digits DESTINATION ${share}/data)
-install(PROGRAMS scripts/plot.py DESTINATION ${share})
+install(PROGRAMS scripts/plot.py scripts/to_mlflow.py DESTINATION ${share})
 install(DIRECTORY scripts/slurm DESTINATION ${share})
 install(FILES LICENSE NOTICE CITATION.cff CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${PROJECT_NAME})
 

@@ -31,9 +31,11 @@ usr/share/lockstep/recipes/inception_v3_imagenet.toml
 usr/share/lockstep/slurm/README.md
 usr/share/lockstep/slurm/mpirun.sbatch
 usr/share/lockstep/slurm/srun.sbatch
+usr/share/lockstep/to_mlflow.py
 usr/share/man/man1/lockstep.1
 usr/share/man/man1/trainer.1""".splitlines()
-EXECUTABLES = ("usr/bin/lockstep", "usr/bin/lockstep-run", "usr/bin/trainer", "usr/share/lockstep/plot.py")
+EXECUTABLES = ("usr/bin/lockstep", "usr/bin/lockstep-run", "usr/bin/trainer", "usr/share/lockstep/plot.py",
+               "usr/share/lockstep/to_mlflow.py")
 
 
 def output_of(*command, **options):
