@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/cli/command_line.h"
+#include "app/job.h"
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/supervision/watchdog.h"
 #include "lockstep/config/config.h"
@@ -9,7 +10,7 @@
 namespace lockstep {
 
 // Collective: called by every rank.
-int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog);
+int train_command(const Configured& configured, ProcessGroup& group, Watchdog& watchdog);
 int benchmark_command(const CommandLine& command, Config config, ProcessGroup& group, Watchdog& watchdog);
 int check_command(const Config& config, ProcessGroup& group, Watchdog& watchdog);
 int evaluate_command(const CommandLine& command, const Config& config, ProcessGroup& group, Watchdog& watchdog);
@@ -18,6 +19,7 @@ int predict_command(const CommandLine& command, Config config, ProcessGroup& gro
 
 // Without MPI.
 int explain_command(const CommandLine& command);
+int dump_config_command(const CommandLine& command);
 int inspect_command(const CommandLine& command);
 int export_command(const CommandLine& command);
 int import_command(const CommandLine& command);

@@ -21,6 +21,7 @@
 #include "lockstep/config/sources.h"
 #include "lockstep/exchange/onnx_import.h"
 #include "lockstep/graph/executable.h"
+#include "lockstep/io/file.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/compiled_model.h"
 #include "lockstep/train/optimizer.h"
@@ -156,6 +157,17 @@ BackendOptions one_rank_of_this_host(const Config& config) {
 }
 
 }  // namespace
+
+int dump_config_command(const CommandLine& command) {
+  const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides, read_definition));
+  const std::string text = to_loadable_toml(loaded);
+  if (command.to == "-") {
+    fmt::print("{}", text);
+  } else {
+    write_text_atomically(command.to, text, ExitCode::config);
+  }
+  return 0;
+}
 
 int explain_command(const CommandLine& command) {
   const LoadedConfig loaded = load_config(gather_config_sources(command.config, command.overrides, read_definition));

@@ -1,14 +1,17 @@
 #include "app/job.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 
 #include "app/devices.h"
 #include "app/fatal.h"
 #include "lockstep/backend/cpu_library.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/counted.h"
 #include "lockstep/base/cpu_topology.h"
 #include "lockstep/base/error.h"
@@ -22,10 +25,12 @@
 #include "lockstep/config/advice.h"
 #include "lockstep/config/load.h"
 #include "lockstep/config/model_info.h"
+#include "lockstep/config/placeholders.h"
 #include "lockstep/config/sources.h"
 #include "lockstep/data/source/formats.h"
 #include "lockstep/data/source/split_source.h"
 #include "lockstep/exchange/onnx_import.h"
+#include "lockstep/io/file.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/loading.h"
 
@@ -107,7 +112,46 @@ void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources&
   log_info("configuration of {}", file.path());
 }
 
-Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
+constexpr std::string_view kNewDirectory = "# a new directory\n";
+
+// Fills in the placeholders of output paths. A directory that is new at every start is made here, because two runs may
+// start within a second.
+void fill_in_outputs(Config& config, const CommandLine& command, int ranks) {
+  const Config given = config;
+  const bool is_new = contains_time(given.checkpoint.directory);
+  std::string now = log_timestamp_now().substr(0, std::string_view("2026-11-27 21:43:10").size());
+  std::erase_if(now, [](char c) { return c == '-' || c == ':'; });
+  std::ranges::replace(now, ' ', '-');
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  for (int attempt = 1;; ++attempt) {
+    config = given;
+    fill_in_placeholders(
+        config,
+        {.ranks = ranks, .time = attempt == 1 ? now : fmt::format("{}-{}", now, attempt), .job = job ? job : ""});
+    const std::string& directory = config.checkpoint.directory;
+    if (!is_new || command.command != Command::train) return;
+    make_directories(parent_directory(directory), ExitCode::checkpoint);
+    if (::mkdir(directory.c_str(), 0777) == 0 || errno != EEXIST) return;
+  }
+}
+
+// Checks what does not go together with a directory that is new at every start.
+void check_new_directory(const Config& config, const CommandLine& command) {
+  const std::string& resume = config.checkpoint.resume;
+  const bool starts = command.command == Command::train || command.command == Command::check;
+  if (command.checkpoint == "latest" || (starts && (resume == "must" || resume == "latest"))) {
+    fail(ExitCode::config,
+         "checkpoint.directory contains {{time}}, so it is new at every start and has no checkpoint: give "
+         "--checkpoint.directory the directory of the run");
+  }
+  if (command.command == Command::train && std::getenv("SLURM_JOB_ID")) {
+    log_warning(
+        "checkpoint.directory contains {{time}}: when Slurm requeues this job, it starts from the beginning in another "
+        "directory; {{job}} stays the same");
+  }
+}
+
+Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool evaluation = command.command == Command::evaluate || command.command == Command::predict;
   const bool in_checkpoint = evaluation && command.config.empty();
   const Timeout wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
@@ -115,12 +159,20 @@ Config load_config_on_all(const CommandLine& command, ProcessGroup& group) {
     ConfigSources sources = gather_config_sources(command.config, command.overrides, read_definition);
     sources.evaluation = evaluation;
     if (in_checkpoint) take_configuration_of_checkpoint(command, sources);
-    const LoadedConfig loaded = load_config(sources);
+    LoadedConfig loaded = load_config(sources);
+    set_log_style(loaded.config.log.level, loaded.config.log.time);
     // The configuration of a checkpoint sets every key, so it says nothing about what the user has chosen.
     if (command.command != Command::benchmark && !sources.effective) announce_choices(loaded, group.size());
-    return to_toml(loaded.config);
+    const std::string pattern = loaded.config.checkpoint.directory;
+    const bool new_directory = contains_time(pattern);
+    if (new_directory) check_new_directory(loaded.config, command);
+    fill_in_outputs(loaded.config, command, group.size());
+    if (pattern.find('{') != std::string::npos)
+      log_info("checkpoint.directory: {}", loaded.config.checkpoint.directory);
+    return (new_directory ? std::string(kNewDirectory) : "") + to_toml(loaded.config);
   });
-  return config_from_toml(text, "the configuration of rank 0");
+  return {.config = config_from_toml(text, "the configuration of rank 0"),
+          .new_directory = text.starts_with(kNewDirectory)};
 }
 
 // Falls back to float32 if a rank would compute in bfloat16 on a processor without instructions for it. Collective.
@@ -153,8 +205,10 @@ int omp_num_threads(ProcessGroup& group) {
 
 }  // namespace
 
-Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report) {
-  Config config = load_config_on_all(command, group);
+Configured configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report) {
+  Configured configured = load_config_on_all(command, group);
+  Config& config = configured.config;
+  set_log_style(config.log.level, config.log.time);
   watchdog.set_limits(watchdog_limits(config));
   group.set_limits(wait_limits(config));
   watchdog.progress(RunPhase::start, 0);
@@ -164,7 +218,7 @@ Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watc
   } else if (command.command != Command::check && command.command != Command::profile) {
     fatal_report.set_report_directory(config.checkpoint.directory);
   }
-  return config;
+  return configured;
 }
 
 RankThreads count_threads(const Config& config, ProcessGroup& group) {

@@ -18,9 +18,14 @@
 
 namespace lockstep {
 
+struct Configured {
+  Config config;
+  bool new_directory = false;  // every start of this command has another checkpoint.directory
+};
+
 // Rank 0 reads file, environment and command line; every rank gets the result. From here on its limits count, and
 // reports go to its directory. Collective; throws AgreedError.
-Config configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report);
+Configured configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report);
 
 // Threads of this rank, from its cores and what the other ranks of the host use. Collective.
 struct RankThreads {

@@ -74,13 +74,14 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
         throw AgreedError(ExitCode::config, *mismatch);
       }
       agree_on_launch(group, line, parse_error);
-      const Config config = configure(line, group, watchdog, fatal_report);
+      const Configured configured = configure(line, group, watchdog, fatal_report);
+      const Config& config = configured.config;
       code = line.command == Command::check       ? check_command(config, group, watchdog)
              : line.command == Command::evaluate  ? evaluate_command(line, config, group, watchdog)
              : line.command == Command::predict   ? predict_command(line, config, group, watchdog)
              : line.command == Command::profile   ? profile_command(line, config, group, watchdog)
              : line.command == Command::benchmark ? benchmark_command(line, config, group, watchdog)
-                                                  : train_command(config, group, watchdog);
+                                                  : train_command(configured, group, watchdog);
     } catch (const AgreedError& error) {
       const bool stopped = error.code() == ExitCode::stopped;
       if (group.is_root()) log_line(stopped ? LogLevel::info : LogLevel::error, error.what());
@@ -125,6 +126,8 @@ int run(int argc, char** argv) {
       return run_collective({argc, argv}, line, parse_error);
     case Command::explain:
       return explain_command(line);
+    case Command::dump_config:
+      return dump_config_command(line);
     case Command::inspect:
       return inspect_command(line);
     case Command::export_weights:

@@ -57,6 +57,7 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .directory = config.checkpoint.directory,
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
           .events = config.log.tensorboard ? config.checkpoint.directory + "/tensorboard" : std::string(),
+          .prometheus = config.log.prometheus_file,
           .resumed_step = start.progress.step,
           .bar_columns = shows_bar(config.log.progress) ? terminal_columns() : 0,
           .bar_colored = takes_colors(process_environment()),
@@ -98,7 +99,8 @@ std::string stop_reason(ProcessGroup& group, const Trainer& trainer, const Timeo
 }
 
 // No rank returns before rank 0 has published the last checkpoint, because a launcher kills the others when one ends.
-int leave(const RankContext& rank, Reporter& reporter, const Trainer& trainer, RunEnd end) {
+int leave(const RankContext& rank, Reporter& reporter, const Trainer& trainer, RunEnd end, bool new_directory) {
+  const std::string& directory = rank.config.checkpoint.directory;
   const bool stopped = end == RunEnd::stopped;
   const int64_t step = trainer.progress().step;
   rank.watchdog.progress(RunPhase::save, step);
@@ -113,15 +115,18 @@ int leave(const RankContext& rank, Reporter& reporter, const Trainer& trainer, R
            requested ? "stopped on request"
            : stopped ? "stopped"
                      : "finished",
-           step, rank.config.checkpoint.directory,
-           stopped ? fmt::format(" ({}; the same command continues the run)", reason) : std::string());
+           step, directory,
+           stopped ? fmt::format(" ({}; the same command {}continues the run)", reason,
+                                 new_directory ? fmt::format("with --checkpoint.directory {} ", directory) : "")
+                   : std::string());
   rank.group.barrier({"the last rows of metrics and events", limit + kRootSpeaksSeconds});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }
 
 }  // namespace
 
-int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog) {
+int train_command(const Configured& configured, ProcessGroup& group, Watchdog& watchdog) {
+  const Config& config = configured.config;
   RunStart start(config, group, watchdog, RunStart::Use::train);
   start.make_all();
   const RankContext rank = start.context();
@@ -154,7 +159,7 @@ int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog)
     if (start.validation) evaluator.emplace(rank, *start.validation);
     trainer.emplace(rank, data, evaluator ? &*evaluator : nullptr, *checkpointer, reporter, from);
   });
-  reporter.start(from.step, {program_version(), program_commit(), to_toml(config)});
+  reporter.start(from.step, {program_version(), program_commit(), config});
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
   if (group.is_root() && trainer->total_steps() <= from.step) say_nothing_is_left(config, *start.state);
   announce(config, *trainer, {rank.model, batches, data.size(), start.communicator->plan()});
@@ -171,7 +176,7 @@ int train_command(const Config& config, ProcessGroup& group, Watchdog& watchdog)
     // With the lock released, the next run need not wait until the heartbeat of this one has stopped.
     if (checkpointer->wait_for_save_in_flight(kLastChanceSeconds)) start.lock.reset();
   });
-  return run_or_abort([&] { return leave(rank, reporter, *trainer, end); });
+  return run_or_abort([&] { return leave(rank, reporter, *trainer, end, configured.new_directory); });
 }
 
 }  // namespace lockstep

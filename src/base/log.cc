@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep {
@@ -29,6 +30,8 @@ struct LogState {
   std::list<Identity> identities{1};  // never removed, since a fatal report is written without the lock
   std::atomic<const Identity*> identity{&identities.back()};
   std::atomic<bool> colored{false};
+  std::atomic<bool> timed{false};
+  std::atomic<LogLevel> least{LogLevel::info};
   std::string status;
   std::map<std::string, int, std::less<>> warnings;
 };
@@ -87,9 +90,11 @@ void write_if_taken(int fd, std::string_view text) {
   }
 }
 
+std::string time_prefix(const LogState& log) { return log.timed ? log_timestamp_now() + ": " : std::string(); }
+
 // Whatever a text quotes, nothing in it acts on the terminal.
 void emit(LogState& log, LogLevel level, std::string_view text) {
-  std::string line;
+  std::string line = time_prefix(log);
   if (level != LogLevel::info) {
     line += log.identity.load()->prefix;
     line += label(level, log.colored);
@@ -112,12 +117,19 @@ void set_log_identity(int rank, int size, std::string host) {
 
 void set_log_colors(bool colored) { state().colored = colored; }
 
+void set_log_style(LogLevel least, bool time) {
+  state().least = least;
+  state().timed = time;
+}
+
+bool log_has_time() { return state().timed; }
+
 int log_rank() { return state().identity.load()->rank; }
 
 void log_line(LogLevel level, std::string_view text) {
   LogState& log = state();
   std::lock_guard lock(log.mutex);
-  if (level == LogLevel::info && log.identity.load()->rank != 0) return;
+  if (level < log.least || (level == LogLevel::info && log.identity.load()->rank != 0)) return;
   if (level == LogLevel::warning) {
     auto found = log.warnings.find(text);
     if (found != log.warnings.end()) {
@@ -131,9 +143,10 @@ void log_line(LogLevel level, std::string_view text) {
 
 void log_urgent(LogLevel level, std::string_view text) {
   LogState& log = state();
+  if (level < log.least) return;
   const std::unique_lock lock = lock_if_free(log);
-  const std::string line =
-      fmt::format("{}{}{}\n", log.identity.load()->prefix, label(level, log.colored), printable_lines(text));
+  const std::string line = fmt::format("{}{}{}{}\n", time_prefix(log), log.identity.load()->prefix,
+                                       label(level, log.colored), printable_lines(text));
   if (lock && !log.status.empty()) write_if_taken(STDOUT_FILENO, kEraseLine);
   write_if_taken(STDERR_FILENO, line);
 }
@@ -160,7 +173,7 @@ void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept 
 void log_status(std::string_view text) {
   LogState& log = state();
   std::lock_guard lock(log.mutex);
-  if (log.identity.load()->rank != 0 || (log.status.empty() && text.empty())) return;
+  if (log.least > LogLevel::info || log.identity.load()->rank != 0 || (log.status.empty() && text.empty())) return;
   log.status = text;
   write_all(STDOUT_FILENO, fmt::format("{}{}", kEraseLine, text));
 }

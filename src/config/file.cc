@@ -159,11 +159,18 @@ std::optional<ConfigValue> parse_toml_list(ConfigType type, std::string_view tex
   return convert(type, *list);
 }
 
-std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path) {
+std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path,
+                                               ConfigExtension* extension) {
   const toml::table root = parse_toml(text, path);
   std::vector<ConfigFileEntry> entries;
   for (const RawEntry& raw : flatten(root)) {
     const std::string where = at(path, raw.line);
+    if (extension && raw.section.empty() && raw.name == "extends") {
+      *extension = {.name = as_text(*raw.node).value_or(""), .line = raw.line};
+      if (!extension->name.empty()) continue;
+      fail(ExitCode::config, "{}: extends takes the path of a file or the name of a recipe, not {}", where,
+           describe_node(*raw.node));
+    }
     const ConfigKey* key = find_config_key(fmt::format("{}.{}", raw.section, raw.name));
     if (!key) fail_unknown(raw, where);
     const std::optional<ConfigValue> value = convert(key->member.type, *raw.node);

@@ -16,10 +16,17 @@ struct ConfigFileEntry {
   int line;           // line of the key, counted from 1
 };
 
-// Returns the entries in the order of the text. Throws Error(config) with "path:line: ..." for the first error: TOML
-// syntax, a duplicate, an unknown key or section, a key in the wrong section, or a value of the wrong type or out of
-// range.
-std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path);
+// The file whose settings this one extends.
+struct ConfigExtension {
+  std::string name;  // as written; empty: none
+  int line = 0;
+};
+
+// Returns the entries in the order of the text, and what it names as `extends` if `extension` is given. Throws
+// Error(config) with "path:line: ..." for the first error: TOML syntax, a duplicate, an unknown key or section, a key
+// in the wrong section, or a value of the wrong type or out of range.
+std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path,
+                                               ConfigExtension* extension = nullptr);
 
 // Parses `text`, a list in TOML notation, as a value of this list type. Returns nothing if items have another type or
 // if the text contains more than a list. Throws Error(config), which names `where`, if the text is not valid TOML.

@@ -249,9 +249,9 @@ std::vector<ConfigKey> make_keys() {
                   "it is at most (1 + n) / (10 + n). 0: no averages.",
        .also = {"ema_decay"}},
 
-      {LOCKSTEP_KEY(checkpoint, directory), .path = PathRole::output,
-       .meaning = "Directory of checkpoints and logs; every run needs its own. Empty: runs/ and the name of the model "
-                  "or of its file.",
+      {LOCKSTEP_KEY(checkpoint, directory), .path = PathRole::output_pattern,
+       .meaning = "Directory of checkpoints and logs; every run needs its own. It may contain placeholders, such as "
+                  "runs/{model}/lr{optimizer.lr}. Empty: runs/{model}.",
        .also = {"dir", "folder", "path", "output_dir", "train_dir"}},
       {LOCKSTEP_KEY(checkpoint, every_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between saves. 0: do not save by steps.", .also = {"save_every", "save_steps", "save_freq"}},
@@ -372,6 +372,19 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Steps between histograms of all trained parameters in the event files. 0: none."},
       {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
                                                "plain lines. bar, lines: always that."},
+      {LOCKSTEP_KEY(log, level),
+       .meaning = "Least severe lines that are printed: info: all; warning: no progress either; error: errors only. "
+                  "metrics.jsonl and the event files do not change.",
+       .also = {"verbosity", "log_level", "loglevel"}},
+      {LOCKSTEP_KEY(log, time),
+       .meaning = "Whether every line begins with the local time. Lines of training steps "
+                  "always do.",
+       .also = {"timestamps"}},
+      {LOCKSTEP_KEY(log, prometheus_file), .path = PathRole::output_pattern,
+       .meaning = "File for the textfile collector of Prometheus's node_exporter, in a directory that it reads; its "
+                  "name ends in .prom and may contain placeholders. Rank 0 replaces it with every log line. Empty: "
+                  "none.",
+       .also = {"prometheus"}},
       {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
        .meaning = "Number of steps whose activity on all ranks is traced to trace.json in the checkpoint directory, "
                   "for Perfetto or chrome://tracing, with a table of where their time went. The first two steps are "

@@ -12,6 +12,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/config/keys.h"
 #include "lockstep/config/model_info.h"
+#include "lockstep/config/placeholders.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/config/value.h"
 
@@ -21,16 +22,67 @@ namespace {
 constexpr std::string_view kEnvironmentPrefix = "LOCKSTEP_";
 constexpr std::string_view kDefault = "default";
 
-void apply_file(const ConfigSources& sources, LoadedConfig& loaded) {
-  const std::string directory = sources.file_directory.empty()
-                                    ? std::filesystem::path(sources.file_path).parent_path().string()
-                                    : sources.file_directory;
-  std::vector<ConfigFileEntry> entries = parse_config_file(sources.file_text, sources.file_path);
-  if (entries.empty()) loaded.warnings.push_back(fmt::format("{}: this configuration is empty", sources.file_path));
+// Opens the file that the last one of `files` extends. Throws Error(config) for a cycle and for a long chain.
+ConfigFile open_extended(const ConfigExtension& extension, const std::vector<ConfigFile>& files,
+                         const ConfigSources& sources) {
+  constexpr size_t kMostFiles = 8;
+  const std::string where =
+      fmt::format("{}:{}: extends = {}", files.back().path, extension.line, quote_for_message(extension.name));
+  if (!sources.open_extended) fail(ExitCode::config, "{}: this text cannot extend a file", where);
+  ConfigFile base;
+  try {
+    base = sources.open_extended(extension.name, files.back().directory);
+  } catch (const Error& error) {
+    fail(ExitCode::config, "{}: {}", where, error.what());
+  }
+  std::string chain;
+  for (const ConfigFile& file : files) chain += printable(file.path) + " -> ";
+  if (std::ranges::find(files, base.path, &ConfigFile::path) != files.end()) {
+    fail(ExitCode::config, "{}: the files extend each other: {}{}", where, chain, printable(base.path));
+  }
+  if (files.size() == kMostFiles) {
+    fail(ExitCode::config, "{}: more than {} files extend one another: {}{}", where, kMostFiles, chain,
+         printable(base.path));
+  }
+  return base;
+}
+
+// A file that chooses one of the two batch sizes takes back the other one of the file that it extends.
+void choose_batch_size(const std::vector<ConfigFileEntry>& entries, LoadedConfig& loaded) {
+  constexpr const char* kSizes[] = {"train.batch_size", "train.global_batch"};
+  const auto sets = [&](const char* name) {
+    return std::ranges::find(entries, find_config_key(name), &ConfigFileEntry::key) != entries.end();
+  };
+  for (const int chosen : {0, 1}) {
+    const char* const other = kSizes[1 - chosen];
+    if (!sets(kSizes[chosen]) || sets(other)) continue;
+    const ConfigKey& key = *find_config_key(other);
+    key.member.set(loaded.config, key.member.get(Config{}));
+    loaded.origin.insert_or_assign(other, kDefault);
+  }
+}
+
+// Applies the last one of `files`, the others of which extend it, and before that what it extends.
+void apply_file(std::vector<ConfigFile> files, const ConfigSources& sources, LoadedConfig& loaded) {
+  ConfigFile& file = files.back();
+  if (file.directory.empty()) file.directory = std::filesystem::path(file.path).parent_path().string();
+  ConfigExtension extension;
+  std::vector<ConfigFileEntry> entries = parse_config_file(file.text, file.path, &extension);
+  const std::string path = file.path, directory = file.directory;
+  if (!extension.name.empty()) {
+    ConfigFile base = open_extended(extension, files, sources);
+    files.push_back(std::move(base));
+    apply_file(std::move(files), sources, loaded);
+  } else if (entries.empty()) {
+    loaded.warnings.push_back(fmt::format("{}: this configuration is empty", path));
+  }
+  choose_batch_size(entries, loaded);
   for (ConfigFileEntry& entry : entries) {
     const ConfigKey& key = *entry.key;
-    const std::string where = fmt::format("{}:{}", sources.file_path, entry.line);
-    const std::string& base = key.path == PathRole::output ? sources.working_directory : directory;
+    const std::string where = fmt::format("{}:{}", path, entry.line);
+    const bool output = key.path == PathRole::output_pattern;
+    if (output && sources.effective) entry.value = without_placeholders(std::get<std::string>(entry.value));
+    const std::string& base = output ? sources.working_directory : directory;
     key.member.set(loaded.config, resolve_config_paths(key, std::move(entry.value), base, where));
     loaded.origin.insert_or_assign(key.full_name(), where);
   }
@@ -126,7 +178,11 @@ void read_definition(const ConfigSources& sources, LoadedConfig& loaded) {
   constexpr size_t kMostBytes = size_t{1} << 20;
   Config::Model& model = loaded.config.model;
   if (model.name != "file") return;
-  const bool same_source = loaded.origin.at("model.file").rfind(sources.file_path + ":", 0) == 0;
+  const auto source = [&](const char* key) {
+    const std::string& origin = loaded.origin.at(key);
+    return origin.substr(0, origin.rfind(':'));
+  };
+  const bool same_source = source("model.file") == source("model.definition");
   if (!model.definition.empty() && (model.file.empty() || same_source)) return;
   if (model.file.empty() || !sources.read_file) {
     fail(ExitCode::config, "model.name = \"file\" needs model.file, the file that defines the network");
@@ -154,7 +210,10 @@ void reject_two_batch_sizes(const LoadedConfig& loaded) {
 LoadedConfig load_config(const ConfigSources& sources) {
   LoadedConfig loaded;
   for (const ConfigKey& key : config_keys()) loaded.origin.emplace(key.full_name(), kDefault);
-  if (!sources.file_path.empty()) apply_file(sources, loaded);
+  if (!sources.file_path.empty()) {
+    apply_file({{.path = sources.file_path, .text = sources.file_text, .directory = sources.file_directory}}, sources,
+               loaded);
+  }
   apply_environment(sources, loaded);
   apply_overrides(sources, loaded);
   apply_model_defaults(loaded);
@@ -166,7 +225,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
     const bool from_file = config.model.name == "file" && !config.model.file.empty();
     const std::filesystem::path name(from_file ? std::filesystem::path(config.model.file).stem().string()
                                                : config.model.name);
-    config.checkpoint.directory = (runs / name).lexically_normal().string();
+    config.checkpoint.directory = without_placeholders((runs / name).lexically_normal().string());
   }
   // Arguments and directory names may contain any bytes, and paths were built from both.
   for (const ConfigKey& key : config_keys()) {
@@ -176,6 +235,8 @@ LoadedConfig load_config(const ConfigSources& sources) {
   const bool both_written = loaded.origin.at("train.batch_size").rfind(sources.file_path + ":", 0) != 0;
   if (!sources.effective || both_written) reject_two_batch_sizes(loaded);
   validate(config, sources.evaluation);
+  Config filled = config;
+  fill_in_placeholders(filled, {.ranks = 1, .time = "time", .job = "job"});
   return loaded;
 }
 
@@ -185,11 +246,9 @@ std::vector<std::string> settings_without_effect(const LoadedConfig& loaded) {
     const std::string name = key.full_name();
     const std::string& origin = loaded.origin.at(name);
     if (origin.starts_with(kDefault)) continue;
-    for (const ConfigUse& use : config_uses()) {
-      if (!names_key(use.keys, name) || use.holds(loaded.config)) continue;
+    if (const ConfigUse* const use = missing_use(loaded.config, name)) {
       sentences.push_back(fmt::format("{} = {} ({}): it needs {}", name,
-                                      printable(config_value_toml(key.member.get(loaded.config))), origin, use.when));
-      break;
+                                      printable(config_value_toml(key.member.get(loaded.config))), origin, use->when));
     }
   }
   return sentences;

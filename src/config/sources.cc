@@ -27,6 +27,32 @@ bool is_file(const fs::path& path) {
   return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
 }
 
+// Returns the path of the first recipe of this name; empty if there is none.
+std::string find_recipe(const std::string& name, const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    const fs::path recipe = fs::path(directory) / (name + std::string(kExtension));
+    if (is_file(recipe)) return fs::absolute(recipe).lexically_normal().string();
+  }
+  return {};
+}
+
+ConfigFile open_extended(const std::string& name, const std::string& directory) {
+  ConfigFile file;
+  if (name.find('/') != std::string::npos || name.ends_with(kExtension)) {
+    file.path = (fs::path(directory) / name).lexically_normal().string();
+  } else {
+    const std::vector<std::string> directories = recipe_directories();
+    file.path = find_recipe(name, directories);
+    const std::vector<std::string> known = recipe_names(directories);
+    if (file.path.empty()) {
+      fail(ExitCode::config, "no recipe of that name{}; recipes: {}; the path of a file contains a / or ends in .toml",
+           did_you_mean(name, known), fmt::join(known, ", "));
+    }
+  }
+  file.text = read_text_file(file.path, ExitCode::config);
+  return file;
+}
+
 std::vector<Assignment> environment_variables() {
   std::vector<Assignment> variables;
   for (char** variable = environ; *variable; ++variable) {
@@ -59,10 +85,7 @@ std::vector<std::string> recipe_names(const std::vector<std::string>& directorie
 std::string find_config_file(const std::string& name_or_path, const std::vector<std::string>& directories) {
   const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kExtension);
   if (!is_path) {
-    for (const std::string& directory : directories) {
-      const fs::path recipe = fs::path(directory) / (name_or_path + std::string(kExtension));
-      if (is_file(recipe)) return fs::absolute(recipe).lexically_normal().string();
-    }
+    if (std::string recipe = find_recipe(name_or_path, directories); !recipe.empty()) return recipe;
   }
   const fs::path path = fs::absolute(name_or_path).lexically_normal();
   if (is_path || is_file(path)) return path.string();
@@ -82,6 +105,7 @@ ConfigSources gather_config_sources(const std::string& name_or_path, std::vector
   ConfigSources sources{.environment = environment_variables(),
                         .overrides = std::move(overrides),
                         .read_file = read_definition,
+                        .open_extended = open_extended,
                         .working_directory = fs::current_path().string()};
   if (!name_or_path.empty()) {
     sources.file_path = find_config_file(name_or_path, recipe_directories());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 
 #include "lockstep/base/split_words.h"
 #include "lockstep/config/model_info.h"
@@ -99,6 +100,12 @@ constexpr ConfigUse kUses[] = {
 }  // namespace
 
 std::span<const ConfigUse> config_uses() { return kUses; }
+
+const ConfigUse* missing_use(const Config& config, std::string_view key) {
+  const auto* const found =
+      std::ranges::find_if(kUses, [&](const ConfigUse& use) { return names_key(use.keys, key) && !use.holds(config); });
+  return found == std::end(kUses) ? nullptr : found;
+}
 
 bool names_key(std::string_view keys, std::string_view key) {
   const std::string_view section = key.substr(0, key.find('.') + 1);

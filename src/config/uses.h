@@ -17,6 +17,10 @@ struct ConfigUse {
 
 std::span<const ConfigUse> config_uses();
 
+// Returns the condition without which the key "section.key" has no effect in this configuration, or nullptr if it has
+// one.
+const ConfigUse* missing_use(const Config& config, std::string_view key);
+
 // Returns whether `keys`, a list as in ConfigUse, contains the key "section.key".
 bool names_key(std::string_view keys, std::string_view key);
 

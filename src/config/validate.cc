@@ -105,6 +105,12 @@ void validate_watchdog(const Config& config) {
   }
 }
 
+void validate_prometheus(const Config& config) {
+  if (config.log.prometheus_file.empty() || config.log.prometheus_file.ends_with(".prom")) return;
+  fail(ExitCode::config, "log.prometheus_file = '{}': node_exporter reads only files whose names end in .prom",
+       printable(config.log.prometheus_file));
+}
+
 // The metrics log must be inside the run's directory and must not take the name of another file there.
 void validate_log(const Config& config) {
   if (config.log.jsonl.empty()) return;
@@ -128,6 +134,7 @@ void validate_log(const Config& config) {
 
 void validate(const Config& config, bool evaluation) {
   validate_log(config);
+  validate_prometheus(config);
   validate_model(config);
   validate_data(config, evaluation);
   validate_length(config);

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/config/placeholders.h"
 #include "lockstep/io/path_pattern.h"
 
 namespace lockstep {
@@ -109,7 +110,9 @@ std::string resolve_path(const ConfigKey& key, const std::string& path, const st
          where, key.full_name(), quote_for_message(path));
   }
   // Only the text of the user is a pattern; the directory in front of it must be taken literally.
-  const std::string base = key.path == PathRole::input_pattern ? literal_pattern(directory) : directory;
+  const std::string base = key.path == PathRole::input_pattern    ? literal_pattern(directory)
+                           : key.path == PathRole::output_pattern ? without_placeholders(directory)
+                                                                  : directory;
   return (std::filesystem::path(base) / path).lexically_normal().string();
 }
 

@@ -1,6 +1,7 @@
 """How text from the command line, files and the environment becomes a run's configuration."""
 
 import os
+import re
 import shutil
 
 import kit
@@ -108,10 +109,98 @@ class Config(kit.TestCase):
                      "epochs = 7.0  # command line", "batch_size = 32"):
             self.assertIn(line + "\n", explained)
 
+    def test_a_file_extends_another_and_explain_says_where_each_value_is_from(self):
+        self.records(24)
+        base = self.config({"train.steps": 1}, name="base/base.toml")
+        kit.write(self.path("base/train.tfrecord"), kit.tfrecord(kit.images(24)))
+        mine = kit.write(self.path("mine.toml"), 'extends = "base/base.toml"\n\n[train]\nseed = 5\n')
+        explained = self.run_job(0, "explain", "--config", mine).output
+        self.assertIn(f"\nseed = 5  # {mine}:4\n", explained)
+        self.assertRegex(explained, rf"\nsteps = 1  # {base}:\d+\n")
+        self.assertIn(f'train = ["{self.path("base/train.tfrecord")}"]', explained)
+        self.assertIn("finished at step 1", self.train(2, mine).output)
+        recipe = kit.write(self.path("recipe.toml"), 'extends = "digits"\n')
+        self.assertIn("digits.toml:", self.run_job(0, "explain", "--config", recipe).output)
+        for text, error in (("digit", "did you mean digits?"), ("none.toml", "none.toml: cannot open")):
+            kit.write(recipe, f'extends = "{text}"\n')
+            result = self.run_job(2, "--config", recipe)
+            self.assert_one_error(result, kit.CONFIG, f"recipe.toml:1: extends = '{text}': ", error)
+
+    def test_a_dumped_configuration_gives_the_same_run_from_any_directory(self):
+        self.records(24)
+        dumped = self.path("elsewhere/dump.toml")
+        os.mkdir(self.path("elsewhere"))
+        result = self.run_job(0, "--config", self.config(), "--train.steps", "3", "--dump-config", dumped)
+        self.assertEqual((result.code, result.output), (kit.OK, ""))
+        self.assertFalse(os.path.exists(self.path("run")))
+        self.train(1, self.config(), {"train.steps": 3})
+        before = kit.datasets(self.path("run/latest"))
+        shutil.rmtree(self.path("run"))
+        result = self.train(1, dumped, cwd=self.path("elsewhere"))
+        self.assertEqual(result.count("no effect:"), 1, "model.aux_weight, as before")
+        after = kit.datasets(self.path("run/latest"))
+        self.assertEqual(before.keys(), after.keys())
+        for name, array in before.items():
+            if name.startswith(("model/", "optimizer/")):
+                self.assertEqual(array.tobytes(), after[name].tobytes(), name)
+        again = self.run_job(0, "--config", dumped, "--dump-config", "-").output
+        with open(dumped, encoding="utf-8") as file:
+            self.assertEqual(re.sub(" +#.*", "", again), re.sub(" +#.*", "", file.read()))
+        refused = self.run_job(0, "check", "--config", dumped, "--dump-config", "-")
+        self.assert_one_error(refused, kit.CONFIG, "leave the subcommand out")
+
+    def test_the_time_in_a_directory_makes_a_new_one_at_every_start(self):
+        self.records(24)
+        config = self.config({"train.steps": 1, "checkpoint.directory": "runs/{model}/{time}"})
+        for _ in range(2):  # perhaps within the same second
+            self.assertIn("finished at step 1", self.train(1, config).output)
+        runs = sorted(os.listdir(self.path("runs/cifar10_cnn")))
+        self.assertEqual(len(runs), 2)
+        for name in runs:
+            self.assertRegex(name, r"^\d{8}-\d{6}(-2)?$")
+            self.assertEqual(kit.checkpoints(self.path("runs/cifar10_cnn", name)), ["step-00000001.h5"])
+        stopped = self.train(2, config, {"train.steps": 1000000, "train.max_seconds": 0.3}, kit.STOPPED)
+        directory = re.search(r"the same command with --checkpoint.directory (\S+) continues the run", stopped.output)[1]
+        self.assertIn("resuming at step", self.train(2, config, {"checkpoint.directory": directory}).output)
+        self.assert_one_error(self.run_job(2, "--config", config, "--checkpoint.resume", "must"), kit.CONFIG, "{time}")
+        self.assert_one_error(self.run_job(1, "evaluate", "--config", config), kit.CONFIG, "{time}")
+        result = self.train(1, config, env={"SLURM_JOB_ID": "77"})
+        self.assertIn("{job} stays the same", "".join(result.warnings()))
+
+    def test_the_log_has_times_and_levels(self):
+        self.records(24)
+        config = self.config({"train.steps": 2, "model.hidden": [1]})
+        output = self.train(2, config, {"log.time": "true"}).output
+        timed = [line for line in output.splitlines() if re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: \S", line)]
+        self.assertEqual(len(timed), len(output.splitlines()), output)
+        self.assertEqual(len(re.findall(r"^\d{4}-\S+ \S+: step 2, loss = ", output, re.MULTILINE)), 1)
+        shutil.rmtree(self.path("run"))
+        quiet = self.train(2, config, {"log.level": "warning"})
+        self.assertEqual(quiet.output, "")
+        self.assertEqual(len(kit.metrics(self.path("run"), "train")), 2)
+        self.assert_one_error(self.run_job(1, "--config", config, "--log.level", "loud"), kit.CONFIG, "log.level = 'loud'")
+
     def test_deep_configurations_are_refused(self):
         deep = kit.write(self.path("deep.toml"), "[train]\n" + "a." * 100000 + "a = 1\n")
         result = self.run_job(0, "--config", deep)
         self.assert_one_error(result, kit.CONFIG, "deep.toml:2: not valid TOML: a dotted key has more than 16 parts")
+
+
+class SlowSweep(kit.TestCase):
+    def test_the_documented_sweep_trains_each_value_once_and_goes_on_where_it_stopped(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/configuration.md"), encoding="utf-8") as file:
+            loop = re.search(r"^    (for lr in .*?\n    done)\n", file.read(), re.MULTILINE | re.DOTALL)[1]
+        self.records(24)
+        self.config({"train.steps": 2}, name="run.toml")
+        path = os.pathsep.join([os.path.dirname(kit.TRAINER), os.path.dirname(kit.MPIRUN), os.environ["PATH"]])
+        rates = {"lr0.01": 0.01, "lr0.03": 0.03, "lr0.1": 0.1}
+        for trained in (True, False):
+            result = self.start_command(["bash", "-c", loop], env={"PATH": path}).wait()
+            self.assertEqual(result.code, kit.OK, str(result))
+            self.assertEqual(result.count("nothing will be trained"), 0 if trained else 3)
+            self.assertEqual(sorted(os.listdir(self.path("sweep"))), sorted(rates))
+            for name, rate in rates.items():
+                self.assertEqual(kit.per_step(self.path("sweep", name), "lr"), {1: rate, 2: rate})
 
 
 if __name__ == "__main__":

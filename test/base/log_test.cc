@@ -52,6 +52,42 @@ TEST_CASE("information is printed by rank 0 alone, warnings and errors by any ra
   CHECK(printed_by(0, 1, all).err == "warning: slow\nerror: lost\n");
 }
 
+TEST_CASE("lines below the chosen level are left out") {
+  const auto all = [] {
+    log_status("3 %");
+    log_info("step {}", 3);
+    log_warning("slow");
+    log_urgent(LogLevel::warning, "stalls");
+    log_error("lost");
+    log_status({});
+  };
+  set_log_style(LogLevel::warning, false);
+  const Output warnings = printed_by(0, 1, all);
+  set_log_style(LogLevel::error, false);
+  const Output errors = printed_by(0, 1, all);
+  set_log_style(LogLevel::info, false);
+  CHECK(warnings.out.empty());
+  CHECK(warnings.err == "warning: slow\nwarning: stalls\nerror: lost\n");
+  CHECK(errors.out.empty());
+  CHECK(errors.err == "error: lost\n");
+}
+
+TEST_CASE("lines begin with the time where that is wanted") {
+  set_log_style(LogLevel::info, true);
+  CHECK(log_has_time());
+  const Output output = printed_by(1, 2, [] { log_warning("slow"); });
+  const Output root = printed_by(0, 2, [] { log_info("step {}", 3); });
+  set_log_style(LogLevel::info, false);
+  const std::string time = "2026-11-27 21:43:10.123456";
+  REQUIRE(root.out.size() > time.size());
+  for (size_t i = 0; i < time.size(); ++i) {
+    const bool digit = root.out[i] >= '0' && root.out[i] <= '9';
+    CHECK((digit ? '0' : root.out[i]) == (time[i] >= '0' && time[i] <= '9' ? '0' : time[i]));
+  }
+  CHECK(root.out.substr(time.size()) == ": step 3\n");
+  CHECK(output.err.substr(time.size()) == ": rank 1@node7: warning: slow\n");
+}
+
 TEST_CASE("where colors are wanted the words warning and error have them, and nothing else") {
   set_log_colors(true);
   const Output output = printed_by(1, 2, [] {

@@ -24,6 +24,14 @@ std::string error_after(Change change) {
 
 TEST_CASE("the defaults with training data are valid") { CHECK_NOTHROW(validate(good_config())); }
 
+TEST_CASE("a file that node_exporter would not read is an error") {
+  CHECK_THAT(error_after([](Config& c) { c.log.prometheus_file = "/metrics/run.txt"; }),
+             ContainsSubstring("log.prometheus_file = '/metrics/run.txt'") && ContainsSubstring("end in .prom"));
+  Config config = good_config();
+  config.log.prometheus_file = "/metrics/run.prom";
+  CHECK_NOTHROW(validate(config));
+}
+
 TEST_CASE("the auxiliary head below 299 pixels is an error that says what to do") {
   CHECK(error_after([](Config& c) { c.model.image_size = 298; }) ==
         "model.aux_weight = 0.4 with model.image_size = 298: the auxiliary head needs at least 299 pixels; set "

@@ -21,6 +21,12 @@ void set_log_colors(bool colored);
 
 enum class LogLevel { info, warning, error };
 
+// Lines below this level are left out, the progress bar with those of `info`. With `time`, each line begins with the
+// local time, except those of log_from_signal_handler(). Until this is called: all lines, without the time.
+void set_log_style(LogLevel least, bool time);
+// Whether lines begin with the time.
+bool log_has_time();
+
 // Writes one line. info: standard output, rank 0 only; warning and error: standard error, any rank, with a
 // "rank R@host: " prefix when there are several ranks. A warning with the same text is printed once and then counted.
 void log_line(LogLevel level, std::string_view text);

@@ -177,6 +177,9 @@ struct Config {
     bool tensorboard = true;
     int64_t histogram_steps = 0;
     ProgressStyle progress = ProgressStyle::automatic;
+    LogLevel level = LogLevel::info;
+    bool time = false;
+    std::string prometheus_file;
     int64_t trace_steps = 0;
     bool operator==(const Log&) const = default;
   } log;

@@ -31,8 +31,9 @@ struct ConfigRange {
 };
 
 // How a value is turned into an absolute path. Inputs and input patterns are relative to the file that contains them,
-// outputs are relative to the working directory. Values listed in `allowed` are words and not paths.
-enum class PathRole { none, input, input_pattern, output };
+// outputs are relative to the working directory, and an output pattern may contain placeholders (placeholders.h).
+// Values listed in `allowed` are words and not paths.
+enum class PathRole { none, input, input_pattern, output_pattern };
 
 // Access to the member of Config that holds a key's value.
 struct ConfigMember {

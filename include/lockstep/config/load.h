@@ -19,6 +19,12 @@ struct Assignment {
   std::string value;
 };
 
+struct ConfigFile {
+  std::string path;  // absolute
+  std::string text;
+  std::string directory;  // absolute; the base of relative input paths; empty: the directory of the file
+};
+
 struct ConfigSources {
   std::string file_path;  // absolute; empty: no file
   std::string file_text;  // its contents
@@ -29,6 +35,8 @@ struct ConfigSources {
   bool evaluation = false;                                      // for an evaluation, data.train may be missing
   bool effective = false;                                       // file_text sets every key, as to_toml() writes it
   std::string (*read_file)(const std::string& path) = nullptr;  // for model.file: its definition
+  // Opens what a file names as `extends`: a path relative to `directory`, or a recipe.
+  ConfigFile (*open_extended)(const std::string& name, const std::string& directory) = nullptr;
   std::string working_directory;  // absolute; the base of relative output paths, and of paths in the command line and
                                   // environment
 };
@@ -41,10 +49,11 @@ struct LoadedConfig {
   std::vector<std::string> warnings;  // one sentence for each given setting without effect
 };
 
-// Loads the configuration. Precedence: command line, environment, file, default of the model (unless another optimizer
-// or schedule than the model's is chosen), built-in default. Input paths in the file are relative to its directory, all
-// other paths to the working directory; all become absolute. The result has passed validate(). Throws Error(config),
-// which names the file and line, variable or option, and for an unknown key the nearest known one.
+// Loads the configuration. Precedence: command line, environment, file, the file that it extends, default of the model
+// (unless another optimizer or schedule than the model's is chosen), built-in default. Input paths in a file are
+// relative to its directory, all other paths to the working directory; all become absolute. Placeholders in output
+// paths are checked and stay (fill_in_placeholders()). The result has passed validate(). Throws Error(config), which
+// names the file and line, variable or option, and for an unknown key the nearest known one.
 LoadedConfig load_config(const ConfigSources& sources);
 
 // Returns one sentence for each setting that was given explicitly but has no effect with the others: the key, its
@@ -72,6 +81,10 @@ int64_t evaluation_batch(const Config& config, int ranks);
 std::string to_toml(const Config& config);
 // Returns the same for human readers, with the origin of each value as a comment.
 std::string to_toml(const LoadedConfig& loaded);
+
+// Returns TOML text from which load_config() makes an equal Config, with the origin of each value as a comment.
+// Defaults that have no effect are left out.
+std::string to_loadable_toml(const LoadedConfig& loaded);
 
 // Parses the text of to_toml(), from a broadcast or a checkpoint. `where` names the text in errors. Missing keys keep
 // their defaults; paths are not changed.

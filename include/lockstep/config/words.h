@@ -9,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/base/log.h"
+
 namespace lockstep {
 
 enum class InitRule : uint8_t { truncated_normal, fan_in };                                    // model.init
@@ -54,6 +56,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<WireType>{"float32", "bf16", "fp16"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<ProgressStyle>{"auto", "bar", "lines"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<LogLevel>{"info", "warning", "error"};  // log.level
 
 template <class E>
 concept WordEnum = std::is_enum_v<E> && !kWords<E>.empty();

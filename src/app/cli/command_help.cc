@@ -94,9 +94,9 @@ std::string short_help(const std::vector<CommandHelp>& commands) {
   out += "\nOptions:\n";
   out += wrapped("  --config FILE|RECIPE", kOptions, "Configuration file, or the name of a bundled recipe");
   out += wrapped("  --section.key VALUE", kOptions, "A key; takes precedence over environment and file");
+  out += wrapped("  --dump-config FILE", kOptions, "Write the whole configuration and leave (-: stdout)");
   out += wrapped("  --help-keys|man|bash", kOptions, "Print all keys, the man page, or completion for bash");
-  out += wrapped("  -h, --help", kOptions, "Print this and leave");
-  out += wrapped("  --version", kOptions, "Print the versions of program and libraries and leave");
+  out += wrapped("  -h, --help; --version", kOptions, "Print this, or the versions of program and libraries");
   return out;
 }
 

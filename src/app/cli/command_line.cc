@@ -46,7 +46,7 @@ class Parser {
   std::vector<std::pair<CLI::App*, Command>> commands_;
   CommandLine line_;  // what the options without a list of values below have set
   bool keys_asked_ = false, man_asked_ = false, bash_asked_ = false;
-  std::vector<std::string> config_, checkpoint_, to_, compared_, data_;
+  std::vector<std::string> config_, checkpoint_, to_, compared_, data_, dump_;
   std::vector<std::vector<std::string>> values_;
 };
 
@@ -98,6 +98,7 @@ Parser::Parser() : values_(config_keys().size()) {
   app_.add_flag("--help-bash", bash_asked_, "Print the completion for bash, to be sourced");
   app_.require_subcommand(0, 1);
   add_single(app_, "--config", config_, "Configuration file, or the name of a bundled recipe", "FILE|RECIPE");
+  add_single(app_, "--dump-config", dump_, "Write the whole configuration and leave; -: to standard output", "FILE");
   add_keys();
 
   add_command("train", Command::train, "Train, or resume a run; this word may be left out");
@@ -297,6 +298,14 @@ CommandLine Parser::result() const {
     const std::string name = config_keys()[i].full_name();
     const std::string value = first_given_once("--" + name, values_[i]);
     if (!values_[i].empty()) line.overrides.push_back({.name = name, .value = value});
+  }
+  if (const std::string file = first_given_once("--dump-config", dump_); !dump_.empty()) {
+    if (line.command != Command::train) {
+      fail(ExitCode::config,
+           "command line: --dump-config writes the configuration of a training; leave the subcommand out");
+    }
+    line.command = Command::dump_config;
+    line.to = file;
   }
   if (line.command == Command::predict) {
     predict_from(first_given_once("--data", data_), line);

@@ -18,6 +18,7 @@ enum class Command {
   predict,
   profile,
   explain,
+  dump_config,
   inspect,
   export_weights,
   import_weights,
@@ -57,7 +58,8 @@ struct CommandLine {
   std::string checkpoint;             // evaluate: path or "latest"; predict, inspect, export: path
   bool verify = false;                // inspect: read every byte
   std::string compared;               // inspect: another checkpoint to compare with; may be empty
-  std::string from, to;    // import: the file to read; export, import, profile: the file to write; pack: the directory
+  std::string from, to;    // import: the file to read; export, import, profile: the file to write; pack: the directory;
+                           // dump_config: the file to write, or "-" for standard output
   bool average = false;    // export, predict, evaluate by class: the moving averages instead of the weights
   bool per_class = false;  // evaluate: print precision, recall and support of each class
   std::string confusion;   // evaluate: the file to write the confusion matrix to; may be empty
