@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(onnxruntime==1.32.0 safetensors==0.8.0 tensorboard==2.21.0 matplotlib==3.10.0 "$@")
+packages=(onnxruntime==1.32.0 safetensors==0.8.0 tensorboard==2.21.0 matplotlib==3.10.0
+  prometheus_client==0.26.0 "$@")
 # Where CUDA is compiled, a test reads the kernels' instructions.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then packages+=(nvidia-cuda-nvdisasm==13.5.37); fi
 
@@ -13,5 +14,5 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then packages+
 /usr/bin/python3 -c "import numpy; print('numpy==' + numpy.__version__)" >build/python/constraints.txt
 build/python/bin/python3 -m pip install --quiet --disable-pip-version-check --constraint build/python/constraints.txt \
   "${packages[@]}"
-build/python/bin/python3 -c "import h5py, matplotlib, numpy, onnxruntime, safetensors, tensorboard"
+build/python/bin/python3 -c "import h5py, matplotlib, numpy, onnxruntime, prometheus_client, safetensors, tensorboard"
 echo "install_python_packages.sh: ${packages[*]} are in build/python"

@@ -26,9 +26,20 @@ constexpr int kSummaryValue = 1, kValueTag = 1, kValueSimple = 2, kValueHistogra
 constexpr int kHistogramMin = 1, kHistogramMax = 2, kHistogramCount = 3, kHistogramSum = 4, kHistogramSquares = 5;
 constexpr int kHistogramLimits = 6, kHistogramBuckets = 7;
 constexpr int kSessionStatus = 1;
+constexpr int kValueTensor = 8, kValueMetadata = 9;
+constexpr int kTensorType = 1, kTensorShape = 2, kTensorFloats = 5, kTensorStrings = 8;
+constexpr int kShapeDimension = 2, kDimensionSize = 1;
+constexpr int kMetadataPlugin = 1, kPluginName = 1, kPluginContent = 2;
+// Of tensorboard's hparams/plugin_data.proto, hparams/api.proto and protobuf's struct.proto.
+constexpr int kSessionStartInfo = 3, kSessionEndInfo = 4;
+constexpr int kStartParameter = 1, kStartTime = 5, kEndStatus = 1, kEndTime = 2;
+constexpr int kMapKey = 1, kMapValue = 2;
+constexpr int kValueNumber = 2, kValueString = 3, kValueBoolean = 4;
 }  // namespace field
 
 constexpr int64_t kSessionStart = 1;
+constexpr int64_t kFloat = 1, kString = 7;  // types of tensors
+constexpr int64_t kSuccess = 1;             // status of a run
 
 ProtobufWriter event(int64_t step) {
   return ProtobufWriter().float64(field::kWallTime, wall_seconds()).integer(field::kStep, step);
@@ -86,6 +97,40 @@ ProtobufWriter encode(const Histogram& histogram) {
       .packed(field::kHistogramBuckets, histogram.buckets);
 }
 
+// Returns an event with one value of a plugin: a tensor of one element, and what the plugin itself wants to know.
+std::string plugin_event(int64_t step, std::string_view tag, const ProtobufWriter& tensor,
+                         const ProtobufWriter& plugin) {
+  const ProtobufWriter value =
+      ProtobufWriter()
+          .text(field::kValueTag, tag)
+          .message(field::kValueTensor, tensor)
+          .message(field::kValueMetadata, ProtobufWriter().message(field::kMetadataPlugin, plugin));
+  return event(step).message(field::kSummary, ProtobufWriter().message(field::kSummaryValue, value)).data();
+}
+
+// Begins a tensor of one element.
+ProtobufWriter tensor_of(int64_t type) {
+  const ProtobufWriter size = ProtobufWriter().integer(field::kDimensionSize, 1);
+  return ProtobufWriter()
+      .integer(field::kTensorType, type)
+      .message(field::kTensorShape, ProtobufWriter().message(field::kShapeDimension, size));
+}
+
+std::string hparams_event(const std::string& tag, int part, const ProtobufWriter& message) {
+  const ProtobufWriter content = ProtobufWriter().message(part, message);
+  const ProtobufWriter plugin =
+      ProtobufWriter().text(field::kPluginName, "hparams").text(field::kPluginContent, content.data());
+  return plugin_event(0, "_hparams_/" + tag, tensor_of(kFloat).float32(field::kTensorFloats, 0), plugin);
+}
+
+struct EncodeValue {
+  ProtobufWriter operator()(bool value) const { return ProtobufWriter().integer(field::kValueBoolean, value ? 1 : 0); }
+  ProtobufWriter operator()(double value) const { return ProtobufWriter().float64(field::kValueNumber, value); }
+  ProtobufWriter operator()(const std::string& value) const {
+    return ProtobufWriter().text(field::kValueString, value);
+  }
+};
+
 }  // namespace
 
 double wall_seconds() {
@@ -132,6 +177,27 @@ std::string encode_histogram(int64_t step, const std::string& tag, std::span<con
   const ProtobufWriter value =
       ProtobufWriter().text(field::kValueTag, tag).message(field::kValueHistogram, encode(*histogram));
   return event(step).message(field::kSummary, ProtobufWriter().message(field::kSummaryValue, value)).data();
+}
+
+std::string encode_text(int64_t step, const std::string& tag, std::string_view markdown) {
+  return plugin_event(step, tag, tensor_of(kString).text(field::kTensorStrings, markdown),
+                      ProtobufWriter().text(field::kPluginName, "text"));
+}
+
+std::string encode_hyperparameters(const Hyperparameters& values) {
+  ProtobufWriter start;
+  for (const auto& [name, value] : values) {
+    start.message(
+        field::kStartParameter,
+        ProtobufWriter().text(field::kMapKey, name).message(field::kMapValue, std::visit(EncodeValue(), value)));
+  }
+  start.float64(field::kStartTime, wall_seconds());
+  return hparams_event("session_start_info", field::kSessionStartInfo, start);
+}
+
+std::string encode_run_end() {
+  return hparams_event("session_end_info", field::kSessionEndInfo,
+                       ProtobufWriter().integer(field::kEndStatus, kSuccess).float64(field::kEndTime, wall_seconds()));
 }
 
 void EventFile::write(std::string_view event) {

@@ -10,6 +10,9 @@
 #include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/config/changes.h"
+#include "lockstep/config/keys.h"
+#include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
 #include "observe/bad_records.h"
 
@@ -53,6 +56,41 @@ std::string percent(int64_t part, int64_t whole) {
                      part, whole);
 }
 
+// The subdirectories of the event files. TensorBoard draws the same tag of several into one diagram.
+constexpr const char *kRunEvents = "", *kTrainEvents = "train", *kValidationEvents = "validation",
+                     *kAverageEvents = "validation_ema";
+
+// Returns the settings that decide what is trained.
+Hyperparameters hyperparameters(const Config& config, int ranks) {
+  constexpr std::array<std::string_view, 3> kMore = {"model.name", "train.batch_size", "train.global_batch"};
+  Hyperparameters found = {{"ranks", static_cast<double>(ranks)}};
+  for (const ConfigKey& key : config_keys()) {
+    const std::string name = key.full_name();
+    if (change_effect(name) == ChangeEffect::none && std::ranges::find(kMore, name) == kMore.end()) continue;
+    const ConfigValue value = key.member.get(config);
+    if (const auto* flag = std::get_if<bool>(&value)) found.emplace_back(name, *flag);
+    if (const auto* integer = std::get_if<int64_t>(&value)) found.emplace_back(name, static_cast<double>(*integer));
+    if (const auto* number = std::get_if<double>(&value)) found.emplace_back(name, *number);
+    if (const auto* text = std::get_if<std::string>(&value)) found.emplace_back(name, *text);
+  }
+  return found;
+}
+
+void set_interval(PrometheusPage& page, const ProgressRow& row) {
+  page.set("lockstep_step", static_cast<double>(row.step));
+  page.set("lockstep_total_steps", static_cast<double>(row.total_steps));
+  page.set("lockstep_epoch", row.epoch);
+  page.set("lockstep_loss", row.loss);
+  page.set("lockstep_learning_rate", row.learning_rate);
+  page.set("lockstep_examples_per_second", row.examples_per_second);
+  page.set("lockstep_step_seconds", row.seconds_per_step);
+  for (const auto& [part, seconds] : {std::pair("data", row.data_seconds), std::pair("compute", row.compute_seconds),
+                                      std::pair("reduce", row.reduce_seconds), std::pair("save", row.save_seconds)}) {
+    page.set("lockstep_step_part_seconds", seconds, prometheus_label("part", part));
+  }
+  page.set("lockstep_queue_depth", row.queue_depth);
+}
+
 // Formats with three decimals, or with three significant digits below 0.1 s.
 std::string seconds_text(double seconds) {
   return seconds >= 0.1 || seconds <= 0 ? fmt::format("{:.3f}", seconds) : fmt::format("{:.3g}", seconds);
@@ -63,13 +101,29 @@ std::string seconds_text(double seconds) {
 Reporter::Reporter(ProcessGroup& group, ReporterOptions options)
     : group_(group),
       options_(std::move(options)),
+      page_(options_.directory),
       files_({.directory = options_.directory, .slow_seconds = options_.slow_disk_seconds}),
       logs_(std::make_shared<Logs>()) {
   if (!group_.is_root() || (options_.jsonl.empty() && options_.events.empty())) return;
   const auto open = [&](std::function<void()> job) { files_.post({.run = std::move(job), .required = true}); };
   const int64_t step = options_.resumed_step;
   open([logs = logs_, path = options_.jsonl, step] { logs->metrics = MetricsLog(path, step); });
-  open([logs = logs_, path = options_.events, step] { logs->events = EventFile(path, step); });
+  open([logs = logs_, path = options_.events, step] {
+    logs->events_directory = path;
+    logs->resumed_step = step;
+    // Those that exist contain events of steps that the run repeats.
+    for (const char* name : {kRunEvents, kTrainEvents, kValidationEvents, kAverageEvents}) {
+      if (name == kRunEvents || name == kTrainEvents || path_exists(path + "/" + name)) logs->events_in(name);
+    }
+  });
+}
+
+EventFile& Reporter::Logs::events_in(const std::string& subdirectory) {
+  const auto found = events.find(subdirectory);
+  if (found != events.end()) return found->second;
+  const std::string directory =
+      events_directory.empty() || subdirectory.empty() ? events_directory : events_directory + "/" + subdirectory;
+  return events.emplace(subdirectory, EventFile(directory, resumed_step)).first->second;
 }
 
 void Reporter::write_row(std::string row) {
@@ -78,14 +132,39 @@ void Reporter::write_row(std::string row) {
   files_.post({.run = [logs = logs_, text = std::move(row)] { logs->metrics.write(text); }, .bytes = bytes});
 }
 
-void Reporter::write_event(std::string event) {
+void Reporter::write_event(const std::string& subdirectory, std::string event) {
   if (options_.events.empty()) return;
   const size_t bytes = event.size();
-  files_.post({.run = [logs = logs_, text = std::move(event)] { logs->events.write(text); }, .bytes = bytes});
+  files_.post(
+      {.run = [logs = logs_, subdirectory, text = std::move(event)] { logs->events_in(subdirectory).write(text); },
+       .bytes = bytes});
+}
+
+void Reporter::write_prometheus() {
+  if (options_.prometheus.empty()) return;
+  page_.set("lockstep_update_time_seconds", wall_seconds());
+  std::string text = page_.text();
+  const size_t bytes = text.size();
+  files_.post({.run =
+                   [path = options_.prometheus, text = std::move(text)] {
+                     write_file_atomically(path, std::as_bytes(std::span(text)),
+                                           {.blame = ExitCode::checkpoint, .flush = false});
+                   },
+               .bytes = bytes});
 }
 
 void Reporter::start(int64_t step, const RunFacts& facts) {
   if (!group_.is_root()) return;
+  const std::string configuration = to_toml(facts.configuration);
+  write_event(kRunEvents, encode_text(step, "configuration", "```toml\n" + configuration + "```\n"));
+  write_event(kRunEvents, encode_hyperparameters(hyperparameters(facts.configuration, group_.size())));
+  page_.set("lockstep_run_info", 1,
+            fmt::format("{},{},{}", prometheus_label("model", facts.configuration.model.name),
+                        prometheus_label("version", facts.version), prometheus_label("commit", facts.commit)));
+  page_.set("lockstep_running", 1);
+  page_.set("lockstep_ranks", group_.size());
+  page_.set("lockstep_step", static_cast<double>(step));
+  write_prometheus();
   write_row(json_line({{"kind", "start"},
                        {"step", step},
                        {"schema", kMetricsSchema},
@@ -93,7 +172,7 @@ void Reporter::start(int64_t step, const RunFacts& facts) {
                        {"commit", facts.commit},
                        {"ranks", group_.size()},
                        {"hosts", group_.hosts()},
-                       {"configuration", facts.configuration}}));
+                       {"configuration", configuration}}));
 }
 
 void Reporter::interval(ProgressRow row, const StepTimer& timer) {
@@ -121,7 +200,8 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
   } else if (options_.bar_columns > 0) {
     log_status(progress_bar(row, options_.bar_columns, options_.bar_colored));
   } else {
-    log_line(LogLevel::info, training_line(log_timestamp_now(), row));
+    const std::string now = log_timestamp_now(), line = training_line(now, row);
+    log_line(LogLevel::info, log_has_time() ? line.substr(now.size() + 2) : line);
   }
   Json json = {{"kind", "train"},
                {"step", row.step},
@@ -141,16 +221,21 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
     json["own_seconds"] = {{"min", own.min}, {"median", own.median}, {"max", own.max}};
   }
   write_row(json_line(std::move(json)));
-  EventScalars scalars = {
-      {"train/learning_rate", row.learning_rate},       {"train/epoch", row.epoch},
-      {"speed/seconds_per_step", row.seconds_per_step}, {"speed/data_seconds", row.data_seconds},
-      {"speed/compute_seconds", row.compute_seconds},   {"speed/reduce_seconds", row.reduce_seconds},
-      {"speed/save_seconds", row.save_seconds},         {"speed/queue_depth", row.queue_depth}};
-  if (!std::isnan(row.loss)) scalars.emplace_back("train/loss", row.loss);
+  EventScalars scalars = {{"learning_rate", row.learning_rate},
+                          {"epoch", row.epoch},
+                          {"speed/seconds_per_step", row.seconds_per_step},
+                          {"speed/data_seconds", row.data_seconds},
+                          {"speed/compute_seconds", row.compute_seconds},
+                          {"speed/reduce_seconds", row.reduce_seconds},
+                          {"speed/save_seconds", row.save_seconds},
+                          {"speed/queue_depth", row.queue_depth}};
+  if (!std::isnan(row.loss)) scalars.emplace_back("loss", row.loss);
   if (!std::isnan(row.examples_per_second)) {
     scalars.emplace_back("speed/examples_per_second", row.examples_per_second);
   }
-  write_event(encode_scalars(row.step, scalars));
+  write_event(kTrainEvents, encode_scalars(row.step, scalars));
+  set_interval(page_, row);
+  write_prometheus();
 }
 
 std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
@@ -193,21 +278,26 @@ void Reporter::evaluation(int64_t step, double epoch, std::span<const Evaluation
                  {"examples", r.examples}};
     if (r.auc) json["auc"] = *r.auc;
     records.rows.push_back(json_line(std::move(json)));
-    const std::string group = r.weights == Weights::raw ? "evaluation/" : "evaluation_ema/";
-    EventScalars scalars = {
-        {group + "top1", r.top1_fraction()}, {group + "top5", r.top5_fraction()}, {group + "loss", r.loss}};
-    if (r.auc) scalars.emplace_back(group + "auc", *r.auc);
-    records.events.push_back(encode_scalars(step, scalars));
+    EventScalars scalars = {{"top1", r.top1_fraction()}, {"top5", r.top5_fraction()}, {"loss", r.loss}};
+    if (r.auc) scalars.emplace_back("auc", *r.auc);
+    records.events.emplace_back(r.weights == Weights::raw ? kValidationEvents : kAverageEvents,
+                                encode_scalars(step, scalars));
+    const std::string label = prometheus_label("weights", weights);
+    page_.set("lockstep_evaluation_step", static_cast<double>(step), label);
+    page_.set("lockstep_evaluation_loss", r.loss, label);
+    page_.set("lockstep_evaluation_top1_ratio", r.top1_fraction(), label);
+    page_.set("lockstep_evaluation_top5_ratio", r.top5_fraction(), label);
+    if (r.auc) page_.set("lockstep_evaluation_auc", *r.auc, label);
   }
+  write_prometheus();
   write_evaluation(std::move(records));
 }
 
 void Reporter::write_evaluation(EvaluationRecords records) {
   if (options_.jsonl.empty() && options_.events.empty()) return;
   size_t bytes = 0;
-  for (const auto* texts : {&records.rows, &records.events}) {
-    for (const std::string& text : *texts) bytes += text.size();
-  }
+  for (const std::string& row : records.rows) bytes += row.size();
+  for (const auto& [subdirectory, event] : records.events) bytes += event.size();
   // A resumed run repeats an evaluation at the step from which it resumes if the earlier run had finished there, or had
   // stopped before evaluating.
   const bool may_repeat = records.step == options_.resumed_step;
@@ -216,7 +306,8 @@ void Reporter::write_evaluation(EvaluationRecords records) {
                      const bool again = may_repeat && logs->metrics.drop("eval", records.step);
                      for (const std::string& row : records.rows) logs->metrics.write(row);
                      if (again) return;
-                     for (const std::string& event : records.events) logs->events.write(event);
+                     for (const auto& [subdirectory, event] : records.events)
+                       logs->events_in(subdirectory).write(event);
                    },
                .bytes = bytes});
 }
@@ -224,7 +315,7 @@ void Reporter::write_evaluation(EvaluationRecords records) {
 void Reporter::histogram(int64_t step, const std::string& parameter, std::span<const float> values) {
   if (!writes_events()) return;
   if (std::string event = encode_histogram(step, "weights/" + parameter, values); !event.empty()) {
-    write_event(std::move(event));
+    write_event(kTrainEvents, std::move(event));
   }
 }
 
@@ -245,9 +336,17 @@ void Reporter::step_table(StepTable table) {
 
 void Reporter::checkpoint(const SaveResult& r) {
   if (!group_.is_root()) return;
-  if (r.error) return event(r.step, "save failed", r.error->what());
+  if (r.error) {
+    page_.set("lockstep_failed_saves_total", static_cast<double>(++failed_saves_));
+    write_prometheus();
+    return event(r.step, "save failed", r.error->what());
+  }
   log_info("checkpoint of step {}: {} ({:.1f} MB; snapshot {:.3f} s, write {:.3f} s)", r.step, r.path,
            static_cast<double>(r.bytes) * 1e-6, r.snapshot_seconds, r.write_seconds);
+  page_.set("lockstep_checkpoint_step", static_cast<double>(r.step));
+  page_.set("lockstep_checkpoint_time_seconds", wall_seconds());
+  page_.set("lockstep_checkpoint_bytes", static_cast<double>(r.bytes));
+  write_prometheus();
   write_row(json_line({{"kind", "checkpoint"},
                        {"step", r.step},
                        {"path", r.path},
@@ -290,7 +389,8 @@ void Reporter::back_to(int64_t step, const std::string& text) {
     files_.post({.run =
                      [logs = logs_, step] {
                        logs->metrics.go_back(step);
-                       logs->events.go_back(step);
+                       logs->resumed_step = step;
+                       for (auto& [name, events] : logs->events) events.go_back(step);
                      },
                  .required = true});
   }
@@ -304,6 +404,9 @@ void Reporter::close(double seconds) {
     if (!options_.on_interval) log_info("{}", line);
     event(last_step_, "summary", line);
   }
+  write_event(kRunEvents, encode_run_end());
+  page_.set("lockstep_running", 0);
+  write_prometheus();
   if (files_.finish(seconds)) return;
   fail(ExitCode::checkpoint,
        "{}: metrics and events are not written after {} s: the disk does not answer; the last checkpoint is whole",

@@ -85,9 +85,9 @@ class Case(kit.TestCase):
         run = os.path.join(self.disk, "run")
         logged = sorted(kit.per_step(run, "loss"))
         self.assertEqual(logged, list(range(1, (steps or logged[-1]) + 1)))
-        events = os.listdir(os.path.join(run, "tensorboard"))
+        events = os.listdir(os.path.join(run, "tensorboard/train"))
         self.assertEqual(len(events), 1)
-        with open(os.path.join(run, "tensorboard", events[0]), "rb") as file:
+        with open(os.path.join(run, "tensorboard/train", events[0]), "rb") as file:
             self.assertEqual(file.read().count(b"train/loss"), len(logged))
         for name in kit.checkpoints(run):
             self.assertTrue(kit.datasets(os.path.join(run, name)))

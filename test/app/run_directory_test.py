@@ -42,7 +42,7 @@ class Directory(kit.TestCase):
             self.assertEqual(kit.checkpoints(self.path("run")), [f"step-{step:08}.h5"])
             logged = sorted(kit.per_step(self.path("run"), "loss"))
             self.assertEqual(logged, list(range(logged[0], step + 1)))
-            self.assertEqual(len(os.listdir(self.path("run/tensorboard"))), 1)
+            self.assertEqual(len(os.listdir(self.path("run/tensorboard/train"))), 1)
             shutil.rmtree(self.path("run"))
 
     def test_a_file_that_is_not_the_runs_is_never_rewritten(self):

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "lockstep/base/counted.h"
+#include "lockstep/config/load.h"
 #include "test/catch.h"
 #include "test/train/json_rows.h"
 #include "test/train/log_capture.h"
@@ -34,7 +35,7 @@ struct Reporting {
 TEST_CASE("the first row says what runs, and every row when it was written") {
   const double before = wall_seconds() - 0.01;
   Reporting r;
-  r.reporter.start(3, {.version = "1.2.3", .commit = "abc", .configuration = "[train]\nseed = 1\n"});
+  r.reporter.start(3, {.version = "1.2.3", .commit = "abc", .configuration = {}});
   const nlohmann::json row = r.row();
   if (!world().is_root()) return;
   const std::vector<std::string> hosts(static_cast<size_t>(world().size()), world().host());
@@ -45,7 +46,7 @@ TEST_CASE("the first row says what runs, and every row when it was written") {
                               {"commit", "abc"},
                               {"ranks", world().size()},
                               {"hosts", hosts},
-                              {"configuration", "[train]\nseed = 1\n"}});
+                              {"configuration", to_toml(Config{})}});
   const auto whole = nlohmann::json::parse(read_text_file(r.directory / "metrics.jsonl", ExitCode::internal));
   CHECK(whole["time"].get<double>() >= before);
   CHECK(whole["time"].get<double>() <= wall_seconds() + 0.01);

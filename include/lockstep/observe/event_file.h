@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lockstep/io/file.h"
@@ -15,11 +16,18 @@ namespace lockstep {
 // Returns the seconds since 1970 by the wall clock.
 double wall_seconds();
 
-// encode_scalars() and encode_histogram() return a serialized Event message with the current time as its wall time.
-using EventScalars = std::vector<std::pair<std::string, double>>;  // tag ("train/loss") and value
+// The encode functions return a serialized Event message with the current time as its wall time.
+using EventScalars = std::vector<std::pair<std::string, double>>;  // tag ("loss") and value
 std::string encode_scalars(int64_t step, const EventScalars& values);
 // The histogram contains the finite values only. Returns an empty string if no value is finite.
 std::string encode_histogram(int64_t step, const std::string& tag, std::span<const float> values);
+
+// A text that TensorBoard shows as Markdown.
+std::string encode_text(int64_t step, const std::string& tag, std::string_view markdown);
+// The hyperparameters of a run, and its end, for TensorBoard's table of runs.
+using Hyperparameters = std::vector<std::pair<std::string, std::variant<bool, double, std::string>>>;
+std::string encode_hyperparameters(const Hyperparameters& values);
+std::string encode_run_end();
 
 // Used by rank 0 only, on the file thread of the run (FileWorker). Every start of the run creates a new file. Its first
 // events make TensorBoard discard what earlier files contain about steps that the run repeats. Each event is written

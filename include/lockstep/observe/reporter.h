@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,12 +11,14 @@
 
 #include "lockstep/checkpoint/writer.h"
 #include "lockstep/comm/group/process_group.h"
+#include "lockstep/config/config.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/io/file_worker.h"
 #include "lockstep/observe/evaluation_result.h"
 #include "lockstep/observe/event_file.h"
 #include "lockstep/observe/metrics_log.h"
 #include "lockstep/observe/progress_line.h"
+#include "lockstep/observe/prometheus.h"
 #include "lockstep/observe/run_summary.h"
 #include "lockstep/observe/slowdown.h"
 #include "lockstep/observe/step_table.h"
@@ -28,6 +31,7 @@ struct ReporterOptions {
   std::string directory;     // directory of the run, for messages
   std::string jsonl;         // path of metrics.jsonl; empty: not written
   std::string events;        // directory of TensorBoard's event files; empty: not written
+  std::string prometheus{};  // path of the file for Prometheus; empty: not written
   int64_t resumed_step = 0;  // rows of later steps in an existing file are removed
   // Called on rank 0 for each interval instead of printing the log line.
   std::function<void(const ProgressRow&)> on_interval{};
@@ -41,7 +45,7 @@ struct ReporterOptions {
 // What a run is and runs with.
 struct RunFacts {
   std::string version, commit;  // of the program
-  std::string configuration;    // TOML with every key
+  const Config& configuration;
 };
 
 // A data set with skipped bad records.
@@ -56,7 +60,7 @@ class Reporter {
  public:
   Reporter(ProcessGroup& group, ReporterOptions options);
 
-  // Writes the first row of this process to metrics.jsonl.
+  // Writes the first row of this process to metrics.jsonl, and the configuration to the event files.
   void start(int64_t step, const RunFacts& facts);
 
   // Returns whether interval() is due after this step.
@@ -98,14 +102,21 @@ class Reporter {
   // Only the file thread uses these. A log that could not be opened writes nothing.
   struct Logs {
     MetricsLog metrics;
-    EventFile events;
+    std::string events_directory;
+    int64_t resumed_step = 0;
+    std::map<std::string, EventFile, std::less<>> events;  // by their subdirectory
+
+    // Returns the events of a subdirectory, which is created if needed.
+    EventFile& events_in(const std::string& subdirectory);
   };
   struct EvaluationRecords {
     int64_t step = 0;
-    std::vector<std::string> rows, events;
+    std::vector<std::string> rows;
+    std::vector<std::pair<std::string, std::string>> events;  // subdirectory and event
   };
   void write_row(std::string row);
-  void write_event(std::string event);
+  void write_event(const std::string& subdirectory, std::string event);
+  void write_prometheus();
   void write_evaluation(EvaluationRecords records);
   std::vector<RankTimes> gather(const RankTimes& mine);  // collective; returns the times of every rank
 
@@ -114,6 +125,8 @@ class Reporter {
   SlowdownWatch slowdown_;
   RunSummary summary_;
   int64_t last_step_ = 0;
+  int64_t failed_saves_ = 0;
+  PrometheusPage page_;
   FileWorker files_;
   std::shared_ptr<Logs> logs_;
 };
