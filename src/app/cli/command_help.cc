@@ -84,7 +84,7 @@ std::string words_of(std::string type) {
 std::string short_help(const std::vector<CommandHelp>& commands) {
   constexpr size_t kNames = 12, kOptions = 24;
   std::string out =
-      "Trains a network on the ranks of an MPI job:\n\n"
+      "Trains a network on the ranks of an MPI job:\n"
       "  mpirun -np N trainer [train] --config FILE|RECIPE [--section.key VALUE ...]\n"
       "  mpirun -np N trainer --model inception3 ...    (flags of tf_cnn_benchmarks)\n"
       "  trainer SUBCOMMAND ...\n\nSubcommands (each has a --help):\n";

@@ -250,7 +250,7 @@ TEST_CASE("the manual page has every subcommand, option and key") {
 TEST_CASE("the completion has every subcommand, option, key and word") {
   const CommandLine line = parse_command_line({"--help-bash"});
   CHECK(line.command == Command::print);
-  CHECK_THAT(line.text, ContainsSubstring("train|check|evaluate|predict|explain|inspect|export|import|pack)"));
+  CHECK_THAT(line.text, ContainsSubstring("train|check|evaluate|predict|profile|explain|inspect|export|import|pack)"));
   CHECK_THAT(line.text,
              ContainsSubstring("    export) options=\"--help --to --ema --fold_batch_norm --drop_background\" ;;"));
   CHECK_THAT(line.text, ContainsSubstring(
