@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -33,32 +34,51 @@ namespace {
 constexpr double kMegabyte = 1e6;
 constexpr size_t kPeakParts = 12;
 
+int64_t multiply_adds_of(const Graph& graph, const Node& node) {
+  return multiply_adds(node.op, graph.descs(node.inputs), graph.descs(node.outputs));
+}
+
 int64_t forward_multiply_adds(const Graph& graph) {
   int64_t sum = 0;
-  for (const Node& node : graph.nodes) {
-    if (node.phase == Phase::forward)
-      sum += multiply_adds(node.op, graph.descs(node.inputs), graph.descs(node.outputs));
-  }
+  for (const Node& node : graph.nodes) sum += node.phase == Phase::forward ? multiply_adds_of(graph, node) : 0;
   return sum;
 }
 
-// Returns the number of elements of the parameters that a node reads.
-int64_t trained_elements(const Graph& graph, const Node& node) {
+int64_t backward_multiply_adds(const Executable& e) {
   int64_t sum = 0;
-  for (const ValueId input : node.inputs) {
-    const Value& value = graph.value(input);
-    if (value.role == ValueRole::parameter) sum += value.desc.shape.elements();
+  for (size_t p = e.schedule().forward_end; p < e.schedule().order.size(); ++p) {
+    sum += multiply_adds_of(e.graph(), e.graph().node(e.schedule().order[p]));
   }
   return sum;
 }
 
-void print_layers(const Graph& graph) {
+// Returns the number of elements of the parameters that a node reads, and how the update treats them if it does not
+// treat all alike.
+std::pair<int64_t, std::string> parameters_of(const Graph& graph, const Node& node,
+                                              const std::vector<double>& rate_factors) {
+  int64_t sum = 0;
+  bool trained = false, frozen = false;
+  std::set<double> factors;
+  for (const ValueId input : node.inputs) {
+    const ParameterId id = graph.value(input).parameter;
+    if (id < 0 || graph.parameters[id].kind > ParameterKind::norm_shift) continue;
+    sum += graph.parameters[id].shape.elements();
+    (graph.parameters[id].frozen ? frozen : trained) = true;
+    if (!graph.parameters[id].frozen && rate_factors[id] != 1) factors.insert(rate_factors[id]);
+  }
+  std::string treatment = !frozen ? "" : trained ? "  partly frozen" : "  frozen";
+  if (!factors.empty()) treatment += fmt::format("  learning rate x {}", fmt::join(factors, ", "));
+  return {sum, treatment};
+}
+
+void print_layers(const Graph& graph, const std::vector<double>& rate_factors) {
   fmt::print("\n{:<40} {:<22} {:>20} {:>12} {:>14}\n", "layer", "operation", "output", "parameters", "mult-adds");
   for (const Node& node : graph.nodes) {
     if (node.phase != Phase::forward) continue;
     const auto outputs = graph.descs(node.outputs);
-    fmt::print("{:<40} {:<22} {:>20} {:>12} {:>14}\n", node.name, op_name(node.op), outputs[0].shape.to_string(),
-               trained_elements(graph, node), multiply_adds(node.op, graph.descs(node.inputs), outputs));
+    const auto [elements, treatment] = parameters_of(graph, node, rate_factors);
+    fmt::print("{:<40} {:<22} {:>20} {:>12} {:>14}{}\n", node.name, op_name(node.op), outputs[0].shape.to_string(),
+               elements, multiply_adds_of(graph, node), treatment);
   }
 }
 
@@ -70,7 +90,7 @@ void print_memory(const Config& config, const Executable& e, const BatchSizes& b
   const int64_t arenas = config.train.accumulate > 1 ? 2 : 1;
   fmt::print("\nmemory of one rank (batch of {}):\n", batches.per_rank);
   fmt::print("  parameters and statistics   {:10.1f} MB\n", megabytes(trained + statistics));
-  fmt::print("  gradients and moments       {:10.1f} MB\n", megabytes(arenas * (trained + statistics)));
+  fmt::print("  gradients and moments       {:10.1f} MB\n", megabytes(arenas * (trained + e.layout().moment_elements)));
   fmt::print("  optimizer slots ({})         {:10.1f} MB\n", slots, megabytes(slots * trained));
   fmt::print("  averages                    {:10.1f} MB\n", megabytes(averages));
   fmt::print("  activations and workspaces  {:10.1f} MB\n", static_cast<double>(e.plan().activation_bytes) / kMegabyte);
@@ -179,18 +199,22 @@ int explain_command(const CommandLine& command) {
   const int64_t batch = batches.per_rank;
   const Graph drawn = build_model(config.model.name, model_options(config, batch, true));
   if (is_onnx(config.model.file)) fmt::print("\n{}", printable_lines(config.model.definition));
-  print_layers(drawn);
-  const double million = static_cast<double>(forward_multiply_adds(drawn)) / static_cast<double>(batch) * 1e-6;
-  fmt::print("\n{}: {} trained parameters, {:.1f} million multiply-adds forward for one image\n", config.model.name,
-             drawn.parameters.trained_elements(), million);
+  print_layers(drawn, rate_factors(drawn.parameters, config.optimizer));
   const DType compute = compute_type(config) == DType::bf16 && cpu_computes_bf16() ? DType::bf16 : DType::f32;
   const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites, .compute = compute});
+  const auto million = [&](int64_t count) { return static_cast<double>(count) / static_cast<double>(batch) * 1e-6; };
+  const double forward = million(forward_multiply_adds(drawn));
+  const int64_t frozen = drawn.parameters.frozen_elements();
+  fmt::print(
+      "\n{}: {} trained parameters{}, {:.1f} million multiply-adds forward for one image, {:.1f} million backward\n",
+      config.model.name, drawn.parameters.trained_elements(), frozen > 0 ? fmt::format(" and {} frozen", frozen) : "",
+      forward, million(backward_multiply_adds(e)));
   for (const auto& [name, matches] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, matches);
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_schedule(config, batches);
   print_placement();
-  print_faster_precision(config, million);
+  print_faster_precision(config, forward);
   for (const std::string& warning : loaded.warnings) fmt::print("\nwarning: {}\n", warning);
   for (const std::string& setting : settings_without_effect(loaded)) fmt::print("\nno effect: {}\n", setting);
   for (const std::string& choice : unusual_choices(config, batches.global)) fmt::print("\nunusual: {}\n", choice);

@@ -80,9 +80,11 @@ void announce(const Config& config, const Trainer& trainer, const RunSize& size)
   }
   const std::string micro =
       config.train.accumulate > 1 ? fmt::format(" x {} batches", config.train.accumulate) : std::string();
-  log_info("{} parameters, {} steps of {} samples ({}{} a rank), {} samples an epoch, learning rate {}",
-           model.parameters().trained_elements(), trainer.total_steps(), batches.global, batches.per_rank, micro,
-           samples, rate);
+  const ParameterTable& table = model.parameters();
+  const int64_t frozen = table.frozen_elements();
+  log_info("{} parameters{}, {} steps of {} samples ({}{} a rank), {} samples an epoch, learning rate {}",
+           table.trained_elements() + frozen, frozen > 0 ? fmt::format(" ({} of them frozen)", frozen) : "",
+           trainer.total_steps(), batches.global, batches.per_rank, micro, samples, rate);
 }
 
 // Returns why the run stops, from what all ranks know: "SIGUSR1 on rank 1@node7", "train.max_seconds = 60".

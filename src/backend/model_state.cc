@@ -17,11 +17,17 @@ size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions&
   const auto statistics = static_cast<size_t>(layout.statistic_elements);
   size_t elements = trained + statistics;
   if (options.training) {
-    elements += trained + statistics + static_cast<size_t>(kStepHeaderElements);
+    elements += trained + static_cast<size_t>(layout.moment_elements + kStepHeaderElements);
     elements += optimizer_slots(options.optimizer).initial.size() * trained;
   }
   if (options.average) elements += trained + statistics;
   return elements * dtype_bytes(options.dtype) + options.activation_bytes;
+}
+
+std::vector<double> initial_slots(OptimizerKind optimizer, double initial_accumulator) {
+  std::vector<double> values = optimizer_slots(optimizer).initial;
+  if (optimizer == OptimizerKind::ftrl) values[0] = initial_accumulator;
+  return values;
 }
 
 ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
@@ -31,14 +37,12 @@ ModelState make_model_state(const Backend& backend, Stream& stream, const Parame
   const auto statistic_bytes = layout.statistic_elements * element;
   ModelState state;
   state.trained_elements = layout.trained_elements;
-  state.statistic_elements = layout.statistic_elements;
+  state.moment_elements = layout.moment_elements;
   state.parameters = backend.allocate(trained_bytes);
   state.statistics = backend.allocate(statistic_bytes);
   if (options.training) {
     state.gradients = backend.allocate(state.gradient_elements() * element);
-    std::vector<double> start = optimizer_slots(options.optimizer).initial;
-    if (options.optimizer == OptimizerKind::ftrl) start[0] = options.initial_accumulator;
-    for (double initial : start) {
+    for (double initial : initial_slots(options.optimizer, options.initial_accumulator)) {
       state.slots.push_back(backend.allocate(trained_bytes));
       if (initial == 0) continue;  // allocations are zeroed
       options.dtype == DType::f64 ? fill<double>(backend, stream, state.slots.back(), initial)

@@ -33,9 +33,16 @@ struct OptimizerConstants {
         l1(static_cast<S>(op.l1)),
         twice_l2(static_cast<S>(2 * op.l2)),
         power(static_cast<S>(-op.learning_rate_power)) {}
+
+  // The constants of a segment whose learning rate is multiplied by `factor`.
+  LOCKSTEP_HOST_DEVICE OptimizerConstants with_rate_factor(S factor) const {
+    OptimizerConstants own = *this;
+    own.rate *= factor;
+    return own;
+  }
 };
 
-// Of one segment: its weight decay and, for lars, the factor of its rate.
+// Of one segment: its weight decay and, for lars, the trust ratio by which its rate is multiplied.
 template <class S>
 struct SegmentConstants {
   S weight_decay = 0;

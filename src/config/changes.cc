@@ -36,7 +36,7 @@ constexpr Row kRows[] = {
      "data.shuffle_block data.jpeg_scaling"},
     {ChangeEffect::training,
      "train.epochs train.steps train.label_smoothing train.precision train.sync_batch_norm train.accumulate "
-     "train.clip_norm train.seed"},
+     "train.clip_norm train.seed train.freeze train.freeze_batch_norm"},
     {ChangeEffect::training, "optimizer.* schedule.* ema.*"},
 };
 

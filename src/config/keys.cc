@@ -181,6 +181,15 @@ std::vector<ConfigKey> make_keys() {
                   "causes."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
+      {LOCKSTEP_KEY(train, freeze),
+       .meaning = "Patterns of layers or parameters that are not trained, such as [\"conv1\", \"layer[123]*\"]. No "
+                  "gradient is computed below the lowest trained layer. A batch normalization without trained "
+                  "parameters uses its running statistics and keeps them.",
+       .also = {"frozen", "requires_grad", "trainable", "freeze_layers", "frozen_stages"}},
+      {LOCKSTEP_KEY(train, freeze_batch_norm),
+       .meaning = "Patterns of batch normalizations that use their running statistics and keep them; [\"*\"]: all. "
+                  "Their scale and shift are trained, unless freeze names them.",
+       .also = {"freeze_bn", "frozen_bn", "norm_eval", "bn_eval"}},
 
       {LOCKSTEP_KEY(optimizer, name), .allowed = {"sgd", "rmsprop_tf", "rmsprop", "adam", "adamw", "lars", "ftrl"},
        .meaning = "docs/training.md gives the formulas. rmsprop_tf is TensorFlow's RMSProp, with epsilon inside the "
@@ -225,6 +234,11 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(optimizer, decay_norm_and_bias),
        .meaning = "Whether weight decay also applies to biases and to the parameters of batch normalization.",
        .also = {"norm_weight_decay"}},
+      {LOCKSTEP_KEY(optimizer, lr_factors),
+       .meaning =
+           "Learning rates of layers or parameters, as PATTERN=FACTOR: [\"fc=10\", \"layer*=0.1\"] multiplies the "
+           "rate by these. The first pattern that matches decides. 0: the optimizer does not change them.",
+       .also = {"lr_mult", "param_groups", "paramwise", "lr_factor", "learning_rate_factors", "layer_decay"}},
 
       {LOCKSTEP_KEY(schedule, name),
        .meaning = "Learning rate over time. exponential and step multiply it by decay_rate every decay_epochs, as a "
@@ -273,8 +287,9 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "auto: resume from the newest checkpoint if there is one. never: start fresh in a new directory. "
                   "must or latest: resume, and fail if there is no checkpoint. Or the path of a checkpoint."},
       {LOCKSTEP_KEY(checkpoint, init_from), .path = PathRole::input,
-       .meaning = "Initial weights: a checkpoint, or any HDF5 file whose data sets have the names of the parameters. A "
-                  "head for another number of classes keeps its random initial values.",
+       .meaning =
+           "Initial weights: a checkpoint, a safetensors file, or an HDF5 file whose data sets have the names of "
+           "the parameters. A head for another number of classes keeps its random initial values.",
        .also = {"pretrained", "weights", "pretrained_weights"}},
       {LOCKSTEP_KEY(checkpoint, init_exclude),
        .meaning = "Layers or parameters that keep their initial values, or that the file of init_from may contain in "

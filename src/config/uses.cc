@@ -31,7 +31,7 @@ constexpr ConfigUse kUses[] = {
     {"model.file model.definition", "model.name = \"file\"", [](const Config& c) { return c.model.name == "file"; }},
     {"model.aux_weight", "a model with an auxiliary head (inception_v3)", has_auxiliary_head},
     {"model.mixed_7c_pool", "model.name = \"inception_v3\"", is_inception},
-    {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm",
+    {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm train.freeze_batch_norm",
      "a model with batch normalization (inception_v3, resnet18, resnet34, resnet50, resnet101, resnet152, file)",
      has_batch_norm},
     {"model.hidden model.vocabulary model.max_ids", "a model of sparse samples (wide_mlp)", is_sparse},

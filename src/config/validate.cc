@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/config/load.h"
 #include "lockstep/config/model_info.h"
@@ -69,6 +70,15 @@ void validate_schedule(const Config::Schedule& schedule) {
   }
   if (std::ranges::adjacent_find(schedule.boundaries, std::greater_equal()) != schedule.boundaries.end()) {
     fail(ExitCode::config, "schedule.boundaries = [{}] must ascend", fmt::join(schedule.boundaries, ", "));
+  }
+}
+
+void validate_optimizer(const Config::Optimizer& optimizer) {
+  for (const LearningRateFactor& item : learning_rate_factors(optimizer)) {
+    if (item.factor > 0 || optimizer.name != "ftrl") continue;
+    fail(ExitCode::config,
+         "optimizer.lr_factors = \"{}=0\": ftrl divides by the learning rate; name these parameters in train.freeze",
+         printable(item.pattern));
   }
 }
 
@@ -137,10 +147,27 @@ void validate(const Config& config, bool evaluation) {
   validate_prometheus(config);
   validate_model(config);
   validate_data(config, evaluation);
+  validate_optimizer(config.optimizer);
   validate_length(config);
   validate_schedule(config.schedule);
   validate_device(config);
   validate_watchdog(config);
+}
+
+std::vector<LearningRateFactor> learning_rate_factors(const Config::Optimizer& config) {
+  std::vector<LearningRateFactor> factors;
+  for (const std::string& item : config.lr_factors) {
+    const size_t equals = item.rfind('=');
+    const auto factor = equals == std::string::npos ? std::nullopt : parse_number<double>(item.substr(equals + 1));
+    if (equals == 0 || !factor || *factor < 0) {
+      fail(ExitCode::config,
+           "optimizer.lr_factors takes items of the form \"PATTERN=FACTOR\" with a factor of at least 0, such as "
+           "\"fc=10\", not \"{}\"",
+           printable(item));
+    }
+    factors.push_back({item.substr(0, equals), *factor});
+  }
+  return factors;
 }
 
 BatchSizes batch_sizes(const Config& config, int ranks) {

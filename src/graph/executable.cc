@@ -186,6 +186,7 @@ ParameterLayout adopt_layout(const ParameterTable& table, const ParameterTable& 
   ParameterLayout adopted;
   adopted.trained_elements = layout.trained_elements;
   adopted.statistic_elements = layout.statistic_elements;
+  adopted.moment_elements = layout.moment_elements;
   for (const Parameter& p : table.all()) {
     const ParameterId id = from.find(p.name);
     require(id >= 0 && from[id].shape == p.shape, "\"{}\" is no parameter of the other graph", p.name);

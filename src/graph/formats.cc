@@ -24,7 +24,7 @@ class FormatChooser {
   // memory.
   ValueId in_format(ValueId id, Format format, Phase phase) {
     if (graph_.value(id).desc.format == format) return id;
-    const bool transient = graph_.value(id).role == ValueRole::parameter;
+    const bool transient = graph_.value(id).parameter >= 0;
     const auto key = std::tuple(id, static_cast<int>(format.kind), format.id, transient ? phase : Phase::forward);
     if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
     const ValueId copy = append_reorder(id, graph_.value(id).name + ".reordered", format, phase);

@@ -93,16 +93,20 @@ class Differentiator {
 
   void rule(const Conv2d& op) {
     const ValueId d = dy();
-    const auto weights = emit("grad_weights", Conv2dGradWeights{op.window, op.bias}, {in(0), d});
-    give(1, weights[0]);
-    if (op.bias) give(2, weights[1]);
+    if (wants_input(1) || (op.bias && wants_input(2))) {
+      const auto weights = emit("grad_weights", Conv2dGradWeights{op.window, op.bias}, {in(0), d});
+      give(1, weights[0]);
+      if (op.bias) give(2, weights[1]);
+    }
     if (wants_input(0)) give(0, emit("grad_input", Conv2dGradInput{op.window, shape_in(0)}, {d, in(1)}).front());
   }
   void rule(const Linear&) {
     const ValueId d = dy();
-    const auto weights = emit("grad_weights", LinearGradWeights{}, {in(0), d});
-    give(1, weights[0]);
-    give(2, weights[1]);
+    if (wants_input(1) || wants_input(2)) {
+      const auto weights = emit("grad_weights", LinearGradWeights{}, {in(0), d});
+      give(1, weights[0]);
+      give(2, weights[1]);
+    }
     if (wants_input(0)) give(0, emit("grad_input", LinearGradInput{}, {d, in(1)}).front());
   }
   void rule(const EmbeddingBag&) {
@@ -112,6 +116,12 @@ class Differentiator {
   }
   void rule(const BatchNorm& op) {
     const auto d = emit("grad", BatchNormGrad{op.epsilon, op.relu}, {in(0), dy(), in(1), out(1), out(2), out(3)});
+    give(0, d[0]);
+    give(1, d[1]);
+    give(2, d[2]);
+  }
+  void rule(const BatchNormInference& op) {
+    const auto d = emit("grad", BatchNormInferenceGrad{op.epsilon, op.relu}, {in(0), dy(), in(1), in(3), in(4), in(2)});
     give(0, d[0]);
     give(1, d[1]);
     give(2, d[2]);

@@ -1,5 +1,6 @@
 #include "lockstep/graph/model_builder.h"
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 
 namespace lockstep {
@@ -30,8 +31,11 @@ ValueId ModelBuilder::images() {
   return images_;
 }
 
-ValueId ModelBuilder::parameter(const std::string& name, Shape shape, ParameterKind kind, Initializer init) {
-  const ParameterId id = graph_.parameters.add({.name = name, .shape = shape, .kind = kind, .init = init});
+ValueId ModelBuilder::parameter(const std::string& name, Shape shape, ParameterKind kind, Initializer init,
+                                bool frozen) {
+  frozen |= kind <= ParameterKind::norm_shift && names_parameter(options_.freeze, name);
+  const ParameterId id =
+      graph_.parameters.add({.name = name, .shape = shape, .kind = kind, .init = init, .frozen = frozen});
   const bool trained = graph_.parameters[id].trained();
   return graph_.add_value({.name = name,
                            .desc = {shape, options_.dtype, Format::plain()},
@@ -57,9 +61,12 @@ ValueId ModelBuilder::batch_norm(ValueId x, const std::string& name, std::option
   const auto scale_kind = options_.bn_scale ? ParameterKind::norm_scale : ParameterKind::fixed_scale;
   const ValueId scale = parameter(name + ".weight", channels, scale_kind, constant(1));
   const ValueId shift = parameter(name + ".bias", channels, ParameterKind::norm_shift, constant(0));
-  const ValueId mean = parameter(name + ".running_mean", channels, ParameterKind::running_mean, constant(0));
-  const ValueId var = parameter(name + ".running_var", channels, ParameterKind::running_var, constant(1));
-  if (!options_.training) return one(name, BatchNormInference{epsilon}, {x, scale, shift, mean, var});
+  const bool untrained =
+      graph_.value(scale).role != ValueRole::parameter && graph_.value(shift).role != ValueRole::parameter;
+  const bool frozen = untrained || names_parameter(options_.freeze_batch_norm, name);
+  const ValueId mean = parameter(name + ".running_mean", channels, ParameterKind::running_mean, constant(0), frozen);
+  const ValueId var = parameter(name + ".running_var", channels, ParameterKind::running_var, constant(1), frozen);
+  if (!options_.training || frozen) return one(name, BatchNormInference{epsilon}, {x, scale, shift, mean, var});
   const auto out = graph_.add_node(name, BatchNorm{epsilon}, {x, scale, shift});
   const auto moments = graph_.add_node(name + ".moments", BatchMoments{options_.batch_size}, {out[1], out[2], mean});
   graph_.value(moments[0]).moment_of = graph_.value(mean).parameter;
@@ -129,6 +136,24 @@ void ModelBuilder::loss(ValueId logits, const std::string& name, double weight) 
   graph_.losses.push_back({name, weight, logits, out[1], out[2], out[0]});
 }
 
-Graph ModelBuilder::finish() && { return std::move(graph_); }
+void ModelBuilder::check_patterns() const {
+  std::vector<std::string> parameters, norms;
+  for (const Parameter& p : graph_.parameters.all()) {
+    if (p.kind <= ParameterKind::norm_shift) parameters.push_back(p.name);
+    if (p.kind == ParameterKind::running_mean) norms.push_back(p.name.substr(0, p.name.rfind('.')));
+  }
+  for (const std::string& pattern : options_.freeze) require_named(parameters, pattern, "train.freeze", "parameter");
+  for (const std::string& pattern : options_.freeze_batch_norm) {
+    require_named(norms, pattern, "train.freeze_batch_norm", "batch normalization");
+  }
+  if (!options_.freeze.empty() && graph_.parameters.trained_elements() == 0) {
+    fail(ExitCode::config, "train.freeze matches every parameter of the model: nothing is left to train");
+  }
+}
+
+Graph ModelBuilder::finish() && {
+  if (options_.training) check_patterns();
+  return std::move(graph_);
+}
 
 }  // namespace lockstep

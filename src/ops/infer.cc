@@ -130,6 +130,13 @@ Result infer_op(const BatchNormInference&, Descs in) {
   for (size_t i : {1, 2, 3, 4}) expect_shape(in[i], channels, "scale, shift, mean or variance");
   return {like(in[0])};
 }
+Result infer_op(const BatchNormInferenceGrad&, Descs in) {
+  expect_inputs(in, 6);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  const Shape channels{in[0].shape.c()};
+  for (size_t i : {2, 3, 4, 5}) expect_shape(in[i], channels, "scale, mean, variance or shift");
+  return {like(in[0]), like(in[2], channels), like(in[2], channels)};
+}
 Result infer_op(const BatchMoments& op, Descs in) {
   expect_inputs(in, 3);
   require(op.samples > 0, "batch moments of {} samples", op.samples);

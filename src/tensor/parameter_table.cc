@@ -1,6 +1,12 @@
 #include "lockstep/tensor/parameter_table.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest_word.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +36,39 @@ int64_t ParameterTable::trained_elements() const {
   return sum;
 }
 
+int64_t ParameterTable::frozen_elements() const {
+  int64_t sum = 0;
+  for (const Parameter& p : parameters_) {
+    sum += p.frozen && p.kind <= ParameterKind::norm_shift ? p.shape.elements() : 0;
+  }
+  return sum;
+}
+
+bool names_parameter(const std::string& pattern, const std::string& name) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    if (::fnmatch(pattern.c_str(), name.substr(0, dot).c_str(), 0) == 0) return true;
+  }
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+bool names_parameter(std::span<const std::string> patterns, const std::string& name) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return names_parameter(pattern, name); });
+}
+
+void require_named(const std::vector<std::string>& names, const std::string& pattern, std::string_view key,
+                   std::string_view what) {
+  std::vector<std::string> candidates;
+  for (const std::string& name : names) {
+    if (names_parameter(pattern, name)) return;
+    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      candidates.push_back(name.substr(0, dot));
+    }
+    candidates.push_back(name);
+  }
+  fail(ExitCode::config, "{}: \"{}\" matches no {} of the model{}", key, printable(pattern), what,
+       did_you_mean(pattern, candidates));
+}
+
 std::vector<ParameterId> trained_in_table_order(const ParameterTable& table) {
   std::vector<ParameterId> order;
   for (ParameterId id = 0; id < table.size(); ++id) {
@@ -46,31 +85,35 @@ ParameterLayout lay_out_parameters(const ParameterTable& table, std::span<const 
   for (const auto& group : groups) {
     for (ParameterId id : group) group_of[id] = &group;
   }
-  auto place = [&](ParameterId id) {
+  auto place = [&](ParameterId id, int64_t& end) {
     int64_t& offset = layout.offset[id];
-    require(table[id].trained() && offset < 0, "parameter \"{}\" is laid out twice", table[id].name);
-    offset = layout.trained_elements;
-    layout.trained_elements += table[id].shape.elements();
+    require(offset < 0, "parameter \"{}\" is laid out twice", table[id].name);
+    offset = end;
+    end += table[id].shape.elements();
   };
-  for (ParameterId id : order) {
-    const auto* group = group_of[id];
-    if (group && id != group->front() && layout.offset[group->front()] >= 0) continue;
-    layout.trained_elements = round_up(layout.trained_elements);
-    if (!group) {
-      place(id);
-    } else if (layout.offset[group->front()] < 0) {
-      for (ParameterId member : *group) place(member);
+  auto place_all = [&](std::span<const ParameterId> ids, int64_t& end) {
+    for (ParameterId id : ids) {
+      const auto* group = group_of[id];
+      if (group && id != group->front() && layout.offset[group->front()] >= 0) continue;
+      end = round_up(end);
+      if (!group) {
+        place(id, end);
+      } else if (layout.offset[group->front()] < 0) {
+        for (ParameterId member : *group) place(member, end);
+      }
     }
-  }
-  layout.trained_elements = round_up(layout.trained_elements);
+    end = round_up(end);
+  };
+  std::vector<ParameterId> following, constant;
   for (ParameterId id = 0; id < table.size(); ++id) {
-    int64_t& offset = layout.offset[id];
-    if (table[id].trained()) {
-      require(offset >= 0, "parameter \"{}\" was not laid out", table[id].name);
-      continue;
-    }
-    offset = layout.statistic_elements;
-    layout.statistic_elements = round_up(offset + table[id].shape.elements());
+    if (!table[id].trained()) (table[id].follows_batches() ? following : constant).push_back(id);
+  }
+  place_all(order, layout.trained_elements);
+  place_all(following, layout.statistic_elements);
+  layout.moment_elements = layout.statistic_elements;
+  place_all(constant, layout.statistic_elements);
+  for (ParameterId id = 0; id < table.size(); ++id) {
+    require(layout.offset[id] >= 0, "parameter \"{}\" was not laid out", table[id].name);
   }
   return layout;
 }

@@ -77,6 +77,8 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
           .hidden = config.model.hidden,
           .vocabulary = config.model.vocabulary,
           .max_ids = config.model.max_ids,
+          .freeze = config.train.freeze,
+          .freeze_batch_norm = config.train.freeze_batch_norm,
           .definition = config.model.definition,
           .definition_path = config.model.file.empty() ? "model.definition" : config.model.file};
 }
@@ -99,6 +101,7 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   table_ = graph.parameters;
   int64_t activations = 0;
   if (purpose == Purpose::train) {
+    rate_factors(table_, config.optimizer);  // so that a pattern that matches nothing is found at the start
     training_ = Executable::compile(std::move(graph), backend,
                                     {.rewrites = rewrites,
                                      .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,

@@ -15,7 +15,7 @@ FillStepHeader header_rule(const Graph& graph) {
 }
 
 float* header_in(const ModelState& state) {
-  return state.gradients.as<float>() + state.trained_elements + state.statistic_elements;
+  return state.gradients.as<float>() + state.trained_elements + state.moment_elements;
 }
 
 }  // namespace

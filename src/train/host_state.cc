@@ -11,7 +11,7 @@ template <class Allocate>
 ModelState arenas_like(const ModelState& state, const Allocate& allocate) {
   ModelState like;
   like.trained_elements = state.trained_elements;
-  like.statistic_elements = state.statistic_elements;
+  like.moment_elements = state.moment_elements;
   like.parameters = allocate(state.parameters.bytes());
   like.statistics = allocate(state.statistics.bytes());
   for (const Buffer& slot : state.slots) like.slots.push_back(allocate(slot.bytes()));

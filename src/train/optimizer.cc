@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/config/load.h"
 
 namespace lockstep {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 // size.
 std::vector<UpdateSegment> segments_of(const ParameterTable& table, const ParameterLayout& layout,
                                        const Config::Optimizer& config) {
+  const std::vector<double> factors = rate_factors(table, config);
   std::vector<UpdateSegment> segments;
   for (ParameterId id = 0; id < table.size(); ++id) {
     if (!table[id].trained()) continue;
@@ -20,6 +22,7 @@ std::vector<UpdateSegment> segments_of(const ParameterTable& table, const Parame
     segments.push_back({.offset = layout.offset[id],
                         .count = table[id].shape.elements(),
                         .weight_decay = decayed ? config.weight_decay : 0,
+                        .rate_factor = factors[id],
                         .adaptive = config.name == "lars" && !table[id].is_norm_or_bias()});
   }
   std::sort(segments.begin(), segments.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
@@ -45,6 +48,22 @@ OptimizerKind parse_optimizer(std::string_view name) {
     if (row.name == name) return row.kind;
   }
   fail(ExitCode::config, "optimizer.name = \"{}\" is not an optimizer of this version", name);
+}
+
+std::vector<double> rate_factors(const ParameterTable& table, const Config::Optimizer& config) {
+  const std::vector<LearningRateFactor> items = learning_rate_factors(config);
+  std::vector<std::string> names;
+  std::vector<double> factors;
+  for (const Parameter& p : table.all()) {
+    const auto first =
+        std::ranges::find_if(items, [&](const auto& item) { return names_parameter(item.pattern, p.name); });
+    factors.push_back(first == items.end() ? 1 : first->factor);
+    if (p.trained()) names.push_back(p.name);
+  }
+  for (const LearningRateFactor& item : items) {
+    require_named(names, item.pattern, "optimizer.lr_factors", "trained parameter");
+  }
+  return factors;
 }
 
 Updater::Updater(const Backend& backend, const Executable& executable, const Config& config) {

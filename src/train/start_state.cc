@@ -148,6 +148,20 @@ std::optional<CheckpointReader> choose_checkpoint(const Config::Checkpoint& conf
        directory, count_text(there.size(), there.front().step));
 }
 
+// Returns the parameters that have optimizer slots only in the file or only in this run, because train.freeze differs.
+std::vector<std::string> frozen_in_one(const ParameterTable& table, const CheckpointReader& file) {
+  std::vector<std::string> before, names;
+  try {
+    before = config_from_toml(file.config(), file.path()).train.freeze;
+  } catch (const Error&) {
+    return {};  // another version wrote it, with keys that this one does not know
+  }
+  for (const Parameter& p : table.all()) {
+    if (p.kind <= ParameterKind::norm_shift && names_parameter(before, p.name) == p.trained()) names.push_back(p.name);
+  }
+  return names;
+}
+
 void check_fit(const Config& config, const CompiledModel& model, const CheckpointReader& file) {
   check_split(config.data, file);
   if (file.meta().model != config.model.name) {
@@ -158,17 +172,30 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
   match_schema(model.parameters(), file, {.group = "/model"});
   if (config.ema.decay > 0) match_schema(model.parameters(), file, {.group = "/ema"});
   for (std::string_view slot : optimizer_slots(parse_optimizer(config.optimizer.name)).slots) {
-    match_schema(model.parameters(), file, {.group = fmt::format("/optimizer/{}", slot), .trained_only = true});
+    match_schema(model.parameters(), file,
+                 {.group = fmt::format("/optimizer/{}", slot),
+                  .trained_only = true,
+                  .exclude = frozen_in_one(model.parameters(), file)});
   }
 }
 
-// Reads the arrays that the model has in memory, except the averages if the file has none.
+// Reads the arrays that the model has in memory, except the averages if the file has none. Slots of parameters that
+// were frozen start with their initial values.
 void read_arrays(const Config& config, const CompiledModel& model, const HostState& host,
                  const CheckpointReader& file) {
   const OptimizerKind optimizer = parse_optimizer(config.optimizer.name);
+  const OptimizerSlots& slots = optimizer_slots(optimizer);
+  const std::vector<double> initial = initial_slots(optimizer, config.optimizer.initial_accumulator);
   for (const CheckpointArray& a : model_arrays(model.parameters(), model.layout(), host.arenas(), optimizer)) {
     if (a.path.starts_with("/ema/") && !file.has("/ema")) continue;
-    file.read(a.path, {a.data, static_cast<size_t>(a.shape.elements())});
+    const std::span<float> values{a.data, static_cast<size_t>(a.shape.elements())};
+    if (a.path.starts_with("/optimizer/") && !file.has(a.path)) {
+      const auto slot = std::ranges::find_if(
+          slots.slots, [&](std::string_view name) { return a.path.starts_with(fmt::format("/optimizer/{}/", name)); });
+      std::ranges::fill(values, static_cast<float>(initial[slot - slots.slots.begin()]));
+    } else {
+      file.read(a.path, values);
+    }
   }
 }
 

@@ -263,6 +263,7 @@ TEST_CASE("the padding of blocked tensors stays zero on the cpu backend") {
       {Dropout{0.5, 1}, {image, step}},
       {BatchNorm{1e-3, true}, {image, channels, channels}},
       {BatchNormInference{}, {image, channels, channels, channels, channels}},
+      {BatchNormInferenceGrad{1e-3, true}, {image, image, channels, channels, channels, channels}},
       {AvgPool{three}, {image}},
       {MaxPool{three}, {image}},
       {LocalResponseNorm{}, {image}},

@@ -76,8 +76,11 @@ OpCase norm_case(const Shape& x, bool relu) {
 OpCase norm_inference_case(const Shape& x, bool relu) {
   const Shape c{x.c()};
   return {.name = fmt::format("batch norm inference{} {}", relu ? " relu" : "", x.to_string()),
-          .inputs = {{x}, {c, Fill::positive}, {c, Fill::small}, {c, Fill::small}, {c, Fill::positive}},
-          .steps = {{BatchNormInference{1e-3, relu}, {0, 1, 2, 3, 4}}}};
+          .inputs = {{x}, {c, Fill::positive}, {c, Fill::small}, {c, Fill::small}, {c, Fill::positive}, {x}},
+          .steps = {{BatchNormInference{1e-3, relu}, {0, 1, 2, 3, 4}},
+                    {BatchNormInferenceGrad{1e-3, relu}, {0, 5, 1, 3, 4, 2}}},
+          .dy = 5,
+          .adjoints = {{0, 7}, {1, 8}, {2, 9}}};
 }
 
 OpCase moments_case(int64_t channels) {

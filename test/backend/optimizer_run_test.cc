@@ -213,6 +213,34 @@ TEST_CASE("fifty steps of LARS follow the paper, the second parameter being left
   check_on_every_backend(op, s);
 }
 
+TEST_CASE("a segment's factor is a factor of the learning rate, for every optimizer on every backend") {
+  for (std::string_view name : backend_names()) {
+    const auto backend = make_backend(name, {.threads = 2});
+    for (const OptimizerSlots& row : optimizers()) {
+      INFO(name << ", " << row.name);
+      const bool adaptive = row.kind == OptimizerKind::lars;
+      const auto values_after = [&](double factor, double rate) {
+        const ApplyOptimizer op{
+            .kind = row.kind,
+            .segments = {{.count = 2, .weight_decay = 0.125, .rate_factor = factor, .adaptive = adaptive},
+                         {.offset = 2, .count = 2, .rate_factor = 1, .adaptive = adaptive}}};
+        std::vector<double> scalars(kUpdateScalars);
+        scalars[kLearningRate] = rate;
+        scalars[kGradientScale] = scalars[kBias1] = scalars[kBias2] = 1;
+        const HostTensor inputs[] = {{{4}, DType::f32, {1, -2, 3, -4}}, {{kUpdateScalars}, DType::f32, scalars}};
+        std::vector<HostTensor> state{{{4}, DType::f32, {0.5, 1, -1, 2}}};
+        for (double initial : row.initial) state.push_back({{4}, DType::f32, std::vector<double>(4, initial + 0.5)});
+        run_update(*backend, {DType::f32, op}, inputs, state);
+        return state[0].values;
+      };
+      const auto scaled = values_after(0.25, 0.5), slow = values_after(1, 0.125), fast = values_after(1, 0.5);
+      CHECK(std::vector(scaled.begin(), scaled.begin() + 2) == std::vector(slow.begin(), slow.begin() + 2));
+      CHECK(std::vector(scaled.begin() + 2, scaled.end()) == std::vector(fast.begin() + 2, fast.end()));
+      CHECK(scaled[0] != fast[0]);
+    }
+  }
+}
+
 TEST_CASE("LARS moves a parameter of norm 0, or without a gradient, at the plain rate") {
   for (std::string_view name : backend_names()) {
     INFO(name);

@@ -134,6 +134,26 @@ TEST_CASE("a piecewise schedule needs ascending boundaries and a factor for each
   CHECK_THAT(error({2, 2}, {0.1, 0.01}), ContainsSubstring("must ascend"));
 }
 
+TEST_CASE("learning-rate factors are a pattern and a number that is not negative") {
+  Config::Optimizer optimizer{.lr_factors = {"fc=10", "layer[=1]*=0.5", "a=b=1e-3", "bn=0"}};
+  const auto items = learning_rate_factors(optimizer);
+  REQUIRE(items.size() == 4);
+  CHECK((items[0].pattern == "fc" && items[0].factor == 10));
+  CHECK((items[1].pattern == "layer[=1]*" && items[1].factor == 0.5));
+  CHECK((items[2].pattern == "a=b" && items[2].factor == 1e-3));
+  CHECK((items[3].pattern == "bn" && items[3].factor == 0));
+  for (const char* item : {"", "fc", "=1", "fc=", "fc=-1", "fc=ten", "fc=inf", "fc=1 "}) {
+    INFO(item);
+    CHECK_THAT(error_after([&](Config& c) {
+                 c.optimizer.lr_factors = {"fc=1", item};
+               }),
+               ContainsSubstring("optimizer.lr_factors takes items of the form \"PATTERN=FACTOR\"") &&
+                   ContainsSubstring(std::string("not \"") + item + "\""));
+  }
+  CHECK_THAT(error_after([](Config& c) { c.optimizer = {.name = "ftrl", .lr_factors = {"fc=0"}}; }),
+             ContainsSubstring("\"fc=0\": ftrl divides by the learning rate; name these parameters in train.freeze"));
+}
+
 TEST_CASE("any number of ranks may evaluate") {
   Config config;
   CHECK(evaluation_batch(config, 3) == 32);

@@ -27,6 +27,16 @@ MODELS = {
     "inception_v3": {"model.name": "inception_v3", "model.image_size": 75, "model.init": "fan_in", "train.batch_size": 2,
                      "optimizer.lr": 1e-4},
 }
+NORMS = """layer = [
+  { op = "conv_norm_relu", name = "stem", channels = 16, kernel = 3, pad = 1 },
+  { op = "conv_norm_relu", name = "body", channels = 16, kernel = 3, pad = 1 },
+  { op = "batch_norm", name = "bn" },
+  { op = "global_avg_pool", name = "pool" },
+  { op = "flatten", name = "flatten" },
+  { op = "linear", name = "fc", outputs = "$classes" },
+  { op = "loss", name = "loss" },
+]
+"""
 
 
 class FakeGpuCase(kit.TestCase):
@@ -79,6 +89,11 @@ class Orders(FakeGpuCase):
         config = self.config({"train.steps": 5, "train.precision": "fp16"}, SMALL)
         first = self.run_once("first", config, 0, "eager", {"device.graph": "off"})
         self.assert_same_bits(first, self.run_once("shuffled", config, 0, "random:5"))
+
+    def test_frozen_layers_and_statistics_have_the_same_bits(self):
+        self.check_orders({"model.name": "file", "model.definition": NORMS, "train.steps": 5, "train.freeze": ["stem"],
+                           "train.freeze_batch_norm": ["body"], "optimizer.lr_factors": ["fc=10", "body*=0.5"]}, 0,
+                          orders=("lazy",))
 
     def test_two_ranks_have_the_same_bits_over_nccl_and_over_mpi(self):
         config = self.config({"train.steps": 5}, SMALL)

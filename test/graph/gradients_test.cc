@@ -130,6 +130,24 @@ TEST_CASE("a fixed scale gets no gradient, its shift does") {
   CHECK(graph.value(grad->outputs[2]).gradient_of == graph.parameters.find("stem.bn.bias"));
 }
 
+TEST_CASE("nothing below the lowest trained layer has a gradient, and frozen layers above it pass theirs on") {
+  ModelOptions options = small_options();
+  options.freeze = {"stem", "left", "right", "fc1"};
+  Graph graph = small_net(options);
+  add_gradients(graph);
+  for (const Node& node : graph.nodes) {
+    INFO(node.name);
+    for (const char* below : {"stem.", "left.", "right.", "avg.", "max."}) {
+      CHECK_FALSE((node.phase == Phase::backward && node.name.starts_with(below)));
+    }
+  }
+  CHECK(find_node(graph, "pooled.conv.grad_weights") != nullptr);
+  CHECK(find_node(graph, "pooled.conv.grad_input") == nullptr);
+  CHECK(find_node(graph, "fc1.grad_weights") == nullptr);
+  CHECK(find_node(graph, "fc1.grad_input") != nullptr);
+  CHECK(is_well_formed(graph));
+}
+
 TEST_CASE("a parameter that influences no loss is an error that names it") {
   ModelBuilder b = tiny();
   const ValueId x = b.conv(b.images(), "conv", {.channels = 4});
@@ -176,6 +194,20 @@ TEST_CASE("gradients are the slopes of the loss") {
       Net net(*backend, small_net(options), {.rewrites = rewrites});
       check_slopes(net, 3);
     }
+  }
+}
+
+TEST_CASE("with frozen layers and frozen statistics gradients are the slopes of the loss") {
+  const auto backend = make_backend("reference", {.threads = 1});
+  for (const bool rewrites : {false, true}) {
+    ModelOptions options = small_options();
+    options.freeze_batch_norm = {"*"};
+    Net norms(*backend, small_net(options), {.rewrites = rewrites});
+    check_slopes(norms, 3);
+    options.freeze = {"left", "tail", "fc1.weight"};
+    options.freeze_batch_norm = {"pooled"};
+    Net layers(*backend, small_net(options), {.rewrites = rewrites});
+    check_slopes(layers, 4);
   }
 }
 

@@ -46,6 +46,57 @@ TEST_CASE("without bn_scale the scale stays in the table but is not trained") {
   CHECK(graph.value(find_value(graph, "stem.bn.weight")).role == ValueRole::statistic);
 }
 
+TEST_CASE("frozen parameters are not trained, and a batch norm without trained ones keeps its statistics") {
+  ModelOptions options = small_options();
+  options.freeze = {"stem", "fc1.weight"};
+  options.freeze_batch_norm = {"pooled*"};
+  for (const bool training : {true, false}) {
+    options.training = training;
+    const Graph graph = small_net(options);
+    for (const Parameter& p : graph.parameters.all()) {
+      INFO(p.name);
+      const bool norm = p.name.starts_with("pooled.bn.running_");
+      CHECK(p.frozen == (p.name.starts_with("stem.") || p.name == "fc1.weight" || norm));
+      const bool trained = !p.frozen && p.kind <= ParameterKind::norm_shift;
+      CHECK((graph.value(find_value(graph, p.name)).role == ValueRole::parameter) == trained);
+    }
+    CHECK(count_nodes<BatchNormInference>(graph) == (training ? 2 : 4));
+    CHECK(count_nodes<BatchMoments>(graph) == (training ? 2 : 0));
+  }
+}
+
+TEST_CASE("a batch norm whose scale is fixed is frozen with its shift") {
+  ModelOptions options = small_options();
+  options.bn_scale = false;
+  CHECK(count_nodes<BatchNormInference>(small_net(options)) == 0);
+  options.freeze = {"stem.bn.bias"};
+  CHECK(count_nodes<BatchNormInference>(small_net(options)) == 1);
+  options.bn_scale = true;  // the scale is trained
+  CHECK(count_nodes<BatchNormInference>(small_net(options)) == 0);
+}
+
+TEST_CASE("patterns that match nothing, and everything frozen, are errors") {
+  const auto error_of = [](std::vector<std::string> freeze, std::vector<std::string> norms) {
+    ModelOptions options = small_options();
+    options.freeze = std::move(freeze);
+    options.freeze_batch_norm = std::move(norms);
+    try {
+      small_net(options);
+      return std::string("no error");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::config);
+      return std::string(error.what());
+    }
+  };
+  CHECK(error_of({"stem", "rigt"}, {}) ==
+        "train.freeze: \"rigt\" matches no parameter of the model; did you mean right?");
+  CHECK(error_of({"stem.bn.running_mean"}, {}) ==
+        "train.freeze: \"stem.bn.running_mean\" matches no parameter of the model");
+  CHECK(error_of({}, {"right"}) == "train.freeze_batch_norm: \"right\" matches no batch normalization of the model");
+  CHECK(error_of({"*"}, {}) == "train.freeze matches every parameter of the model: nothing is left to train");
+  CHECK(error_of({"[!f]*", "fc1"}, {"*"}) == "no error");
+}
+
 TEST_CASE("training uses batch statistics and dropout, evaluation neither") {
   ModelOptions options = small_options();
   const Graph train = small_net(options);

@@ -110,7 +110,7 @@ TEST_CASE("synchronized ranks compute the gradients and moments of one rank with
       CHECK(group.same_names());
       // The whole arena: gradients, then moments. The nets lay it out alike.
       const ModelState& state = joint.state();
-      const int64_t elements = state.trained_elements + state.statistic_elements;
+      const int64_t elements = state.trained_elements + state.moment_elements;
       const auto expected = joint.read(state.gradients.data(), DType::f64, elements);
       std::vector<double> sums(expected.size());
       double loss = 0;

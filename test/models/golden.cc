@@ -133,7 +133,7 @@ void take_step(Net& net, const Backend& backend, const GoldenCase& golden) {
       .kind = OptimizerKind::sgd, .momentum = 0, .segments = {{0, state.trained_elements, golden.weight_decay}}};
   net.update({net.dtype(), sgd}, {state.gradients.data(), scalars.data()},
              {state.parameters.data(), state.slots[0].data()});
-  if (state.statistic_elements == 0) return;
+  if (state.moment_elements == 0) return;
   const void* moments =
       state.gradients.as<char>() + state.trained_elements * static_cast<int64_t>(dtype_bytes(net.dtype()));
   net.update({net.dtype(), statistics_of(net)}, {moments, scalars.data()}, {state.statistics.data()});

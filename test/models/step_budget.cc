@@ -74,7 +74,9 @@ std::pair<Kind, double> traffic(const Node& node, const Operands& o, std::string
                [&](const Conv2dGradInput&) { return std::pair(kConvolution, o.all()); },
                [&](const Conv2dGradWeights&) { return std::pair(kConvolution, o.all()); },
                [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
-               [&](const BatchNormGrad&) { return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]); },
+               [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) {
+                 return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]);
+               },
                [&](const MaxPool&) { return std::pair(kPool, o.all()); },
                [&](const MaxPoolGrad&) { return std::pair(kPool, o.all()); },
                [&](const AvgPool&) { return std::pair(kPool, o.all()); },

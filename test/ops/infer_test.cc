@@ -38,6 +38,7 @@ std::vector<Example> examples() {
       {BatchNorm{}, f32({x, c, c}), {x, c, c, {0}}},
       {BatchNormGrad{}, f32({x, x, c, c, c, {0}}), {x, c, c}},
       {BatchNormInference{}, f32({x, c, c, c, c}), {x}},
+      {BatchNormInferenceGrad{}, f32({x, x, c, c, c, c}), {x, c, c}},
       {BatchMoments{2}, f32({c, c, c}), {c, c}},
       {SyncBatchNormSums{}, f32({x, c}), {sums}},
       {SyncBatchNorm{.values = 144}, f32({x, c, c, c, sums}), {x, c, c, {0}}},
@@ -125,6 +126,7 @@ TEST_CASE("an input that may be overwritten is of the shape and type of the firs
     if (input >= 0) CHECK(example.inputs.at(static_cast<size_t>(input)) == infer(example.op, example.inputs)[0]);
   }
   CHECK(in_place_input(BatchNormGrad{}) == 1);  // the output's gradient, not the image
+  CHECK(in_place_input(BatchNormInferenceGrad{}) == 1);
   CHECK(in_place_input(ReluGrad{}) == 1);
   CHECK(in_place_input(Add{}) == 0);
   CHECK(in_place_input(BatchNorm{}) == -1);  // backward reads the image
@@ -187,6 +189,8 @@ TEST_CASE("shapes that do not fit are refused with the operation, the tensor and
         "image size"},
        {BatchNormInference{}, f32({x, {4}, {4}, {4}, {5}}),
         "BatchNormInference: scale, shift, mean or variance has shape [5], expected [4]"},
+       {BatchNormInferenceGrad{}, f32({x, x, {4}, {4}, {4}, {5}}),
+        "BatchNormInferenceGrad: scale, mean, variance or shift has shape [5], expected [4]"},
        {SyncBatchNorm{.values = 144}, f32({x, {4}, {4}, {4}, {4}}), "SyncBatchNorm: sums has shape [4], expected [8]"},
        {Add{}, f32({x, {2, 4, 6, 5}}), "Add: summand has shape [2,4,6,5], expected [2,4,6,6]"},
        {Dropout{}, f32({x, {2}}), "Dropout: step has shape [2], expected [4]"},

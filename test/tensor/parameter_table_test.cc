@@ -47,6 +47,47 @@ TEST_CASE("a group lies side by side without padding, wherever its first member 
   CHECK(layout.trained_elements == 48);
 }
 
+TEST_CASE("frozen parameters lie behind the statistics that follow the batches, in their groups") {
+  ParameterTable table;
+  table.add({.name = "fixed", .shape = {4}, .kind = ParameterKind::fixed_scale});
+  table.add({.name = "a", .shape = {5}, .frozen = true});
+  table.add({.name = "b", .shape = {3}});
+  table.add({.name = "c", .shape = {20}, .frozen = true});
+  table.add({.name = "m", .shape = {7}, .kind = ParameterKind::running_mean});
+  table.add({.name = "frozen.m", .shape = {7}, .kind = ParameterKind::running_mean, .frozen = true});
+  CHECK(table.trained_elements() == 3);
+  CHECK(table.frozen_elements() == 25);
+  CHECK(trained_in_table_order(table) == std::vector<ParameterId>{2});
+  const std::vector<std::vector<ParameterId>> groups = {{1, 3}};
+  const ParameterLayout layout = lay_out_parameters(table, trained_in_table_order(table), groups);
+  CHECK(layout.offset == std::vector<int64_t>{16, 32, 0, 37, 0, 64});
+  CHECK(layout.trained_elements == 16);
+  CHECK(layout.moment_elements == 16);
+  CHECK(layout.statistic_elements == 80);
+}
+
+TEST_CASE("a pattern names parameters and the layers that contain them") {
+  const std::string name = "layer1.0.conv1.weight";
+  for (const char* pattern :
+       {"layer1", "layer1.0", "layer*", "*", "layer[12].*.conv1", "*.conv?.weight", "layer1.0.conv1.weight"}) {
+    INFO(pattern);
+    CHECK(names_parameter(pattern, name));
+  }
+  for (const char* pattern : {"", "layer", "layer1.", "conv1", "*.conv", "layer[23]*", "LAYER1"}) {
+    INFO(pattern);
+    CHECK_FALSE(names_parameter(pattern, name));
+  }
+}
+
+TEST_CASE("a pattern that names nothing is an error with the nearest name") {
+  const std::vector<std::string> names = {"Mixed_5b.branch1x1.conv.weight", "fc.weight"};
+  CHECK_NOTHROW(require_named(names, "Mixed_5*", "train.freeze", "parameter"));
+  CHECK_THROWS_WITH(require_named(names, "Mixd_5*", "train.freeze", "parameter"),
+                    "train.freeze: \"Mixd_5*\" matches no parameter of the model; did you mean Mixed_5b?");
+  CHECK_THROWS_WITH(require_named(names, "quite else", "train.freeze", "parameter"),
+                    "train.freeze: \"quite else\" matches no parameter of the model");
+}
+
 TEST_CASE("a parameter missing from the order, or twice in it, is a bug that is caught") {
   const ParameterTable table = three_weights_and_statistics();
   const ParameterId missing[] = {0, 1};

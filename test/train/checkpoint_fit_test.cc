@@ -1,4 +1,6 @@
 // Checkpoints that do not fit a run, and differences between the two.
+#include <algorithm>
+
 #include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/train/log_capture.h"
@@ -63,6 +65,36 @@ TEST_CASE("a whole file that lacks one array of weights, averages or slots, or t
   REQUIRE(error);
   CHECK(error->code() == (lacking.starts_with("/training") ? ExitCode::checkpoint : ExitCode::config));
   CHECK_THAT(error->what(), ContainsSubstring(checkpoint_name(20)) && ContainsSubstring(lacking));
+}
+
+TEST_CASE("a run resumes with other layers frozen, which is said, and slots that were not saved start afresh") {
+  const SharedDirectory directory;
+  const Config all = config_with(directory);
+  Config head = all;
+  head.train.freeze = {"conv*"};
+  for (const bool thaws : {false, true}) {
+    const Config &before = thaws ? head : all, &now = thaws ? all : head;
+    const int64_t step = thaws ? 30 : 20;
+    const Values saved = save(before, step);
+    const LogCapture log;
+    Starting s(now);
+    s.run.fill(7);
+    CHECK(s.start().progress.step == step);
+    size_t fresh = 0;
+    for (const auto& [path, values] : s.run.values()) {
+      INFO(path);
+      const auto found = std::ranges::find(saved, path, &Values::value_type::first);
+      if (found != saved.end()) {
+        CHECK(found->second == values);
+      } else {
+        CHECK(path.starts_with("/optimizer/momentum/conv"));
+        CHECK(std::ranges::all_of(values, [](float v) { return v == 0; }));
+        ++fresh;
+      }
+    }
+    CHECK((fresh > 0) == thaws);
+    if (world().is_root()) CHECK_THAT(log.text(), ContainsSubstring("was trained with train.freeze = ["));
+  }
 }
 
 TEST_CASE("another seed changes the order of samples, which is said") {

@@ -22,7 +22,7 @@ struct Steps {
     float* gradients = state.gradients.as<float>();
     std::fill_n(gradients, state.trained_elements, 0.0F);
     gradients[3] = static_cast<float>(gradient);
-    std::memcpy(gradients + state.trained_elements + state.statistic_elements, &global, sizeof global);
+    std::memcpy(gradients + state.trained_elements + state.moment_elements, &global, sizeof global);
     frame.decide(*run.stream);
     frame.end(*run.stream);
   }
@@ -86,7 +86,7 @@ TEST_CASE("the count of updates goes on from where the run starts, and a restart
 TEST_CASE("moments and header behind the gradients are no part of the norm") {
   Steps steps(0);
   const ModelState& state = steps.run.model.state();
-  if (state.statistic_elements > 0) {
+  if (state.moment_elements > 0) {
     state.gradients.as<float>()[state.trained_elements] = std::numeric_limits<float>::quiet_NaN();
   }
   steps.step({.samples = 1, .loss = 1e30F}, 3);

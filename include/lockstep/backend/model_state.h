@@ -17,8 +17,8 @@ struct ModelState {
   Buffer average_parameters, average_statistics;  // empty when averaging is off
   Buffer activations;                             // shared by all executables of the rank, which never run at once
 
-  int64_t trained_elements = 0, statistic_elements = 0;
-  int64_t gradient_elements() const { return trained_elements + statistic_elements + kStepHeaderElements; }
+  int64_t trained_elements = 0, moment_elements = 0;
+  int64_t gradient_elements() const { return trained_elements + moment_elements + kStepHeaderElements; }
 };
 
 // Which of the two sets of parameters and statistics: as trained, or their exponential moving average.
@@ -35,6 +35,9 @@ struct ModelStateOptions {
 
 // What make_model_state() allocates, the activations included.
 size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions& options);
+
+// Returns the start value of each optimizer slot.
+std::vector<double> initial_slots(OptimizerKind optimizer, double initial_accumulator);
 
 // Allocates everything once. Optimizer slots get their start values; parameters are zero.
 ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,

@@ -13,11 +13,12 @@
 
 namespace lockstep {
 
-// Consecutive elements that share one weight decay.
+// Consecutive elements that share one weight decay and one learning rate.
 struct UpdateSegment {
   int64_t offset = 0, count = 0;  // elements in the trained arena
   double weight_decay = 0;
-  bool adaptive = false;  // lars: one parameter, whose rate follows from its norm and its gradient's
+  double rate_factor = 1;  // multiplies the learning rate
+  bool adaptive = false;   // lars: one parameter, whose rate follows from its norm and its gradient's
 };
 
 enum class OptimizerKind : uint8_t {

@@ -70,6 +70,8 @@ struct Config {
     double max_seconds = 0;
     NonFiniteRule not_finite = NonFiniteRule::stop;
     int64_t audit_every = 0;
+    std::vector<std::string> freeze;
+    std::vector<std::string> freeze_batch_norm;
     bool operator==(const Train&) const = default;
   } train;
 
@@ -90,6 +92,7 @@ struct Config {
     double initial_accumulator = 0.1;
     double weight_decay = 4e-5;
     bool decay_norm_and_bias = false;
+    std::vector<std::string> lr_factors;
     bool operator==(const Optimizer&) const = default;
   } optimizer;
 

@@ -77,6 +77,14 @@ BatchSizes batch_sizes(const Config& config, int ranks);
 // number of ranks may evaluate, so a global batch that does not divide is rounded up.
 int64_t evaluation_batch(const Config& config, int ranks);
 
+// An item of optimizer.lr_factors: "PATTERN=FACTOR".
+struct LearningRateFactor {
+  std::string pattern;
+  double factor = 1;
+};
+// Throws Error(config) for an item of another form.
+std::vector<LearningRateFactor> learning_rate_factors(const Config::Optimizer& config);
+
 // Returns all keys as TOML text, which config_from_toml() turns into an equal Config.
 std::string to_toml(const Config& config);
 // Returns the same for human readers, with the origin of each value as a comment.

@@ -30,7 +30,7 @@ struct ExternalInputs {
 struct Arenas {
   void* parameters = nullptr;   // layout().trained_elements elements
   void* statistics = nullptr;   // layout().statistic_elements
-  void* gradients = nullptr;    // trained_elements, then statistic_elements of moments
+  void* gradients = nullptr;    // trained_elements, then moment_elements
   void* activations = nullptr;  // plan().activation_bytes
   ExternalInputs external{};
 };

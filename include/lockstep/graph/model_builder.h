@@ -20,12 +20,14 @@ struct ModelOptions {
   double label_smoothing = 0;
   double bn_epsilon = 1e-3;
   bool bn_scale = true;
-  bool mixed_7c_max_pool = false;  // inception_v3, see build_inception_v3()
-  std::vector<int64_t> hidden;     // wide_mlp: widths
-  int64_t vocabulary = 1;          // wide_mlp: ids are below this
-  int64_t max_ids = 1;             // wide_mlp: most ids of a sample
-  std::string definition;          // model file: its text
-  std::string definition_path;     // model file: its name in messages
+  bool mixed_7c_max_pool = false;              // inception_v3, see build_inception_v3()
+  std::vector<int64_t> hidden;                 // wide_mlp: widths
+  int64_t vocabulary = 1;                      // wide_mlp: ids are below this
+  int64_t max_ids = 1;                         // wide_mlp: most ids of a sample
+  std::vector<std::string> freeze;             // patterns of parameters that are not trained (names_parameter)
+  std::vector<std::string> freeze_batch_norm;  // patterns of batch norms with frozen statistics
+  std::string definition;                      // model file: its text
+  std::string definition_path;                 // model file: its name in messages
   DType dtype = DType::f32;
 };
 
@@ -46,8 +48,9 @@ class ModelBuilder {
   };
   // Parameters <name>.weight (, <name>.bias).
   ValueId conv(ValueId x, const std::string& name, const Conv& conv);
-  // Parameters <name>.weight (trained where bn_scale, else fixed at 1), .bias, .running_mean, .running_var. Without
-  // `epsilon`: options().bn_epsilon.
+  // Parameters <name>.weight (trained where bn_scale, else fixed at 1), .bias, .running_mean, .running_var. A batch
+  // norm without trained parameters, or that freeze_batch_norm names, normalizes with its running statistics and keeps
+  // them. Without `epsilon`: options().bn_epsilon.
   ValueId batch_norm(ValueId x, const std::string& name, std::optional<double> epsilon = {});
   // torchvision's BasicConv2d: <name>.conv, <name>.bn, ReLU.
   ValueId conv_norm_relu(ValueId x, const std::string& name, const Conv& conv);
@@ -79,10 +82,12 @@ class ModelBuilder {
   // importance: the first is the one that evaluation reports.
   void loss(ValueId logits, const std::string& name, double weight);
 
+  // Throws Error(config) if a pattern of the options matches nothing, or if nothing is left to train.
   Graph finish() &&;
 
  private:
-  ValueId parameter(const std::string& name, Shape shape, ParameterKind kind, Initializer init);
+  void check_patterns() const;
+  ValueId parameter(const std::string& name, Shape shape, ParameterKind kind, Initializer init, bool frozen = false);
   ValueId one(const std::string& name, Op op, std::vector<ValueId> inputs);
 
   ModelOptions options_;

@@ -21,9 +21,16 @@ struct BatchNormGrad {  // x, dy, scale, mean, var, saved -> dx, dscale, dshift
   double epsilon = 1e-3;
   bool relu = false;
 };
+// Of evaluation, and of training with frozen statistics.
 struct BatchNormInference {  // x, scale, shift, running_mean, running_var -> y
   static constexpr OpFacts facts{
-      .name = "BatchNormInference", .differentiable = false, .onnx = true, .lowered_inputs = 1, .in_place_input = 0};
+      .name = "BatchNormInference", .differentiable = true, .onnx = true, .lowered_inputs = 1, .in_place_input = 0};
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+// As BatchNormGrad, but the statistics do not depend on x. The ReLU's mask is computed again.
+struct BatchNormInferenceGrad {  // x, dy, scale, running_mean, running_var, shift -> dx, dscale, dshift
+  static constexpr OpFacts facts = internal_op("BatchNormInferenceGrad", 1);
   double epsilon = 1e-3;
   bool relu = false;
 };

@@ -13,12 +13,12 @@
 
 namespace lockstep {
 
-using Op =
-    std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights, EmbeddingBag,
-                 EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference, BatchMoments, SyncBatchNormSums,
-                 SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout,
-                 MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice,
-                 Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
+                        EmbeddingBag, EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference,
+                        BatchNormInferenceGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
+                        SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool,
+                        AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast,
+                        SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
 
 std::string_view op_name(const Op& op);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,7 +37,9 @@ struct Parameter {
   Shape shape;       // canonical: OIHW, [O,I] or [C]
   ParameterKind kind = ParameterKind::weight;
   Initializer init;
-  bool trained() const { return kind <= ParameterKind::norm_shift; }
+  bool frozen = false;  // keeps its initial value, although its kind is trained or follows the batches
+  bool trained() const { return kind <= ParameterKind::norm_shift && !frozen; }
+  bool follows_batches() const { return kind >= ParameterKind::running_mean && !frozen; }
   bool is_norm_or_bias() const { return kind != ParameterKind::weight; }
 };
 
@@ -51,18 +54,32 @@ class ParameterTable {
   std::span<const Parameter> all() const { return parameters_; }
   ParameterId find(const std::string& name) const;  // -1 when there is none
   int64_t trained_elements() const;
+  int64_t frozen_elements() const;  // of parameters, without statistics
 
  private:
   std::vector<Parameter> parameters_;
   std::unordered_map<std::string, ParameterId> by_name_;
 };
 
+// Whether the pattern (* ? [set] as in glob(7), where * also matches dots) matches the name or that of a layer in it:
+// "fc" and "f*" name fc.weight.
+bool names_parameter(const std::string& pattern, const std::string& name);
+bool names_parameter(std::span<const std::string> patterns, const std::string& name);
+
+// Throws Error(config) with the nearest name if the pattern, an item of the configuration key `key`, matches none of
+// `names`. `what` says in one word what they are names of.
+void require_named(const std::vector<std::string>& names, const std::string& pattern, std::string_view key,
+                   std::string_view what);
+
 // Where every parameter lies in the flat arenas. Trained parameters share one numbering of elements (parameters,
-// gradients, optimizer slots, averages all use the same offsets); statistics have an arena of their own.
+// gradients, optimizer slots, averages all use the same offsets); statistics have an arena of their own, in which those
+// that follow the batches come first and share their numbering with the moments behind the gradients. Frozen parameters
+// lie with the other constants behind them.
 struct ParameterLayout {
   std::vector<int64_t> offset;     // by ParameterId, in elements, within its arena
   int64_t trained_elements = 0;    // size of the trained arena, padding included
   int64_t statistic_elements = 0;  // size of the statistics arena, padding included
+  int64_t moment_elements = 0;     // size of its part that follows the batches, padding included
 };
 
 // The trained parameters in the order of the table.

@@ -15,6 +15,10 @@ namespace lockstep {
 
 OptimizerKind parse_optimizer(std::string_view name);
 
+// Returns the factor of each parameter's learning rate (optimizer.lr_factors), by ParameterId. Throws Error(config) if
+// a pattern matches no trained parameter.
+std::vector<double> rate_factors(const ParameterTable& table, const Config::Optimizer& config);
+
 // Created once from the training executable and used by the thread that runs the step. The backend and the state must
 // outlive it.
 class Updater {

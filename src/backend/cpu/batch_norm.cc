@@ -2,6 +2,8 @@
 // tiles, one block of channels of one sample each; the sums are combined in the order of the samples, so that results
 // do not depend on the number of threads. `saved` holds the shift, from which the gradient recomputes the ReLU's mask:
 // neither the mask nor the output has to be kept.
+#include <limits>
+
 #include "backend/cpu/batch_norm_tiles.h"
 #include "backend/cpu/kernels.h"
 #include "lockstep/base/error.h"
@@ -95,7 +97,7 @@ class SyncBatchNormKernel final : public LaneKernel {
   Tiles x_, y_;
 };
 
-// What the gradient's kernels share. Their inputs begin with x, dy, scale, mean, var, saved.
+// What the gradient's kernels share. Their inputs begin with x, dy, scale, mean, var, and saved, which is the shift.
 class GradientKernel : public LaneKernel {
  protected:
   template <class Operation>
@@ -154,15 +156,21 @@ class GradientKernel : public LaneKernel {
 class BatchNormGradKernel final : public GradientKernel {
  public:
   BatchNormGradKernel(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs)
-      : GradientKernel(context, op, inputs, sums_bytes(inputs)), dx_(outputs[0]) {}
+      : GradientKernel(context, op, inputs, sums_bytes(inputs)), values_(x().values()), dx_(outputs[0]) {}
+  // Running statistics are those of infinitely many values, on which one value has no influence.
+  BatchNormGradKernel(const Context& context, const BatchNormInferenceGrad& op, Descs inputs, Descs outputs)
+      : GradientKernel(context, op, inputs, sums_bytes(inputs)),
+        values_(std::numeric_limits<double>::infinity()),
+        dx_(outputs[0]) {}
 
   void run(const KernelArgs& args) const override {
     float *dscale = output(args, 1), *dshift = output(args, 2);
     sum_gradients(args, static_cast<GradientSums*>(args.workspace), dscale, dshift);
-    write_dx(args, {x().values(), dscale, dshift}, dx_, args.outputs[0]);
+    write_dx(args, {values_, dscale, dshift}, dx_, args.outputs[0]);
   }
 
  private:
+  double values_;
   Tiles dx_;
 };
 
@@ -252,6 +260,12 @@ std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Des
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs) {
+  expect_one_format(op, inputs[0], inputs[1]);
+  expect_one_format(op, inputs[0], outputs[0]);
+  return std::make_unique<BatchNormGradKernel>(context, op, inputs, outputs);
+}
+
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInferenceGrad& op, Descs inputs, Descs outputs) {
   expect_one_format(op, inputs[0], inputs[1]);
   expect_one_format(op, inputs[0], outputs[0]);
   return std::make_unique<BatchNormGradKernel>(context, op, inputs, outputs);

@@ -74,6 +74,7 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
                              [&](const BatchNorm&) { return like_first(1); },
                              [&](const BatchNormGrad&) { return like_first(2); },
                              [&](const BatchNormInference&) { return like_first(1); },
+                             [&](const BatchNormInferenceGrad&) { return like_first(2); },
                              [&](const Relu&) { return like_first(1); },
                              [&](const ReluGrad&) { return like_first(2); },
                              [&](const Add&) { return like_first(inputs.size()); },
@@ -88,7 +89,7 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
 Slices slices_of(const Op& op) {
   return std::visit(
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
-               [](const BatchNormGrad&) { return kGradientSlices; },
+               [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
                [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }},
       op);

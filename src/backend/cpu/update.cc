@@ -96,9 +96,9 @@ class OptimizerKernel final : public Kernel {
       for_each_piece([&](size_t i) {
         const Piece& piece = pieces_[i];
         const int64_t at = piece.offset;
-        const Segment segment{static_cast<float>(op_.segments[piece.segment].weight_decay),
-                              adaptive_ ? trust[piece.segment] : 1};
-        update<Rule>(constants, segment,
+        const UpdateSegment& of = op_.segments[piece.segment];
+        const Segment segment{static_cast<float>(of.weight_decay), adaptive_ ? trust[piece.segment] : 1};
+        update<Rule>(constants.with_rate_factor(static_cast<float>(of.rate_factor)), segment,
                      {input(args, 0) + at, output(args, 0) + at, output(args, 1) + at,
                       Rule::kSlots > 1 ? output(args, 2) + at : nullptr, piece.count});
       });

@@ -1,5 +1,8 @@
 // Batch norm, over the samples of one rank and of all ranks.
 #include "backend/cuda/batch_norm.h"
+
+#include <limits>
+
 #include "backend/cuda/context.h"
 #include "lockstep/base/error.h"
 
@@ -82,7 +85,8 @@ NormBackward backward_args(const Norm& norm, const KernelArgs& args) {
           .dy = {input(args, 1), norm.dy},
           .mean = input<float>(args, 3),
           .var = input<float>(args, 4),
-          .saved = input<float>(args, 5)};
+          .saved = input<float>(args, 5),
+          .values = static_cast<double>(norm.shape.rows)};
 }
 
 size_t coefficient_bytes(Rows shape) { return 2 * shape.channels * sizeof(float); }
@@ -120,6 +124,24 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormInference& op, De
                           {.mean = input<float>(args, 3), .var = input<float>(args, 4)});
   };
   return make_launch_kernel("norm", body);
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormInferenceGrad& op, Descs inputs, Descs outputs) {
+  Norm norm = backward_norm(op, inputs);
+  expect_float_vectors(op, inputs.subspan(5));
+  norm.out = row_elements(outputs[0]);
+  const size_t sums = channel_sums_bytes(norm.shape);
+  const auto body = [norm, sums](const KernelArgs& args, cudaStream_t stream) {
+    const NormGradients gradients{
+        .dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
+    NormBackward backward = backward_args(norm, args);
+    backward.values = std::numeric_limits<double>::infinity();
+    float* saved = coefficients_in(args, sums + coefficient_bytes(norm.shape));
+    launch_running_slopes(stream, backward, input<float>(args, 2), input<float>(args, 5), saved);
+    backward.saved = saved;
+    launch_norm_grad(stream, norm.dtype, backward, gradients, sums_memory(args), coefficients_in(args, sums));
+  };
+  return make_launch_kernel("norm", body, sums + 2 * coefficient_bytes(norm.shape));
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchMoments& op, Descs inputs, Descs) {

@@ -50,6 +50,15 @@ struct GradientFinish {
   }
 };
 
+__global__ void running_slopes(NormBackward args, const float* scale, const float* shift, float* saved) {
+  const int64_t channels = args.shape.channels;
+  const RunningNorm norm{scale, shift, args.mean, args.var, args.epsilon};
+  for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
+    saved[c] = norm.of(c).factor;
+    saved[channels + c] = shift[c];
+  }
+}
+
 __global__ void moments(MomentTerms t) {
   for (int64_t c = thread_index(); c < t.channels; c += grid_threads()) {
     kernels::moment_terms(t.samples, t.mean[c], t.var[c], t.running_mean[c], t.first[c], t.second[c]);
@@ -134,9 +143,8 @@ void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args
     constexpr int kLanes = decltype(lanes)::value;
     const auto x = image_in<T>(args.x), dy = image_in<T>(args.dy);
     const SavedNorm norm{args.mean, args.saved, channels};
-    const GradientFinish finish{args.var,         args.saved,   gradients.dscale,
-                                gradients.dshift, coefficients, static_cast<double>(args.shape.rows),
-                                args.epsilon,     channels};
+    const GradientFinish finish{args.var,     args.saved,  gradients.dscale, gradients.dshift,
+                                coefficients, args.values, args.epsilon,     channels};
     launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, memory);
     launch_map_rows<kLanes>(stream, args.shape,
                             ApplyGradient<T>{norm, args.relu, x, dy, coefficients, image_out<T>(gradients.dx)});
@@ -152,6 +160,11 @@ void launch_norm_inference(cudaStream_t stream, DType dtype, const NormForward& 
     launch_map_rows<decltype(lanes)::value>(
         stream, args.shape, Normalize<T, RunningNorm>{norm, args.relu, image_in<T>(args.x), image_out<T>(args.y)});
   });
+}
+
+void launch_running_slopes(cudaStream_t stream, const NormBackward& args, const float* scale, const float* shift,
+                           float* saved) {
+  running_slopes<<<blocks_for(args.shape.channels), kThreads, 0, stream>>>(args, scale, shift, saved);
 }
 
 void launch_moments(cudaStream_t stream, const MomentTerms& terms) {

@@ -26,13 +26,15 @@ struct RunningStatistics {
 };
 void launch_norm_inference(cudaStream_t stream, DType dtype, const NormForward& args, const RunningStatistics& running);
 
-// x, the gradient of y, and what the forward pass left: what every gradient kernel has.
+// x, the gradient of y, and what the forward pass left: what every gradient kernel has. `values`: how many values of a
+// channel the statistics are of; infinity: they are running statistics, on which no value has influence.
 struct NormBackward {
   Rows shape;
   float epsilon = 0;
   bool relu = false;
   RowsIn x, dy;
   const float *mean = nullptr, *var = nullptr, *saved = nullptr;
+  double values = 0;
 };
 struct NormGradients {
   RowsOut dx;
@@ -41,6 +43,10 @@ struct NormGradients {
 // coefficients: [2,C] of scratch memory.
 void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const NormGradients& gradients,
                       const SumsMemory& memory, float* coefficients);
+
+// Fills `saved` [2,C], which BatchNormInference does not leave, as launch_norm would.
+void launch_running_slopes(cudaStream_t stream, const NormBackward& args, const float* scale, const float* shift,
+                           float* saved);
 
 // BatchMoments, f32.
 struct MomentTerms {

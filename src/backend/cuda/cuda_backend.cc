@@ -32,7 +32,7 @@ FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient) {
 Slices slices_of(const Op& op) {
   return std::visit(
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
-               [](const BatchNormGrad&) { return kGradientSlices; },
+               [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
                [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kNoSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }},
       op);

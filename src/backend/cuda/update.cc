@@ -22,6 +22,7 @@ std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments) {
                         .count = static_cast<int32_t>(std::min<int64_t>(kPiece, segment.count - done)),
                         .segment = static_cast<int32_t>(s),
                         .weight_decay = static_cast<float>(segment.weight_decay),
+                        .rate_factor = static_cast<float>(segment.rate_factor),
                         .adaptive = segment.adaptive ? 1 : 0});
     }
   }

@@ -28,8 +28,8 @@ template <class Rule>
 __global__ void __launch_bounds__(kThreads)
     apply_optimizer(Constants host_constants, const UpdatePiece* pieces, OptimizerArrays a, const float* trust) {
   if (a.scalars[kSkip] != 0) return;
-  const Constants constants = with_scalars(host_constants, a.scalars);
   const UpdatePiece piece = pieces[blockIdx.x];
+  const Constants constants = with_scalars(host_constants, a.scalars).with_rate_factor(piece.rate_factor);
   const kernels::SegmentConstants<float> own{piece.weight_decay, trust ? trust[piece.segment] : 1};
   for (int64_t i = piece.offset + threadIdx.x; i < piece.offset + piece.count; i += kThreads) {
     kernels::OptimizerElement<float> e{constants.gradient_scale * a.gradients[i], a.values[i], a.slot0[i],

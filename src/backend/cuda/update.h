@@ -17,6 +17,7 @@ struct UpdatePiece {
   int32_t count = 0;
   int32_t segment = 0;
   float weight_decay = 0;
+  float rate_factor = 1;
   int32_t adaptive = 0;
 };
 

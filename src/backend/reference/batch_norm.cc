@@ -97,6 +97,29 @@ void Reference<T>::compute(const BatchNormInference& op, const Call<T>& call) {
   }
 }
 
+// dx may be the memory of dy.
+template <class T>
+void Reference<T>::compute(const BatchNormInferenceGrad& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *dy = call.input(1), *scale = call.input(2), *mean = call.input(3), *var = call.input(4),
+          *shift = call.input(5);
+  T* dx = call.output(0);
+#pragma omp parallel for num_threads(call.threads)
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const double deviation = std::sqrt(var[c] + op.epsilon), factor = scale[c] / deviation;
+    double dscale = 0, dshift = 0;
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double distance = x[i] - double{mean[c]};
+      const double gradient = op.relu && distance * factor + shift[c] <= 0 ? 0.0 : double{dy[i]};
+      dshift += gradient;
+      dscale += gradient * distance / deviation;
+      dx[i] = static_cast<T>(factor * gradient);
+    });
+    call.output(1)[c] = static_cast<T>(dscale);
+    call.output(2)[c] = static_cast<T>(dshift);
+  }
+}
+
 template <class T>
 void Reference<T>::compute(const BatchMoments& op, const Call<T>& call) {
   const auto samples = static_cast<double>(op.samples);
@@ -187,6 +210,7 @@ void Reference<T>::compute(const SyncBatchNormGrad& op, const Call<T>& call) {
 LOCKSTEP_REFERENCE_COMPUTE(BatchNorm);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormGrad);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormInference);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormInferenceGrad);
 LOCKSTEP_REFERENCE_COMPUTE(BatchMoments);
 LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormSums);
 LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNorm);

@@ -54,6 +54,7 @@ struct Reference {
   static void compute(const BatchNorm& op, const Call<T>& call);
   static void compute(const BatchNormGrad& op, const Call<T>& call);
   static void compute(const BatchNormInference& op, const Call<T>& call);
+  static void compute(const BatchNormInferenceGrad& op, const Call<T>& call);
   static void compute(const BatchMoments& op, const Call<T>& call);
   static void compute(const SyncBatchNormSums& op, const Call<T>& call);
   static void compute(const SyncBatchNorm& op, const Call<T>& call);

@@ -27,11 +27,12 @@ double trust_of(const ApplyOptimizer& op, const UpdateSegment& segment, const Ca
 template <class T>
 void Reference<T>::compute(const ApplyOptimizer& op, const Call<T>& call) {
   if (call.input(1)[kSkip] != 0) return;
-  const kernels::OptimizerConstants<double> constants(op, call.input(1));
+  const kernels::OptimizerConstants<double> of_step(op, call.input(1));
   kernels::with_rule(op, [&]<class Rule>(Rule) {
     const T* gradients = call.input(0);
     T *values = call.output(0), *slot0 = call.output(1), *slot1 = Rule::kSlots > 1 ? call.output(2) : nullptr;
     for (const UpdateSegment& segment : op.segments) {
+      const auto constants = of_step.with_rate_factor(segment.rate_factor);
       const kernels::SegmentConstants<double> own{segment.weight_decay, trust_of(op, segment, call)};
 #pragma omp parallel for num_threads(call.threads)
       for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {

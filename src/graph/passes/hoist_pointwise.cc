@@ -5,7 +5,7 @@ namespace {
 
 bool is_pointwise(const Graph& graph, const Node& node) {
   const auto* conv = std::get_if<Conv2d>(&node.op);
-  return conv && conv->window == Window{} && !conv->bias && graph.value(node.inputs[1]).role == ValueRole::parameter;
+  return conv && conv->window == Window{} && !conv->bias && graph.value(node.inputs[1]).parameter >= 0;
 }
 
 // Returns whether the exchange pays: the pool keeps the size of the image, and the convolution has fewer output

@@ -8,10 +8,7 @@ namespace {
 constexpr int64_t kBlock = 16;  // a view of a blocked tensor must start at a block
 
 // Returns the parameter that holds the weights of the convolution, or -1 if they are not a parameter.
-ParameterId weights_of(const Graph& graph, const Node& node) {
-  const Value& weights = graph.value(node.inputs[1]);
-  return weights.role == ValueRole::parameter ? weights.parameter : -1;
-}
+ParameterId weights_of(const Graph& graph, const Node& node) { return graph.value(node.inputs[1]).parameter; }
 
 bool may_merge(const Graph& graph, const Node& node) {
   const auto* conv = std::get_if<Conv2d>(&node.op);
@@ -27,9 +24,11 @@ std::vector<NodeId> siblings_of(const Graph& graph, NodeId first) {
   std::vector<NodeId> siblings;
   if (!may_merge(graph, node)) return siblings;
   const Window& window = std::get<Conv2d>(node.op).window;
+  const bool trained = graph.parameters[weights_of(graph, node)].trained();
   for (NodeId n = first; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
     const Node& other = graph.node(n);
-    if (may_merge(graph, other) && other.inputs[0] == node.inputs[0] && std::get<Conv2d>(other.op).window == window) {
+    if (may_merge(graph, other) && other.inputs[0] == node.inputs[0] && std::get<Conv2d>(other.op).window == window &&
+        graph.parameters[weights_of(graph, other)].trained() == trained) {
       siblings.push_back(n);
     }
   }

@@ -1,4 +1,5 @@
 #include <map>
+#include <set>
 
 #include "graph/passes/rewrite.h"
 
@@ -15,6 +16,8 @@ class Recomputer {
     for (const Node& node : old) {
       if (node.phase == Phase::forward) {
         for (ValueId output : node.outputs) makers_[output] = &node;
+      } else if (std::holds_alternative<BatchNormInferenceGrad>(node.op)) {
+        differentiated_.insert(node.inputs[0]);
       }
     }
     for (Node node : old) {  // a copy: makers_ points to the originals
@@ -34,7 +37,13 @@ class Recomputer {
     if (!maker || maker->outputs[0] != v || graph_.value(v).kept) return v;
     if (const auto found = copies_.find(v); found != copies_.end()) return found->second;
     ValueId copy = v;
-    if (const auto* norm = std::get_if<BatchNorm>(&maker->op)) copy = norm_again(*maker, *norm);
+    if (const auto* norm = std::get_if<BatchNorm>(&maker->op)) {
+      copy = norm_again(*maker, {norm->epsilon, norm->relu}, maker->outputs[1], maker->outputs[2]);
+    }
+    if (const auto* norm = std::get_if<BatchNormInference>(&maker->op);
+        norm && differentiated_.contains(maker->inputs[0])) {
+      copy = norm_again(*maker, *norm, maker->inputs[3], maker->inputs[4]);
+    }
     if (std::holds_alternative<Concat>(maker->op)) copy = concat_again(*maker);
     if (pools_slice(*maker)) copy = pool_again(*maker);
     copies_.emplace(v, copy);
@@ -55,12 +64,11 @@ class Recomputer {
     return graph_.add_node(node.name + ".again", node.op, node.inputs, Phase::backward).front();
   }
 
-  ValueId norm_again(const Node& node, const BatchNorm& norm) {
+  ValueId norm_again(const Node& node, const BatchNormInference& norm, ValueId mean, ValueId var) {
     ++norms_;
     const ValueId x = again(node.inputs[0]);
-    const std::vector<ValueId> inputs{x, node.inputs[1], node.inputs[2], node.outputs[1], node.outputs[2]};
-    return graph_.add_node(node.name + ".again", BatchNormInference{norm.epsilon, norm.relu}, inputs, Phase::backward)
-        .front();
+    const std::vector<ValueId> inputs{x, node.inputs[1], node.inputs[2], mean, var};
+    return graph_.add_node(node.name + ".again", norm, inputs, Phase::backward).front();
   }
 
   ValueId concat_again(const Node& node) {
@@ -77,7 +85,8 @@ class Recomputer {
   }
 
   Graph& graph_;
-  std::vector<const Node*> makers_;  // by value of the original graph: the forward node that computes it
+  std::vector<const Node*> makers_;   // by value of the original graph: the forward node that computes it
+  std::set<ValueId> differentiated_;  // inputs of batch norms with running statistics that backward nodes read
   std::map<ValueId, ValueId> copies_;
   int norms_ = 0;
 };

@@ -29,8 +29,8 @@ int flatten_concat(Graph& graph);
 int hoist_pointwise(Graph& graph);
 
 // Merges convolutions without bias that have equal windows and read the same value into one convolution, of whose
-// output theirs become slices. Their weights become adjacent (Graph::adjacent_parameters), so nothing is copied.
-// Numbers of channels must be multiples of 16.
+// output theirs become slices. Their weights become adjacent (Graph::adjacent_parameters), so nothing is copied; all of
+// them are trained or none. Numbers of channels must be multiples of 16.
 int merge_siblings(Graph& graph);
 
 // Fuses a batch norm with a ReLU that is its only reader.
@@ -52,10 +52,10 @@ int lower_precision(Graph& graph, DType compute);
 void add_loss_scale(Graph& graph);
 
 // Saves memory for a little time. Runs after add_gradients. Backward nodes that read the output of a batch norm, or a
-// concatenation of such outputs, read a copy instead that is computed just before, from the moments of the batch and
-// the input of the batch norm, which its gradient needs anyway. The bits are the same. Average pools of slices are
-// recomputed as well, because other slices keep the memory of their input (hoist_pointwise, merge_siblings). Returns
-// the number of batch norms that run twice.
+// concatenation of such outputs, read a copy instead that is computed just before, from the moments of the batch (or
+// the running statistics) and the input of the batch norm, which its gradient needs anyway. The bits are the same.
+// Average pools of slices are recomputed as well, because other slices keep the memory of their input (hoist_pointwise,
+// merge_siblings). Returns the number of batch norms that run twice.
 int recompute_norm(Graph& graph);
 
 // Turns slices into views, so that concatenations and slices need no copies. Runs after formats are chosen. An input of
