@@ -34,6 +34,7 @@ bool same_shape(const Shape& stored, const Shape& wanted) {
 }  // namespace
 
 std::string array_path(const std::string& group, const std::string& name) {
+  if (group.empty()) return name;
   return group == "/" ? "/" + name : group + "/" + name;
 }
 
@@ -42,7 +43,11 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
   if (!file.has(options.group)) fail_group(file, options);
   std::map<std::string, Shape> stored;
   for (const CheckpointReader::Array& array : file.arrays(options.group)) stored[array.path] = array.shape;
+  return match_schema(table, std::move(stored), file.path(), options);
+}
 
+std::vector<ParameterId> match_schema(const ParameterTable& table, std::map<std::string, Shape> stored,
+                                      const std::string& file, const SchemaOptions& options) {
   std::map<std::string, bool> exclusions;  // and whether they match a parameter
   for (const std::string& layer : options.exclude) exclusions[layer] = false;
   const auto is_excluded = [&](std::string_view name) {
@@ -70,13 +75,13 @@ std::vector<ParameterId> match_schema(const ParameterTable& table, const Checkpo
     }
   }
   for (const auto& [path, shape] : stored) {
-    if (is_excluded(path.substr(options.group == "/" ? 1 : options.group.size() + 1))) continue;
+    if (is_excluded(path.substr(array_path(options.group, "").size()))) continue;
     misfit.extra.push_back(fmt::format("{} {} is not in the model", printable(path), shape.to_string()));
   }
   for (const auto& [layer, used] : exclusions) {
     if (!used) misfit.other.push_back(fmt::format("{} is to be left out, but the model has no such layer", layer));
   }
-  if (!misfit.none()) fail(ExitCode::config, "{}: does not fit the model: {}", file.path(), misfit.text());
+  if (!misfit.none()) fail(ExitCode::config, "{}: does not fit the model: {}", file, misfit.text());
   return matched;
 }
 

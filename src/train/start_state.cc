@@ -1,7 +1,5 @@
 #include "lockstep/train/start_state.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -25,6 +23,7 @@
 #include "lockstep/train/optimizer.h"
 #include "train/audit.h"
 #include "train/checkpoint_comparison.h"
+#include "train/start_weights.h"
 
 namespace lockstep {
 
@@ -37,63 +36,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartState, progress, resumed_from, in_run_di
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LoadedWeights, step, epoch, has_average, classes)
 
 namespace {
-
-// Returns the number of classes of the file's head if only that number differs from the model's head, otherwise 0.
-int64_t other_classes(const CheckpointReader& file, const ParameterTable& table, const std::string& layer) {
-  const ParameterId weight = table.find(layer + ".weight");
-  const std::vector<CheckpointReader::Array> arrays = file.arrays(file.model_group());
-  const auto found =
-      std::ranges::find(arrays, array_path(file.model_group(), layer + ".weight"), &CheckpointReader::Array::path);
-  if (weight < 0 || found == arrays.end()) return 0;
-  const Shape &wanted = table[weight].shape, &stored = found->shape;
-  const bool alike = stored.rank() == 2 && wanted.rank() == 2 && stored[1] == wanted[1] && stored[0] != wanted[0];
-  return alike ? stored[0] : 0;
-}
-
-// Opens the file of checkpoint.init_from. Weights of other programs must be converted with `trainer import`.
-CheckpointReader open_start_weights(const std::string& path) {
-  for (const std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".onnx"}) {
-    if (!path.ends_with(ending)) continue;
-    fail(ExitCode::config,
-         "checkpoint.init_from = \"{}\" is another program's file: {}make a checkpoint of it by 'trainer import "
-         "FILE.safetensors --to start.h5', and start from that (docs/exchange.md)",
-         path, ending == ".safetensors" ? "" : "save its weights as safetensors, ");
-  }
-  return CheckpointReader::open_weights(checkpoint_at(path));
-}
-
-// Loads weights for fine-tuning. A head for another number of classes keeps its initial values, as do the parameters
-// that checkpoint.init_exclude names; all others must match.
-void load_weights_only(const Config& config, const CompiledModel& model, const HostState& host) {
-  const CheckpointReader file = open_start_weights(config.checkpoint.init_from);
-  compare_with_fine_tuning(config, file);
-  SchemaOptions schema{.group = file.model_group(), .exclude = config.checkpoint.init_exclude};
-  const Graph& graph = model.training().graph();
-  int64_t classes = 0;
-  for (const LossHead& head : graph.losses) {
-    const std::string& layer = graph.value(head.logits).name;
-    const int64_t stored = other_classes(file, model.parameters(), layer);
-    if (stored == 0 || std::ranges::find(schema.exclude, layer) != schema.exclude.end()) continue;
-    schema.exclude.push_back(layer);
-    classes = stored;
-  }
-  std::vector<ParameterId> matched;
-  try {
-    matched = match_schema(model.parameters(), file, schema);
-  } catch (const Error& error) {
-    fail(error.code(),
-         "{}; checkpoint.init_exclude = [\"LAYER\", ...] leaves layers out that are to start afresh, and 'trainer "
-         "import' makes a checkpoint of another program's weights",
-         error.what());
-  }
-  for (const ParameterId id : matched) {
-    file.read(array_path(schema.group, model.parameters()[id].name), host.parameter(id));
-  }
-  std::string fresh;
-  if (!schema.exclude.empty()) fresh = fmt::format("; {} start from fresh values", fmt::join(schema.exclude, ", "));
-  if (classes > 0) fresh += fmt::format(" (the file has {} classes, the model {})", classes, config.model.classes);
-  log_info("weights from {}{}", file.path(), fresh);
-}
 
 // Opens the newest intact checkpoint of the directory. `wanted_by` names the setting that requires one, for messages.
 CheckpointReader open_newest(const std::string& directory, const std::string& wanted_by) {
@@ -235,7 +177,7 @@ StartState start_all(const RankContext& rank, const std::function<StartState(con
 
 Progress begin_fresh(const RankContext& rank, const HostState& host) {
   initialize_parameters(rank.config, rank.model, host);
-  if (!rank.config.checkpoint.init_from.empty()) load_weights_only(rank.config, rank.model, host);
+  if (!rank.config.checkpoint.init_from.empty()) load_start_weights(rank.config, rank.model, host);
   if (const ModelState& state = host.arenas(); state.average_parameters.data()) {
     std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
     std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());

@@ -113,20 +113,9 @@ class Exchange(Case):
                      self.path("run.toml"))
         self.assert_same(self.arrays(self.path("imported.h5")), expected)
 
-    def write_safetensors(self, path, arrays):
-        """As the format describes it; float32."""
-        header, data = {}, b""
-        for name, array in arrays.items():
-            header[name] = {"dtype": "F32", "shape": list(array.shape),
-                            "data_offsets": [len(data), len(data) + array.nbytes]}
-            data += array.astype("<f4").tobytes()
-        text = json.dumps(header).encode()
-        with open(self.path(path), "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text + data)
-
     def test_names_of_wrapped_models_are_recognized_and_others_are_shown(self):
         given = self.arrays(self.trained(model__image_size=32))
-        self.write_safetensors("compiled.safetensors", {"_orig_mod.module." + name: a for name, a in given.items()})
+        kit.write_safetensors(self.path("compiled.safetensors"), {"_orig_mod.module." + name: a for name, a in given.items()})
         result = self.convert("import", "compiled.safetensors", "--to", "imported.h5")
         self.assertIn('every name starts with "_orig_mod.module.", which is left out', result.output)
         self.assert_same(self.arrays(self.path("imported.h5")), given)
@@ -136,7 +125,7 @@ class Exchange(Case):
         result = self.convert("import", "model.h5", "--to", "imported.h5", "--config", self.path("run.toml"))
         self.assertEqual(result.output.count('every name starts with "model."'), 1)
         self.assert_same(self.arrays(self.path("imported.h5")), given)
-        self.write_safetensors("other.safetensors", {"net." + name: array for name, array in given.items()})
+        kit.write_safetensors(self.path("other.safetensors"), {"net." + name: array for name, array in given.items()})
         result = self.convert("import", "other.safetensors", "--to", "no.h5", code=kit.CONFIG)
         self.assertIn("names are no bundled model's", result.output)
         self.assertIn("net.conv1.bias", result.output)
@@ -148,7 +137,7 @@ class Exchange(Case):
     def test_weights_that_are_not_finite_are_refused(self):
         given = self.arrays(self.trained(model__image_size=32))
         given["fc4.bias"][3] = numpy.nan
-        self.write_safetensors("nan.safetensors", given)
+        kit.write_safetensors(self.path("nan.safetensors"), given)
         result = self.convert("import", "nan.safetensors", "--to", "no.h5", code=kit.NUMERICS)
         self.assertIn("nan.safetensors: 1 of the", result.output)
         self.assertIn("fc4.bias are not finite", result.output)

@@ -1,6 +1,9 @@
-"""Fine-tuning: frozen layers and their cost, and learning-rate factors."""
+"""Fine-tuning: frozen layers and their cost, learning-rate factors, and weights of other programs."""
 
 import re
+
+import h5py
+import numpy
 
 import kit
 
@@ -90,6 +93,37 @@ class FineTuning(kit.TestCase):
             same = before["model/" + name].tobytes() == after["model/" + name].tobytes()
             self.assertEqual(same, name.startswith("stem."), name)
         self.assertEqual(self.run_job(1, "evaluate", "run", "--data.validation", "train.tfrecord").code, kit.OK)
+
+    def test_a_run_starts_from_safetensors(self):
+        self.run_with("first", ranks=1)
+        self.assertEqual(self.run_job(0, "export", "first", "--to", "weights.safetensors").code, kit.OK)
+        with h5py.File(self.path("first", "latest")) as file:
+            given = {name: item[()] for name, item in file["model"].items()}
+        config = {"model__classes": 12, "optimizer__lr_factors": ["*=0"], "train__freeze_batch_norm": ["*"]}
+        counters = {"stem.bn.num_batches_tracked": numpy.array([7], numpy.int64)}
+        kit.write_safetensors(self.path("wrapped.safetensors"),
+                          {"module." + name: array for name, array in {**given, **counters}.items()})
+        for name in ("weights", "wrapped"):
+            tuned = self.run_with(name, checkpoint__init_from=name + ".safetensors", **config)
+            self.assert_once(self.result, f"{name}.safetensors; fc start from fresh values (the file has 10 classes, "
+                                          "the model 12)")
+            for parameter, array in given.items():
+                if not parameter.startswith("fc."):
+                    self.assertEqual(tuned["model/" + parameter].tobytes(), array.tobytes(), parameter)
+            self.assertEqual(tuned["model/fc.weight"].shape, (12, 16))
+        self.assertIn('every name starts with "module.", which is left out', self.result.output)
+
+        def refused(arrays, code, *texts):
+            kit.write_safetensors(self.path("bad.safetensors"), arrays)
+            result = self.run_job(2, "--config", self.config({"checkpoint.directory": "bad",
+                                                              "checkpoint.init_from": "bad.safetensors"}, BASE))
+            self.assert_one_error(result, code, "bad.safetensors", *texts)
+
+        misfit = {**given, "aux.weight": given["fc.weight"], "stem.bn.bias": given["fc.bias"]}
+        del misfit["body.bn.bias"]
+        refused(misfit, kit.CONFIG, "body.bn.bias is missing, the model wants [16]", "checkpoint.init_exclude",
+                "aux.weight [10,16] is not in the model", "stem.bn.bias is [10] in the file and [16] in the model")
+        refused({**given, "fc.bias": numpy.full(10, numpy.nan, numpy.float32)}, kit.NUMERICS, "fc.bias", "not finite")
 
 
 if __name__ == "__main__":

@@ -316,12 +316,10 @@ class Leads(kit.TestCase):
 
     def test_fine_tuning_errors_say_what_helps(self):
         fresh = {"checkpoint.directory": "tuned"}
-        result = self.run_job(0, "--config", self.config({**fresh, "checkpoint.init_from": "weights.safetensors"}))
-        self.assert_one_error(result, kit.CONFIG, "trainer import", "start.h5")
         result = self.run_job(0, "--config", self.config({**fresh, "checkpoint.init_from": "weights.pth"}))
-        self.assert_one_error(result, kit.CONFIG, "safetensors", "trainer import")
+        self.assert_one_error(result, kit.CONFIG, "save its weights as safetensors")
         result = self.run_job(0, "--config", self.config({**fresh, "model.image_size": 32, "checkpoint.init_from": "run"}))
-        self.assert_one_error(result, kit.CONFIG, "checkpoint.init_exclude", "trainer import")
+        self.assert_one_error(result, kit.CONFIG, "checkpoint.init_exclude")
 
     def test_class_names_survive_packing(self):
         for number, klass in enumerate(("ant", "bee", "cat")):

@@ -1,0 +1,15 @@
+// The weights that a new run starts from (checkpoint.init_from).
+#pragma once
+
+#include "lockstep/config/config.h"
+#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/host_state.h"
+
+namespace lockstep {
+
+// Loads weights for fine-tuning, from a checkpoint, an HDF5 file of weights or a safetensors file. A head for another
+// number of classes keeps its initial values, as do the parameters that checkpoint.init_exclude names; all others must
+// match. Throws Error(config) that names what does not.
+void load_start_weights(const Config& config, const CompiledModel& model, const HostState& host);
+
+}  // namespace lockstep
