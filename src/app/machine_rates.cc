@@ -1,13 +1,16 @@
 #include "app/machine_rates.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
 
 namespace lockstep {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr int64_t kSummedElements = int64_t{32} << 20;  // far more than a cache holds
+constexpr double kLongSeconds = 0.01;                 // long beside what starting a kernel costs
+constexpr int64_t kMostElements = int64_t{64} << 20;  // of a matrix and of a term of the sum: far more than caches hold
 
 // Returns the duration of the fastest of a few runs of `op` on zeros.
 double best_seconds(const Backend& backend, Stream& stream, const Op& op, std::vector<TensorDesc> inputs) {
@@ -37,18 +40,30 @@ double best_seconds(const Backend& backend, Stream& stream, const Op& op, std::v
   return best;
 }
 
+// Returns the rate on the first number of elements that keeps the machine busy for long, or else on the largest: few
+// elements would lie in a cache. `seconds` measures one number, and `amount` is its work.
+double rate_at_best(const std::function<double(int64_t elements)>& seconds,
+                    const std::function<double(double elements)>& amount) {
+  for (int64_t elements = kMostElements >> 10;; elements *= 4) {
+    const double taken = seconds(elements);
+    if (taken > kLongSeconds || elements == kMostElements) return amount(static_cast<double>(elements)) / taken;
+  }
+}
+
 }  // namespace
 
 MachineRates measure_machine_rates(const Backend& backend, Stream& stream, DType compute) {
-  const int64_t side = backend.host_addressable() ? 1024 : 8192;
-  const TensorDesc matrix{.shape = {side, side}, .dtype = compute};
-  const TensorDesc bias{.shape = {side}, .dtype = DType::f32};
-  const double product = best_seconds(backend, stream, Linear{}, {matrix, matrix, bias});
-  const TensorDesc term{.shape = {kSummedElements}, .dtype = DType::f32};
-  const double sum = best_seconds(backend, stream, Add{}, {term, term});
-  const auto operations = 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
-  return {.operations_per_second = operations / product,
-          .bytes_per_second = 3.0 * static_cast<double>(kSummedElements * sizeof(float)) / sum};
+  const auto product = [&](int64_t elements) {
+    const auto side = std::llround(std::sqrt(static_cast<double>(elements)));
+    const TensorDesc matrix{.shape = {side, side}, .dtype = compute};
+    return best_seconds(backend, stream, Linear{}, {matrix, matrix, {.shape = {side}, .dtype = compute}});
+  };
+  const auto sum = [&](int64_t elements) {
+    const TensorDesc term{.shape = {elements}, .dtype = DType::f32};
+    return best_seconds(backend, stream, Add{}, {term, term});
+  };
+  return {.operations_per_second = rate_at_best(product, [](double elements) { return 2 * std::pow(elements, 1.5); }),
+          .bytes_per_second = rate_at_best(sum, [](double elements) { return 3 * elements * sizeof(float); })};
 }
 
 }  // namespace lockstep

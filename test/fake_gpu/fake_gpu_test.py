@@ -211,6 +211,22 @@ class Benchmark(FakeGpuCase):
             self.assert_once(result, "Input:       a batch uploaded in each step")
 
 
+class Profile(FakeGpuCase):
+    def test_events_time_what_the_device_computes(self):
+        config = self.config({"train.batch_size": 4}, SMALL)
+        result = self.run_job(1, "profile", "--config", config, "--steps", "2", "--to", "steps.json",
+                              env={"FAKE_GPU_ORDER": "lazy"})
+        self.assertEqual(result.code, kit.OK, str(result))
+        with open(self.path("steps.json"), encoding="utf-8") as file:
+            profile = json.load(file)
+        self.assertAlmostEqual(sum(row["ms"] for row in profile["rows"]) / profile["step_ms"], 1, delta=1e-6)
+        conv1 = next(row for row in profile["rows"] if row["name"] == "conv1")
+        self.assertTrue(conv1["implementation"].startswith("cudnn:"), conv1)
+        # The fake computes convolutions in plain loops, late: the host enqueues one in far less than 0.1 ms of 2 MFLOP.
+        self.assertGreater(conv1["ms"], 0.1)
+        self.assertGreater(conv1["of_peak"], 0)
+
+
 class Failures(FakeGpuCase):
     def test_an_error_of_nccl_ends_a_job_whose_step_is_captured_in_seconds(self):
         config = self.config({"train.steps": 1000, "watchdog.abort_seconds": 60}, SMALL)
