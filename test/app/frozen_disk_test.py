@@ -88,7 +88,7 @@ class Case(kit.TestCase):
         events = os.listdir(os.path.join(run, "tensorboard/train"))
         self.assertEqual(len(events), 1)
         with open(os.path.join(run, "tensorboard/train", events[0]), "rb") as file:
-            self.assertEqual(file.read().count(b"train/loss"), len(logged))
+            self.assertEqual(file.read().count(b"\n\x04loss"), len(logged))
         for name in kit.checkpoints(run):
             self.assertTrue(kit.datasets(os.path.join(run, name)))
         return run
