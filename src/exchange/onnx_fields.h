@@ -14,7 +14,7 @@ constexpr int kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeType = 4, kNo
 constexpr int kAttributeName = 1, kAttributeFloat = 2, kAttributeInt = 3, kAttributeText = 4, kAttributeTensor = 5;
 constexpr int kAttributeInts = 8, kAttributeType = 20;
 constexpr int kTensorDims = 1, kTensorType = 2, kTensorFloats = 4, kTensorInt64s = 7, kTensorName = 8, kTensorData = 9;
-constexpr int kTensorLocation = 14;
+constexpr int kTensorExternal = 13, kTensorLocation = 14;
 constexpr int kValueName = 1, kValueType = 2, kTypeTensor = 1, kTensorTypeElement = 1, kTensorTypeShape = 2;
 constexpr int kShapeDim = 1, kDimValue = 1, kDimParameter = 2;
 

@@ -6,6 +6,7 @@
 #include "exchange/onnx_fields.h"
 #include "lockstep/base/checked_size.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/io/protobuf_reader.h"
 
@@ -133,18 +134,15 @@ void for_each_part(const OnnxTensor& tensor, uint64_t list, const TakeRaw& take_
   }
 }
 
-// Checks all but the number of values that are there, of which a tensor in `bytes` cannot have more than bytes.
+// Checks the type, and returns the number of values by the shape, which is not larger than that of the bytes.
 size_t expected_values(const OnnxTensor& tensor, int64_t type, std::string_view type_name) {
   const std::string name = printable(tensor.name);
-  if (tensor.external) {
-    fail(ExitCode::config, "the values of {} are in another file: export the model as one file (external_data=False)",
-         name);
-  }
   if (tensor.type != type) {
     fail(ExitCode::config, "{} has elements of type {} of ONNX, {} are wanted", name, tensor.type, type_name);
   }
   const auto elements = checked_product(tensor.dims);
-  if (!elements || static_cast<uint64_t>(*elements) > tensor.message.size()) {
+  const auto bytes = tensor.external ? static_cast<uint64_t>(tensor.bytes) : tensor.message.size();
+  if (!elements || static_cast<uint64_t>(*elements) > bytes) {
     fail(ExitCode::config, "{} has fewer values than its shape says", name);
   }
   return static_cast<size_t>(*elements);
@@ -163,6 +161,22 @@ void append_raw(Bytes raw, std::vector<T>& values) {
   if (raw.size() >= sizeof(T)) std::memcpy(&values[before], raw.data(), raw.size() / sizeof(T) * sizeof(T));
 }
 
+void parse_external(Bytes entry, OnnxTensor& tensor) {
+  std::string_view key, value;
+  for (ProtobufReader reader(entry); !reader.done();) {
+    const ProtobufField f = reader.next();
+    if (f.number == field::kEntryKey) key = text_of(f);
+    if (f.number == field::kEntryValue) value = text_of(f);
+  }
+  if (key == "location") tensor.location = value;
+  if (key != "offset" && key != "length") return;
+  const auto number = parse_number<int64_t>(value);
+  if (!number || *number < 0) {
+    fail(ExitCode::config, "{} of {} is {}, not a number", key, printable(tensor.name), printable(value));
+  }
+  (key == "offset" ? tensor.offset : tensor.bytes) = *number;
+}
+
 }  // namespace
 
 OnnxTensor parse_onnx_tensor(Bytes message) {
@@ -173,6 +187,7 @@ OnnxTensor parse_onnx_tensor(Bytes message) {
     if (f.number == field::kTensorDims) append_integers(f, tensor.dims);
     if (f.number == field::kTensorType) tensor.type = static_cast<int64_t>(f.value);
     if (f.number == field::kTensorLocation) tensor.external = f.value == kExternal;
+    if (f.number == field::kTensorExternal) parse_external(f.bytes, tensor);
   }
   return tensor;
 }
@@ -198,10 +213,11 @@ OnnxGraph parse_onnx(Bytes file) {
   return graph;
 }
 
-std::vector<float> onnx_floats(const OnnxTensor& tensor) {
+std::vector<float> onnx_floats(const OnnxTensor& tensor, Bytes external) {
   const size_t expected = expected_values(tensor, kFloat, "32-bit floats");
   std::vector<float> values;
   values.reserve(expected);
+  append_raw(external, values);
   for_each_part(
       tensor, field::kTensorFloats, [&](Bytes raw) { append_raw(raw, values); },
       [&](const ProtobufField& f) {

@@ -15,8 +15,11 @@ struct OnnxTensor {
   std::span<const std::byte> message;
   std::string_view name;
   std::vector<int64_t> dims;
-  int64_t type = 0;       // TensorProto.DataType
-  bool external = false;  // its values are in another file
+  int64_t type = 0;  // TensorProto.DataType
+  // Its values are `bytes` bytes at `offset` of another file.
+  bool external = false;
+  std::string location;
+  int64_t offset = 0, bytes = 0;
 };
 
 struct OnnxAttribute {
@@ -52,9 +55,9 @@ struct OnnxGraph {
 OnnxGraph parse_onnx(std::span<const std::byte> file);
 OnnxTensor parse_onnx_tensor(std::span<const std::byte> message);
 
-// The values, as many as the shape says. Throws Error(config), without the name of the file, for a tensor of another
-// type, with other than so many values, or with external data.
-std::vector<float> onnx_floats(const OnnxTensor& tensor);
+// The values, as many as the shape says. `external`: the bytes of a tensor whose values are in another file. Throws
+// Error(config), without the name of the file, for a tensor of another type, or with other than so many values.
+std::vector<float> onnx_floats(const OnnxTensor& tensor, std::span<const std::byte> external = {});
 std::vector<int64_t> onnx_integers(const OnnxTensor& tensor);
 
 }  // namespace lockstep

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kOldestOpset = 13;
 constexpr size_t kMostText = size_t{1} << 20;  // of model.definition
+// What layers may have in addition to twice the bytes of the files, since small constants can be of several layers.
+constexpr size_t kFreeBytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -174,6 +176,12 @@ OnnxImporter::Integers OnnxImporter::integers(const OnnxNode& node, size_t i) co
   return values(node, constant(node, i), onnx_integers);
 }
 
+std::vector<float> OnnxImporter::floats(const OnnxNode& node, size_t i) {
+  return values(node, constant(node, i), [&](const OnnxTensor& tensor) {
+    return tensor.external ? onnx_floats(tensor, external_.read(tensor)) : onnx_floats(tensor);
+  });
+}
+
 // ---- what it becomes
 
 OnnxImporter::Value OnnxImporter::add(std::string_view op, const std::string& name, const std::vector<Value>& inputs,
@@ -202,9 +210,11 @@ void OnnxImporter::take(const OnnxNode& node, size_t i, const std::string& name,
   if (shape.rank() > 1 && !used_.insert(what).second) {
     refuse(node, "its weights {} are those of another layer; layers cannot share weights", printable(what));
   }
-  if (tensor.message.size() > bytes_left_) refuse(node, "its constants {} are used too often", printable(what));
-  bytes_left_ -= tensor.message.size();
-  std::vector<float> read = values(node, tensor, onnx_floats);
+  std::vector<float> read = floats(node, i);
+  taken_bytes_ += read.size() * sizeof(float);
+  if (taken_bytes_ > kFreeBytes + 2 * (file_bytes_ + external_.opened_bytes())) {
+    refuse(node, "its constants {} are used too often", printable(what));
+  }
   if (static_cast<int64_t>(read.size()) != shape.elements()) {
     refuse(node, "{} has the shape [{}]; {} values are wanted", printable(what), fmt::join(tensor.dims, ","),
            shape.elements());
@@ -220,17 +230,17 @@ void OnnxImporter::take(const OnnxNode& node, size_t i, const std::string& name,
 
 // ---- files
 
-OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name) {
+OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory) {
   try {
     const OnnxGraph graph = parse_onnx(file);
-    return OnnxImporter(graph, name, file.size()).model();
+    return OnnxImporter(graph, name, file.size(), directory).model();
   } catch (const MalformedMessage& e) {
     fail(ExitCode::config, "{}: not an ONNX file, or cut short ({})", name, e.what());
   }
 }
 
 OnnxModel read_onnx_model(const std::string& path) {
-  return import_onnx(read_regular_file(path, ExitCode::config), printable(path));
+  return import_onnx(read_regular_file(path, ExitCode::config), printable(path), parent_directory(path));
 }
 
 bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }

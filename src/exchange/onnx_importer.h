@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exchange/onnx_external.h"
 #include "exchange/onnx_file.h"
 #include "exchange/onnx_names.h"
 #include "lockstep/base/error.h"
@@ -23,9 +24,9 @@ namespace lockstep {
 // Used once, by one thread. The graph and the path must outlive it.
 class OnnxImporter {
  public:
-  // `file_bytes`: the size of the file, which limits how often constants can be used.
-  OnnxImporter(const OnnxGraph& graph, const std::string& path, size_t file_bytes)
-      : graph_(graph), path_(path), names_(graph), bytes_left_(file_bytes) {}
+  // `file_bytes`: the size of the file, which limits how often constants can be used. `directory`: of its other files.
+  OnnxImporter(const OnnxGraph& graph, const std::string& path, size_t file_bytes, const std::string& directory)
+      : graph_(graph), path_(path), names_(graph), file_bytes_(file_bytes), external_(directory) {}
 
   OnnxModel model() &&;
 
@@ -81,6 +82,7 @@ class OnnxImporter {
   const Integers& weight_shape(const OnnxNode& node, size_t i, size_t rank) const;
   // A shape or a list of axes: constants, or what is known of the extents of a layer's output.
   Integers integers(const OnnxNode& node, size_t i) const;
+  std::vector<float> floats(const OnnxNode& node, size_t i);
   // Calls get(constant); what it throws becomes an error of the node.
   template <class Get>
   auto values(const OnnxNode& node, const OnnxTensor& tensor, const Get& get) const {
@@ -128,7 +130,9 @@ class OnnxImporter {
   const OnnxGraph& graph_;
   const std::string& path_;
   OnnxNames names_;
-  size_t bytes_left_;
+  size_t file_bytes_;
+  OnnxExternal external_;
+  size_t taken_bytes_ = 0;
   std::map<std::string_view, Value> values_;
   std::set<std::string_view> used_;   // weights
   std::deque<OnnxTensor> constants_;  // of nodes

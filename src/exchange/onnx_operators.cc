@@ -130,7 +130,7 @@ void OnnxImporter::pad(const OnnxNode& node) {
   const Integers pads = integers(node, 1);
   const OnnxAttribute* mode = find(node, "mode");
   if (mode && mode->text != "constant") refuse(node, "mode = {}: only zeros can be added", printable(mode->text));
-  if (has_input(node, 2) && values(node, constant(node, 2), onnx_floats) != std::vector<float>{0}) {
+  if (has_input(node, 2) && floats(node, 2) != std::vector<float>{0}) {
     refuse(node, "only zeros can be added");
   }
   const bool spatial = pads.size() == 8 && pads[0] == 0 && pads[1] == 0 && pads[4] == 0 && pads[5] == 0;
@@ -191,8 +191,7 @@ void OnnxImporter::relu(const OnnxNode& node) { set(node, add("relu", names_.lay
 
 // The rate of training, whatever the mode in which the file was written.
 void OnnxImporter::dropout(const OnnxNode& node) {
-  const std::vector<float> rate =
-      has_input(node, 1) ? values(node, constant(node, 1), onnx_floats) : std::vector<float>{0.5F};
+  const std::vector<float> rate = has_input(node, 1) ? floats(node, 1) : std::vector<float>{0.5F};
   if (rate.size() != 1) refuse(node, "its rate is {} numbers", rate.size());
   set(node, add("dropout", names_.layer(node), {computed(node, 0)}, fmt::format(", rate = {}", rate[0])));
 }

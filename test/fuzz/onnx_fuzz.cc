@@ -17,7 +17,7 @@ void onnx(Bytes input) {
       require_law(static_cast<size_t>(weights.shape.elements()) == weights.values.size(), "weights fill their shape");
       require_law(given.insert(weights.name).second, "each parameter has weights of its own");
     }
-    require_law(values <= input.size(), "there are not more weights than bytes");
+    require_law(values * sizeof(float) <= 2 * input.size() + (1 << 20), "weights take what the file does");
     ModelBuilder builder({.batch_size = 2,
                           .image_size = 32,
                           .classes = 10,

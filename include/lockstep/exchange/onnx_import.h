@@ -17,9 +17,10 @@ struct OnnxModel {
   int64_t image_size = 0;            // 0: any
 };
 
-// Translates the nodes that the output depends on. `file`: the whole file; `name` is for messages. Memory: the file's
-// bytes four times. Throws Error(config) that names the node and its operation if it cannot be expressed.
-OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name);
+// Translates the nodes that the output depends on. `file`: the whole file; `name` is for messages; `directory`: of
+// files that hold weights, empty: there can be none. Memory: the files' bytes four times. Throws Error(config) that
+// names the node and its operation if it cannot be expressed.
+OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory = {});
 OnnxModel read_onnx_model(const std::string& path);
 
 // Whether model.file names an ONNX file, and not a list of layers.

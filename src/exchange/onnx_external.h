@@ -1,0 +1,38 @@
+// The files beside an ONNX file that hold values of its tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exchange/onnx_file.h"
+#include "lockstep/io/file.h"
+
+namespace lockstep {
+
+// Opens each file once. One thread.
+class OnnxExternal {
+ public:
+  // `directory`: of the ONNX file. Tensors can name only files that are directly in it; none if it is empty.
+  explicit OnnxExternal(std::string directory) : directory_(std::move(directory)) {}
+
+  // The bytes of a tensor. Throws Error(config) if the file cannot be read, or ends before them.
+  std::vector<std::byte> read(const OnnxTensor& tensor);
+  uint64_t opened_bytes() const { return opened_bytes_; }  // of all files so far
+
+ private:
+  struct File {
+    std::string path;
+    FileDescriptor descriptor;
+    int64_t size = 0;
+  };
+  const File& open(const OnnxTensor& tensor);
+
+  std::string directory_;
+  std::map<std::string, File> files_;  // by name in the ONNX file
+  uint64_t opened_bytes_ = 0;
+};
+
+}  // namespace lockstep
