@@ -288,8 +288,8 @@ std::vector<ConfigKey> make_keys() {
                   "must or latest: resume, and fail if there is no checkpoint. Or the path of a checkpoint."},
       {LOCKSTEP_KEY(checkpoint, init_from), .path = PathRole::input,
        .meaning =
-           "Initial weights: a checkpoint, a safetensors file, or an HDF5 file whose data sets have the names of "
-           "the parameters. A head for another number of classes keeps its random initial values.",
+           "Initial weights: a checkpoint, a safetensors file, an ONNX file, or an HDF5 file whose data sets have the "
+           "names of the parameters. A head for another number of classes keeps its random initial values.",
        .also = {"pretrained", "weights", "pretrained_weights"}},
       {LOCKSTEP_KEY(checkpoint, init_exclude),
        .meaning = "Layers or parameters that keep their initial values, or that the file of init_from may contain in "

@@ -219,8 +219,9 @@ void OnnxImporter::take(const OnnxNode& node, size_t i, const std::string& name,
     refuse(node, "{} has the shape [{}]; {} values are wanted", printable(what), fmt::join(tensor.dims, ","),
            shape.elements());
   }
-  NamedTensor& parameter = model_.weights.emplace_back(name, shape, std::move(read));
+  model_.weights.push_back({name, shape, std::move(read)});
   if (!transposed) return;
+  NamedTensor& parameter = model_.weights.back();
   const auto rows = static_cast<size_t>(shape[0]), columns = static_cast<size_t>(shape[1]);
   const std::vector<float> before = parameter.values;
   for (size_t r = 0; r < rows; ++r) {

@@ -14,7 +14,9 @@
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/config/load.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/io/file.h"
+#include "lockstep/models/models.h"
 #include "lockstep/train/class_names.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/host_state.h"
@@ -177,7 +179,12 @@ StartState start_all(const RankContext& rank, const std::function<StartState(con
 
 Progress begin_fresh(const RankContext& rank, const HostState& host) {
   initialize_parameters(rank.config, rank.model, host);
-  if (!rank.config.checkpoint.init_from.empty()) load_start_weights(rank.config, rank.model, host);
+  const std::string& init_from = rank.config.checkpoint.init_from;
+  const Config::Model& model = rank.config.model;
+  const bool of_model_file = init_from.empty() && model.name == kModelFile && is_onnx(model.file);
+  if (of_model_file || !init_from.empty()) {
+    load_start_weights(rank.config, of_model_file ? model.file : init_from, rank.model, host);
+  }
   if (const ModelState& state = host.arenas(); state.average_parameters.data()) {
     std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
     std::memcpy(state.average_statistics.data(), state.statistics.data(), state.statistics.bytes());

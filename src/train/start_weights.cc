@@ -8,9 +8,12 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/checkpoint/schema.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/exchange/safetensors.h"
+#include "lockstep/models/models.h"
 #include "train/checkpoint_comparison.h"
 
 namespace lockstep {
@@ -22,17 +25,14 @@ struct WeightFile {
   std::string group;                    // of its arrays
   std::map<std::string, Shape> shapes;  // by path within the file
   std::function<void(const std::string& path, std::span<float> values)> read;
+  int64_t image_size = 0;  // that its weights are for; 0: unknown
 };
 
-WeightFile open_safetensors(const std::string& path) {
-  SafetensorsContent content = read_safetensors(path);
-  if (const std::string prefix = strip_wrapper_prefixes(content.tensors); !prefix.empty()) {
-    log_info("{}: every name starts with \"{}\", which is left out", path, prefix);
-  }
-  require_finite(content.tensors, path);
-  WeightFile file{.path = path, .group = "", .shapes = {}, .read = {}};
+WeightFile weight_file(const std::string& path, std::vector<NamedTensor> content) {
+  require_finite(content, printable(path));
+  WeightFile file{.path = printable(path), .group = "", .shapes = {}, .read = {}};
   std::map<std::string, std::vector<float>> tensors;
-  for (NamedTensor& tensor : content.tensors) {
+  for (NamedTensor& tensor : content) {
     file.shapes[tensor.name] = tensor.shape;
     tensors[tensor.name] = std::move(tensor.values);
   }
@@ -42,10 +42,25 @@ WeightFile open_safetensors(const std::string& path) {
   return file;
 }
 
-WeightFile open_start_weights(const Config& config) {
-  const std::string& path = config.checkpoint.init_from;
+WeightFile open_safetensors(const std::string& path) {
+  SafetensorsContent content = read_safetensors(path);
+  if (const std::string prefix = strip_wrapper_prefixes(content.tensors); !prefix.empty()) {
+    log_info("{}: every name starts with \"{}\", which is left out", path, prefix);
+  }
+  return weight_file(path, std::move(content.tensors));
+}
+
+WeightFile open_onnx(const std::string& path) {
+  OnnxModel model = read_onnx_model(path);
+  WeightFile file = weight_file(path, std::move(model.weights));
+  file.image_size = model.image_size;
+  return file;
+}
+
+WeightFile open_start_weights(const Config& config, const std::string& path) {
   if (path.ends_with(".safetensors")) return open_safetensors(path);
-  for (const std::string_view ending : {".pt", ".pth", ".bin", ".onnx"}) {
+  if (is_onnx(path)) return open_onnx(path);
+  for (const std::string_view ending : {".pt", ".pth", ".bin"}) {
     if (!path.ends_with(ending)) continue;
     fail(ExitCode::config,
          "checkpoint.init_from = \"{}\" is another program's file: save its weights as safetensors, and name that file "
@@ -60,26 +75,28 @@ WeightFile open_start_weights(const Config& config) {
   return file;
 }
 
-// Returns the number of classes of the file's head if only that number differs from the model's head, otherwise 0.
-int64_t other_classes(const WeightFile& file, const ParameterTable& table, const std::string& layer) {
-  const ParameterId weight = table.find(layer + ".weight");
-  const auto found = file.shapes.find(array_path(file.group, layer + ".weight"));
-  if (weight < 0 || found == file.shapes.end()) return 0;
-  const Shape &wanted = table[weight].shape, &stored = found->second;
-  const bool alike = stored.rank() == 2 && wanted.rank() == 2 && stored[1] == wanted[1] && stored[0] != wanted[0];
-  return alike ? stored[0] : 0;
+// Returns the number of classes of the file's classifier if only that number differs from the model's, otherwise 0.
+int64_t other_classes(const WeightFile& file, const Parameter& classifier) {
+  const auto found = file.shapes.find(array_path(file.group, classifier.name));
+  if (found == file.shapes.end() || found->second.rank() != classifier.shape.rank()) return 0;
+  Shape as_in_model = found->second;
+  as_in_model[0] = classifier.shape[0];
+  return as_in_model == classifier.shape && found->second != classifier.shape ? found->second[0] : 0;
 }
 
 }  // namespace
 
-void load_start_weights(const Config& config, const CompiledModel& model, const HostState& host) {
-  const WeightFile file = open_start_weights(config);
+void load_start_weights(const Config& config, const std::string& path, const CompiledModel& model,
+                        const HostState& host) {
+  constexpr std::string_view kWeight = ".weight";
+  const WeightFile file = open_start_weights(config, path);
   SchemaOptions schema{.group = file.group, .exclude = config.checkpoint.init_exclude};
-  const Graph& graph = model.training().graph();
+  const Graph drawn = build_model(config.model.name, model_options(config, 1, true));
   int64_t classes = 0;
-  for (const LossHead& head : graph.losses) {
-    const std::string& layer = graph.value(head.logits).name;
-    const int64_t stored = other_classes(file, model.parameters(), layer);
+  for (const ParameterId id : classifier_parameters(drawn)) {
+    const Parameter& weights = drawn.parameters[id];
+    const int64_t stored = weights.name.ends_with(kWeight) ? other_classes(file, weights) : 0;
+    const std::string layer = weights.name.substr(0, weights.name.size() - kWeight.size());
     if (stored == 0 || std::ranges::find(schema.exclude, layer) != schema.exclude.end()) continue;
     schema.exclude.push_back(layer);
     classes = stored;
@@ -88,8 +105,12 @@ void load_start_weights(const Config& config, const CompiledModel& model, const 
   try {
     matched = match_schema(model.parameters(), file.shapes, file.path, schema);
   } catch (const Error& error) {
-    fail(error.code(), "{}; checkpoint.init_exclude = [\"LAYER\", ...] leaves layers out that are to start afresh",
-         error.what());
+    const bool other_size = file.image_size != 0 && file.image_size != config.model.image_size;
+    fail(error.code(), "{}; checkpoint.init_exclude = [\"LAYER\", ...] leaves layers out that are to start afresh{}",
+         error.what(),
+         other_size ? fmt::format("; the file is for images of {} pixels, model.image_size = {}", file.image_size,
+                                  config.model.image_size)
+                    : "");
   }
   for (const ParameterId id : matched) {
     file.read(array_path(file.group, model.parameters()[id].name), host.parameter(id));

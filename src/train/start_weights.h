@@ -1,4 +1,4 @@
-// The weights that a new run starts from (checkpoint.init_from).
+// The weights that a new run starts from: those of checkpoint.init_from, or of an ONNX file that model.file names.
 #pragma once
 
 #include "lockstep/config/config.h"
@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
-// Loads weights for fine-tuning, from a checkpoint, an HDF5 file of weights or a safetensors file. A head for another
+// Loads weights from a checkpoint, an HDF5 file of weights, a safetensors file or an ONNX file. A head for another
 // number of classes keeps its initial values, as do the parameters that checkpoint.init_exclude names; all others must
 // match. Throws Error(config) that names what does not.
-void load_start_weights(const Config& config, const CompiledModel& model, const HostState& host);
+void load_start_weights(const Config& config, const std::string& path, const CompiledModel& model,
+                        const HostState& host);
 
 }  // namespace lockstep

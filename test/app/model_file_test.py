@@ -75,7 +75,7 @@ class ModelFile(kit.TestCase):
             if key.startswith("model/") and "running" not in key:
                 self.assertEqual(before[key].tobytes(), after[key].tobytes(), key)
         result = self.train(2, run_file, {"checkpoint.directory": "more", "model.classes": 11})
-        self.assertIn("the classifier starts from fresh values (the file has 10 classes, the model 11)", result.output)
+        self.assertIn("fc start from fresh values (the file has 10 classes, the model 11)", result.output)
         os.remove(self.path("net.onnx"))
         self.assertEqual(
             self.run_job(2, "evaluate", "--checkpoint", "next/latest", "--data.validation", "any").code, kit.OK)

@@ -56,6 +56,23 @@ TEST_CASE("every head has its classifier") {
   CHECK(names == std::vector<std::string>{"fc.weight", "fc.bias", "AuxLogits.fc.weight", "AuxLogits.fc.bias"});
 }
 
+TEST_CASE("a convolution is the classifier if only poolings and ReLU follow") {
+  ModelBuilder b({.batch_size = 2, .image_size = 4, .classes = 3});
+  const ValueId y = b.conv(b.conv(b.images(), "stem", {.channels = 5}), "last", {.channels = 3, .bias = true});
+  b.loss(b.flatten(b.global_avg_pool(b.relu(y, "relu"), "pool"), "flatten"), "loss", 1);
+  ModelBuilder sum({.batch_size = 2, .image_size = 1, .classes = 3});
+  const ValueId x = sum.flatten(sum.images(), "x");
+  sum.loss(sum.add(sum.linear(x, "a", {.outputs = 3}), x, "sum"), "loss", 1);
+  const Graph graph = std::move(b).finish(), without = std::move(sum).finish();
+  std::vector<std::string> names;
+  for (const ParameterId id : classifier_parameters(graph)) names.push_back(graph.parameters[id].name);
+  CHECK(names == std::vector<std::string>{"last.weight", "last.bias"});
+  std::vector<NamedTensor> none;
+  const auto error = error_of([&] { drop_first_class(none, without); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring("the model has no classifier"));
+}
+
 TEST_CASE("a file whose names are all others shows the model's and its own") {
   std::vector<NamedTensor> tensors = small_weights();
   for (NamedTensor& tensor : tensors) tensor.name = "net\n" + tensor.name;

@@ -2,6 +2,9 @@
 #include <algorithm>
 
 #include "lockstep/checkpoint/run_directory.h"
+#include "lockstep/exchange/onnx.h"
+#include "lockstep/exchange/onnx_import.h"
+#include "lockstep/models/models.h"
 #include "lockstep/train/initialize.h"
 #include "test/catch.h"
 #include "test/train/log_capture.h"
@@ -112,6 +115,43 @@ TEST_CASE("a file of weights that lacks one is refused by its name") {
   REQUIRE(error);
   CHECK(error->code() == ExitCode::config);
   CHECK_THAT(error->what(), ContainsSubstring("conv1.weight"));
+}
+
+TEST_CASE("a run of an ONNX file starts from its weights, but not in a classifier for other classes") {
+  const SharedDirectory directory;
+  Config config = config_with(directory);
+  config.model = {.name = "file", .file = directory / "net.onnx", .classes = 3, .image_size = 8};
+  config.model.definition =
+      "layer = [\n  { op = \"conv\", name = \"conv\", channels = 2 },\n  { op = \"flatten\", name = \"flat\" },\n"
+      "  { op = \"linear\", name = \"hidden\", outputs = 5 },\n"
+      "  { op = \"linear\", name = \"fc\", outputs = \"$classes\" },\n  { op = \"loss\", name = \"loss\" },\n]\n";
+  const Graph graph = build_model("file", model_options(config, 1, false));
+  std::vector<NamedTensor> weights;
+  for (const Parameter& p : graph.parameters.all()) {
+    weights.emplace_back(p.name, p.shape, std::vector<float>(static_cast<size_t>(p.shape.elements()), 0.5F));
+  }
+  if (world().is_root()) {
+    write_text_atomically(config.model.file, encode_onnx(graph, weights, {.name = "net"}), ExitCode::internal);
+  }
+  world().barrier({"the ONNX file"});
+  config.model.definition = read_definition(config.model.file);
+  for (const int64_t classes : {3, 4}) {
+    config.model.classes = classes;
+    Starting s(config);
+    CHECK(s.start().progress.step == 0);
+    const ParameterTable& table = s.run.model.parameters();
+    for (ParameterId id = 0; id < table.size(); ++id) {
+      INFO(table[id].name);
+      const bool all = std::ranges::all_of(s.run.model.parameter(id), [](float value) { return value == 0.5F; });
+      CHECK(all == (classes == 3 || !table[id].name.starts_with("fc.")));
+    }
+  }
+  config.model.image_size = 9;
+  const std::string message = message_of(agreed_error_of([&] { Starting(config).start(); }));
+  CHECK_THAT(message, ContainsSubstring("hidden.weight is [5,128] in the file and [5,162] in the model"));
+  CHECK_THAT(message, ContainsSubstring("the file is for images of 8 pixels, model.image_size = 9"));
+  config.checkpoint.init_exclude = {"hidden"};
+  CHECK(Starting(config).start().progress.step == 0);
 }
 
 TEST_CASE("evaluation takes weights and averages of the newest checkpoint or a named one, and deletes nothing") {

@@ -18,8 +18,7 @@ namespace lockstep {
 // constant.
 void initialize_parameter(const Parameter& parameter, InitRule rule, uint64_t seed, std::span<float> values);
 
-// All parameters of a model: those of an ONNX file that model.file names, otherwise by model.init and train.seed.
-// Throws Error(config) if the weights do not fit, and Error(numerics) if they are not finite.
+// All parameters of a model, by model.init and train.seed.
 void initialize_parameters(const Config& config, const CompiledModel& model, const HostState& host);
 
 }  // namespace lockstep
