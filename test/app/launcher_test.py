@@ -80,7 +80,7 @@ class Launcher(LauncherCase):
         terminal.wait_for("step 3,")
         text = self.assert_stopped(terminal)
         self.assertEqual(text.count("lockstep: "), 1, text)
-        self.assertRegex(text, rf"^\+ .*{kit.MPIRUN} --quiet -np 2 .*trainer --config ")
+        self.assertRegex(text, rf"^\+ .*{kit.MPIRUN} -np 2 .*trainer --config ")
 
     def test_a_second_ctrl_c_ends_the_job_at_once(self):
         terminal = self.terminal(**self.faulty(0, "fsync:step-", "hold"))
@@ -102,7 +102,7 @@ class Launcher(LauncherCase):
         result = self.start_command(self.command("--help", ranks=2)[:6] + ["--hostfile", os.devnull, "--help"],
                                     env=self.environment()).wait()
         self.assertEqual(result.code, 1, str(result))
-        self.assertIn("lockstep: exit code 1: if no line above says why, the same command without --quiet does", result.output)
+        self.assertIn("lockstep: exit code 1: if no line above says why, OMPI_MCA_orte_execute_quiet=0 makes", result.output)
         killed = self.start_command(self.command("--config", self.config(LONG)), env=self.environment())
         killed.wait_for_output("step 3,")
         os.kill(killed.ranks()[1], signal.SIGKILL)

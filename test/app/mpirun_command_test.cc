@@ -35,35 +35,47 @@ std::string command(std::vector<std::string> arguments, const LaunchSite& site) 
 
 TEST_CASE("each rank gets cores of its own, within a NUMA node where they divide evenly") {
   CHECK(command({"-np", "4", "--config", "a.toml"}, site_of(2)) ==
-        "mpirun --quiet -np 4 --map-by ppr:2:numa:PE=2 --bind-to core /bin/trainer --config a.toml");
+        "OMPI_MCA_orte_execute_quiet=1 mpirun -np 4 --map-by ppr:2:numa:PE=2 --bind-to core /bin/trainer --config "
+        "a.toml");
   CHECK(command({"-n", "3", "--config", "a.toml"}, site_of(2)) ==
-        "mpirun --quiet -np 3 --map-by ppr:3:node:PE=2 --bind-to core /bin/trainer --config a.toml");
+        "OMPI_MCA_orte_execute_quiet=1 mpirun -np 3 --map-by ppr:3:node:PE=2 --bind-to core /bin/trainer --config "
+        "a.toml");
 }
 
 TEST_CASE("ranks that cannot have cores of their own are not bound") {
-  CHECK(command({"-np", "5", "x"}, site_of(1)) == "mpirun --quiet -np 5 --oversubscribe --bind-to none /bin/trainer x");
+  CHECK(command({"-np", "5", "x"}, site_of(1)) ==
+        "OMPI_MCA_orte_execute_quiet=1 mpirun -np 5 --oversubscribe --bind-to none /bin/trainer x");
   LaunchSite restricted = site_of(1);
   restricted.usable_processors = 2;
-  CHECK(command({"-np", "2", "x"}, restricted) == "mpirun --quiet -np 2 --bind-to none /bin/trainer x");
+  CHECK(command({"-np", "2", "x"}, restricted) ==
+        "OMPI_MCA_orte_execute_quiet=1 mpirun -np 2 --bind-to none /bin/trainer x");
   LaunchSite unknown = site_of(0);
-  CHECK(command({"-np", "2", "x"}, unknown) == "mpirun --quiet -np 2 --bind-to none /bin/trainer x");
+  CHECK(command({"-np", "2", "x"}, unknown) ==
+        "OMPI_MCA_orte_execute_quiet=1 mpirun -np 2 --bind-to none /bin/trainer x");
 }
 
 TEST_CASE("root gets the variables that mpirun asks for") {
   LaunchSite site = site_of(1);
   site.root = true;
   CHECK(command({"-np", "1", "x"}, site) ==
-        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --quiet -np 1 --map-by ppr:1:node:PE=4 "
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_execute_quiet=1 mpirun -np 1 --map-by "
+        "ppr:1:node:PE=4 "
         "--bind-to core /bin/trainer x");
 }
 
+TEST_CASE("who wants to hear mpirun has said so in the environment") {
+  CHECK(command({"-np", "5", "x"}, site_of(1, {{"OMPI_MCA_orte_execute_quiet", "0"}})) ==
+        "mpirun -np 5 --oversubscribe --bind-to none /bin/trainer x");
+}
+
 TEST_CASE("Slurm and a hostfile say how many ranks there are") {
-  CHECK(command({"x"}, site_of(1, {{"SLURM_JOB_ID", "7"}, {"SLURM_CPUS_PER_TASK", "2"}})) ==
-        "mpirun --quiet --use-hwthread-cpus --map-by slot:PE=2 --bind-to hwthread /bin/trainer x");
+  CHECK(
+      command({"x"}, site_of(1, {{"SLURM_JOB_ID", "7"}, {"SLURM_CPUS_PER_TASK", "2"}})) ==
+      "OMPI_MCA_orte_execute_quiet=1 mpirun --use-hwthread-cpus --map-by slot:PE=2 --bind-to hwthread /bin/trainer x");
   LaunchSite site = site_of(1);
   site.hostfile_text = "a slots=2  # one\n\nb slots=2\n";
   CHECK(command({"--hostfile", "hosts", "x"}, site) ==
-        "mpirun --quiet --hostfile hosts --map-by ppr:2:node:PE=2 --bind-to core /bin/trainer x");
+        "OMPI_MCA_orte_execute_quiet=1 mpirun --hostfile hosts --map-by ppr:2:node:PE=2 --bind-to core /bin/trainer x");
   CHECK_THAT(command({"-np", "4", "--hostfile", "hosts", "x"}, site), ContainsSubstring("ppr:2:node:PE=2"));
   CHECK_THAT(command({"-np", "3", "--hostfile", "hosts", "x"}, site),
              ContainsSubstring("-np 3 --hostfile hosts --bind-to none"));

@@ -257,6 +257,24 @@ class Slow(kit.TestCase):
         self.cluster.output("scancel", job)
         self.wait_for_state(job, "CANCELLED")
 
+    def test_lockstep_run_takes_its_ranks_from_slurm_and_saves_on_its_signal(self):
+        self.settings()
+        batch = kit.write(self.path("job.sbatch"), f"""#!/bin/bash
+exec {os.path.dirname(kit.TRAINER)}/lockstep run --mpirun {kit.MPIRUN} --config run.toml
+""")
+        job = self.cluster.output("sbatch", "--parsable", "--ntasks=2", "--cpus-per-task=1", "--time=5",
+                                  f"--output={self.log}", f"--chdir={self.directory}", batch)
+        self.wait_for_steps()
+        if os.cpu_count() >= 2:
+            masks = [os.sched_getaffinity(pid) for pid, _ in self.ranks().values()]
+            self.assertEqual(([len(mask) for mask in masks], masks[0] & masks[1]), ([1, 1], set()))
+        self.cluster.output("scancel", "--batch", "--signal=USR1", job)
+        self.wait_for_state(job, "FAILED")
+        self.assertEqual(self.cluster.job(job)["ExitCode"], "75:0")
+        self.assertIn("the state is saved", self.text())
+        self.assert_newest_is_whole()
+        self.wait_for(lambda: not self.ranks(), "the end of all ranks", 30)
+
     def test_mpirun_binds_each_rank_to_a_processor_of_its_own(self):
         self.bound_ranks("mpirun")
 

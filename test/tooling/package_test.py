@@ -96,7 +96,7 @@ def main(cpack, build, version):
         explained = output_of(root / "usr/bin/trainer", "explain", "--config", "digits", cwd=directory)
         assert str(root / "usr/share/lockstep/data/digits/train.tfrecord") in explained, explained
         command = output_of(root / "usr/bin/lockstep", "run", "-np", "2", "--print", "--config", "digits")
-        assert f" {root}/usr/bin/trainer --config digits\n" in command and "mpirun --quiet -np 2 " in command, command
+        assert f" {root}/usr/bin/trainer --config digits\n" in command and " mpirun -np 2 " in command, command
     print(f"{package.name} is complete and works; it depends on {len(declared)} packages")
     return 0
 

@@ -240,13 +240,14 @@ class Job {
     return code;
   }
 
-  // --quiet also hides why mpirun could not start the job, and that a process was killed.
+  // A quiet mpirun also hides why it could not start the job, and that a process was killed.
   void explain(int code) const {
     if (code > kSignalBase && ::sigabbrev_np(code - kSignalBase)) {
       say(fmt::format("exit code {}: a process was killed by SIG{}{}", code, ::sigabbrev_np(code - kSignalBase),
                       code - kSignalBase == SIGKILL ? "; if the system did it for lack of memory, dmesg says so" : ""));
     } else if (code == 1 || (code > 6 && code != kStopped && code != kNotStarted)) {
-      say(fmt::format("exit code {}: if no line above says why, the same command without --quiet does", code));
+      say(fmt::format("exit code {}: if no line above says why, OMPI_MCA_orte_execute_quiet=0 makes mpirun do so",
+                      code));
     }
   }
 

@@ -133,8 +133,12 @@ MpirunCommand mpirun_command(const RunRequest& request, const LaunchSite& site) 
   }
   MpirunCommand command;
   if (site.root) command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
+  // Without the lines of mpirun 4 about an exit code that is not 0. Its option --quiet is an error of mpirun 5.
+  if (!site.environment("OMPI_MCA_orte_execute_quiet")) {
+    command.environment.emplace_back("OMPI_MCA_orte_execute_quiet=1");
+  }
   std::vector<std::string>& words = command.words;
-  words = {request.mpirun, "--quiet"};  // without mpirun's lines about an exit code that is not 0
+  words = {request.mpirun};
   if (request.ranks > 0) append(words, {"-np", std::to_string(request.ranks)});
   if (!request.hostfile.empty()) {
     append(words, {"--hostfile", request.hostfile});
