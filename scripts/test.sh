@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 preset=${1:-release}
 scripts/install_dependencies.sh
 scripts/build.sh "$preset"
-# One at a time: the tests that start mpirun bring processes enough.
-ctest --preset "$preset" --label-exclude slow
+# Two at a time; those that start mpirun count as two (PROCESSORS), because they bring processes enough.
+ctest --preset "$preset" --label-exclude slow --parallel 2
