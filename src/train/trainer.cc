@@ -320,17 +320,19 @@ void Trainer::evaluate() {
   if (config_.checkpoint.keep_best) checkpointer_.save_if_best(progress_, results.back().score());
 }
 
-// Early stopping. No step is in flight at an evaluation, so this one can become the last.
+// Early stopping. No step is in flight at an evaluation, so this one can become the last. Evaluations come at the end
+// of a step, up to a global batch after they are due.
 void Trainer::end_if_no_better(double score) {
   BestEvaluation& best = progress_.best_evaluation;
   if (score > best.score) best = {.score = score, .position = progress_.position};
-  const double epochs = static_cast<double>(progress_.position - best.position) / static_cast<double>(data_.size());
-  if (finished() || epochs < config_.eval.patience_epochs) return;
+  const auto samples = static_cast<double>(data_.size());
+  const int64_t most = progress_.position + global_batch_ - best.position;
+  if (finished() || static_cast<double>(most) <= config_.eval.patience_epochs * samples) return;
   total_steps_ = progress_.step;
   if (window_.batches > 0) report_if_due();
-  const std::string text = fmt::format(
-      "early stopping: no evaluation of the last {:g} epochs is better than {:.5f} (eval.patience_epochs = {:g})",
-      epochs, best.score, config_.eval.patience_epochs);
+  const std::string text =
+      fmt::format("early stopping: the best evaluation, {:.5f}, is that of epoch {:.2f} (eval.patience_epochs = {:g})",
+                  best.score, static_cast<double>(best.position) / samples, config_.eval.patience_epochs);
   if (rank_.group.is_root()) log_info("{}", text);
   reporter_.event(progress_.step, "early stopping", text);
 }
