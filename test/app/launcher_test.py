@@ -27,10 +27,9 @@ class LauncherCase(kit.TestCase):
     def environment(self, **more):
         return {**ROOT, **dict([self.mark.split("=")]), **more}
 
-    def terminal(self, changes=None, **env):
-        config = self.config({**LONG, **(changes or {})})
-        return kit.Terminal(self.command("--config", config, "--log.progress", "lines"), self.directory,
-                            self.environment(**env))
+    def terminal(self, changes=None, progress="lines", **env):
+        config = self.config({**LONG, **(changes or {}), "log.progress": progress})
+        return kit.Terminal(self.command("--config", config), self.directory, self.environment(TERM="xterm", **env))
 
     def left(self):
         """The processes of the job that live."""
@@ -66,7 +65,7 @@ class LauncherCase(kit.TestCase):
             self.assertIn("nothing was trained", text)
             return text
         step = int(said[1])
-        steps = [int(line) for line in re.findall(r": step (\d+), loss", text)]
+        steps = [int(number) for number in re.findall(r"step (\d+)(?:, loss|/\d+ \[)", text)]
         self.assertEqual(step, steps[-1], text)
         newest = self.path(run, f"step-{step:08}.h5")
         self.assertEqual(os.path.realpath(self.path(run, "latest")), newest)
@@ -75,9 +74,9 @@ class LauncherCase(kit.TestCase):
 
 
 class Launcher(LauncherCase):
-    def test_ctrl_c_saves_with_75_and_one_line_says_so(self):
-        terminal = self.terminal()
-        terminal.wait_for("step 3,")
+    def test_ctrl_c_below_a_progress_bar_saves_with_75_and_one_line_says_so(self):
+        terminal = self.terminal(progress="auto")
+        terminal.wait_for("step 3/1000000 ")
         text = self.assert_stopped(terminal)
         self.assertEqual(text.count("lockstep: "), 1, text)
         self.assertRegex(text, rf"^\+ .*{kit.MPIRUN} -np 2 .*trainer --config ")
