@@ -15,6 +15,35 @@ int64_t round_up(int64_t value) {
   return (value + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
 }
 
+// Returns how many characters of the pattern, which does not start with *, match `c`; 0: it does not match.
+size_t matches_one(std::string_view pattern, char c) {
+  size_t length = 1;
+  if (pattern.starts_with('\\')) length = 2;
+  if (pattern.starts_with('[')) length = pattern.find(']', pattern.starts_with("[!") ? 3 : 2) + 1;
+  pattern = pattern.substr(0, std::max<size_t>(length, 1));
+  return ::fnmatch(std::string(pattern).c_str(), std::string(1, c).c_str(), 0) == 0 ? pattern.size() : 0;
+}
+
+// Patterns may come from a checkpoint: fnmatch() alone would take exponential time in the number of asterisks.
+bool matches(std::string_view pattern, std::string_view name) {
+  size_t p = 0, retry = std::string_view::npos, retry_at = 0;
+  for (size_t n = 0; n < name.size();) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      retry = ++p;
+      retry_at = n;
+    } else if (const size_t used = p < pattern.size() ? matches_one(pattern.substr(p), name[n]) : 0; used > 0) {
+      p += used;
+      ++n;
+    } else if (retry != std::string_view::npos) {
+      p = retry;
+      n = ++retry_at;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
 }  // namespace
 
 ParameterId ParameterTable::add(Parameter parameter) {
@@ -46,9 +75,9 @@ int64_t ParameterTable::frozen_elements() const {
 
 bool names_parameter(const std::string& pattern, const std::string& name) {
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
-    if (::fnmatch(pattern.c_str(), name.substr(0, dot).c_str(), 0) == 0) return true;
+    if (matches(pattern, std::string_view(name).substr(0, dot))) return true;
   }
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  return matches(pattern, name);
 }
 
 bool names_parameter(std::span<const std::string> patterns, const std::string& name) {

@@ -77,6 +77,20 @@ TEST_CASE("a pattern names parameters and the layers that contain them") {
     INFO(pattern);
     CHECK_FALSE(names_parameter(pattern, name));
   }
+  CHECK(names_parameter("[]a]x", "]x"));
+  CHECK(names_parameter("[!a-y]?\\*", "zz*"));
+  CHECK_FALSE(names_parameter("[!a-y]?\\*", "zzz"));
+  CHECK(names_parameter("a[b", "a[b"));
+  CHECK_FALSE(names_parameter("a\\", "ab"));
+  CHECK(names_parameter("*ab*ab", "abxabab"));
+  CHECK_FALSE(names_parameter("*ab*abc", "abxabab"));
+}
+
+TEST_CASE("a pattern of many asterisks takes no time") {
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) pattern += "a*";
+  CHECK_FALSE(names_parameter(pattern + "b", std::string(1000, 'a')));
+  CHECK(names_parameter(pattern, std::string(1000, 'a')));
 }
 
 TEST_CASE("a pattern that names nothing is an error with the nearest name") {
