@@ -176,6 +176,14 @@ class Exchange(Case):
         self.assert_onnx_agrees(checkpoint)
         self.assert_onnx_agrees(checkpoint, "--fold_batch_norm")
 
+    def test_the_names_of_a_shallow_resnet_are_recognized(self):
+        checkpoint = self.trained(model__name="resnet18", model__image_size=32)
+        self.assert_onnx_agrees(checkpoint, "--fold_batch_norm")
+        self.convert("export", checkpoint, "--to", "weights.h5")
+        result = self.convert("import", "weights.h5", "--to", "imported.h5")
+        self.assertIn("the names are those of resnet18: taken with the settings of the recipe resnet50_imagenet", result.output)
+        self.assert_same(self.arrays(self.path("imported.h5")), self.arrays(checkpoint))
+
     def test_onnxruntime_computes_the_logits_of_the_network_for_sparse_samples(self):
         checkpoint = self.trained(model__name="wide_mlp", model__image_size=None, model__hidden=[16, 8],
                                   model__vocabulary=40, model__max_ids=6, model__classes=2, ema__decay=0.5)
