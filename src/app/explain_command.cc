@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 
@@ -115,6 +116,20 @@ void print_peak(const Executable& e, const Backend& backend) {
   }
 }
 
+void print_convolutions(const Executable& e) {
+  std::map<std::string, size_t> kernels;  // by implementation
+  for (size_t p = 0; p < e.schedule().order.size(); ++p) {
+    const bool convolution =
+        std::visit(Overload{[](const OneOf<Conv2d, Conv2dGradInput, Conv2dGradWeights> auto&) { return true; },
+                            [](const auto&) { return false; }},
+                   e.graph().node(e.schedule().order[p]).op);
+    if (convolution) ++kernels[e.kernel(p).implementation()];
+  }
+  if (kernels.empty()) return;
+  fmt::print("\nconvolutions and their gradients:\n");
+  for (const auto& [implementation, count] : kernels) fmt::print("  {:<26}{:>6}\n", implementation, count);
+}
+
 // Lists the learning rate by epoch, or by step if the length of the run is given in steps. The number of steps of an
 // epoch is unknown without the data, but affects the rate at its start only by rounding.
 void print_schedule(const Config& config, const BatchSizes& batches) {
@@ -212,6 +227,7 @@ int explain_command(const CommandLine& command) {
   for (const auto& [name, matches] : e.applied_rewrites()) fmt::print("rewrite {}: {} places\n", name, matches);
   print_memory(config, e, batches);
   print_peak(e, *backend);
+  print_convolutions(e);
   print_schedule(config, batches);
   print_placement();
   print_faster_precision(config, forward);

@@ -322,9 +322,10 @@ std::vector<ConfigKey> make_keys() {
                                                "the step needs the host and the capture succeeds. on: a step that "
                                                "cannot be captured is an error. off: never capture."},
       {LOCKSTEP_KEY(device, winograd),
-       .meaning = "On the CPU, if oneDNN supports it (2.x with AVX-512): use Winograd's algorithm for 3x3 convolutions "
-                  "of stride 1, which takes about half the time. Its rounding error is 0.5 to 4 millionths of the "
-                  "values' size; docs/training.md has details."},
+       .meaning =
+           "On the CPU: use Winograd's algorithm for 3x3 convolutions of stride 1 in float32 where it is faster, "
+           "which takes a third to a half of the time. Its rounding error is about a millionth of the values' "
+           "size; docs/training.md has details."},
       {LOCKSTEP_KEY(device, deferred),
        .meaning = "For debugging on the CPU: queue work as on a GPU and run it late, with the host two steps ahead. An "
                   "unordered memory access ends the run."},

@@ -1,6 +1,8 @@
-// Convolution and its two gradients, by oneDNN: activations in blocks of channels, weights in the library's own layout.
+// Convolution and its two gradients: by Winograd's method where that pays, else by oneDNN, with activations in blocks
+// of channels and weights in the library's own layout.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/primitive_kernel.h"
+#include "backend/cpu/winograd.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cpu {
@@ -49,30 +51,7 @@ ConvolutionDescs memory_descs(const Context& context, const Roles& r, const Memo
   return {context.memory_desc(r.src), weights, bias, context.memory_desc(r.dst), r.window};
 }
 
-// Winograd's F(4x4, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) needs a quarter
-// of the products. Its transforms read and write more; in all it takes about half the time of direct convolution.
-bool suits_winograd(const Window& w) {
-  return w.kernel_h == 3 && w.kernel_w == 3 && w.stride_h == 1 && w.stride_w == 1;
-}
-
-// Where the workspace holds mostly transformed weights, as in the last layers, Winograd gains little, and memory is
-// scarcest there.
-bool is_frugal(const dnnl::primitive_desc& description, const ConvolutionDescs& d) {
-  constexpr size_t kMaxRatio = 8;
-  return description.scratchpad_desc().get_size() <= kMaxRatio * (d.src.get_size() + d.dst.get_size());
-}
-
-// The description is empty where the library has no implementation for these layouts.
-template <class ConvOp>
-auto describe_fastest(const Context& context, const ConvOp& op, ConvolutionDescs descs) {
-  if (context.winograd && suits_winograd(descs.window)) {
-    descs.algorithm = dnnl::algorithm::convolution_winograd;
-    auto description = describe(op, context.engine, descs);
-    if (description && is_frugal(description, descs)) return description;
-    descs.algorithm = dnnl::algorithm::convolution_direct;
-  }
-  return describe(op, context.engine, descs);
-}
+WinogradConvolution winograd(const Roles& r) { return {r.src, r.dst, r.window, r.bias}; }
 
 // The formats of source and destination to try, best first. Reading an image of a few channels in its plain
 // format is cheaper than padding it to a block.
@@ -86,12 +65,13 @@ std::vector<std::pair<Format, Format>> candidates(const Context& context, const 
 template <class ConvOp>
 FormatChoice choose(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
   Roles r = roles(op, inputs, outputs);
+  if (winograd_pays(context, winograd(r))) return choice(op, context.blocked, Format::plain(), context.blocked);
   const MemoryDesc any_weights = Context::any_desc(r.weights);
   FormatChoice fallback;
   for (const auto& [src, dst] : candidates(context, r.src)) {
     r.src.format = src;
     r.dst.format = dst;
-    const auto description = describe_fastest(context, op, memory_descs(context, r, any_weights));
+    const auto description = describe(op, context.engine, memory_descs(context, r, any_weights));
     if (!description) continue;
     const Format weights = context.format_of(weights_desc(description), r.weights);
     FormatChoice formats = choice(op, src, weights, dst);
@@ -102,10 +82,20 @@ FormatChoice choose(const Context& context, const ConvOp& op, Descs inputs, Desc
   return fallback;
 }
 
+// Null where Winograd's method does not pay.
+template <class ConvOp>
+std::unique_ptr<Kernel> compile_winograd(const Context& context, const ConvOp& op, Descs inputs, Descs outputs,
+                                         decltype(make_winograd_forward) make) {
+  const Roles r = roles(op, inputs, outputs);
+  const bool blocked = r.src.format == context.blocked && r.dst.format == context.blocked;
+  if (!blocked || r.weights.format != Format::plain() || !winograd_pays(context, winograd(r))) return nullptr;
+  return make(context, winograd(r));
+}
+
 template <class ConvOp>
 auto describe_compiled(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
   const Roles r = roles(op, inputs, outputs);
-  auto description = describe_fastest(context, op, memory_descs(context, r, context.memory_desc(r.weights)));
+  auto description = describe(op, context.engine, memory_descs(context, r, context.memory_desc(r.weights)));
   require(static_cast<bool>(description), "oneDNN has no {} for {}, {} -> {}", op_name(op), r.src.to_string(),
           r.weights.to_string(), r.dst.to_string());
   return description;
@@ -124,6 +114,7 @@ FormatChoice choose_formats(const Context& context, const Conv2dGradWeights& op,
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs) {
+  if (auto kernel = compile_winograd(context, op, inputs, outputs, make_winograd_forward)) return kernel;
   const auto d = describe_compiled(context, op, inputs, outputs);
   PrimitiveArguments arguments{.inputs = {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_WEIGHTS, d.weights_desc()}},
                                .outputs = {{DNNL_ARG_DST, d.dst_desc()}}};
@@ -132,6 +123,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs 
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs) {
+  if (auto kernel = compile_winograd(context, op, inputs, outputs, make_winograd_input_gradient)) return kernel;
   const auto d = describe_compiled(context, op, inputs, outputs);
   return make_primitive_kernel<dnnl::convolution_backward_data>(
       context, d,
@@ -140,6 +132,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& o
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs) {
+  if (auto kernel = compile_winograd(context, op, inputs, outputs, make_winograd_weights_gradient)) return kernel;
   const auto d = describe_compiled(context, op, inputs, outputs);
   PrimitiveArguments arguments{.inputs = {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}},
                                .outputs = {{DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()}}};

@@ -49,9 +49,9 @@ bool library_uses(dnnl::cpu_isa set) {
 }  // namespace
 
 dnnl::convolution_forward::primitive_desc describe_convolution(const engine& on, const ConvolutionDescs& d) {
-  return Describe<dnnl::convolution_forward>::from(on, prop_kind::forward_training, d.algorithm, d.src, d.weights,
-                                                   d.bias, d.dst, strides(d.window), padding(d.window),
-                                                   padding(d.window));
+  return Describe<dnnl::convolution_forward>::from(on, prop_kind::forward_training, algorithm::convolution_direct,
+                                                   d.src, d.weights, d.bias, d.dst, strides(d.window),
+                                                   padding(d.window), padding(d.window));
 }
 
 dnnl::convolution_backward_data::primitive_desc describe_convolution_backward_data(const engine& on,
@@ -59,8 +59,9 @@ dnnl::convolution_backward_data::primitive_desc describe_convolution_backward_da
   const auto forward = describe_convolution(on, d);
   if (!forward) return {};
   using Hint = dnnl::convolution_forward::primitive_desc;
-  return Describe<dnnl::convolution_backward_data, Hint>::from(on, forward, d.algorithm, d.src, d.weights, d.dst,
-                                                               strides(d.window), padding(d.window), padding(d.window));
+  return Describe<dnnl::convolution_backward_data, Hint>::from(on, forward, algorithm::convolution_direct, d.src,
+                                                               d.weights, d.dst, strides(d.window), padding(d.window),
+                                                               padding(d.window));
 }
 
 dnnl::convolution_backward_weights::primitive_desc describe_convolution_backward_weights(const engine& on,
@@ -68,9 +69,9 @@ dnnl::convolution_backward_weights::primitive_desc describe_convolution_backward
   const auto forward = describe_convolution(on, d);
   if (!forward) return {};
   using Hint = dnnl::convolution_forward::primitive_desc;
-  return Describe<dnnl::convolution_backward_weights, Hint>::from(on, forward, d.algorithm, d.src, d.weights, d.bias,
-                                                                  d.dst, strides(d.window), padding(d.window),
-                                                                  padding(d.window));
+  return Describe<dnnl::convolution_backward_weights, Hint>::from(on, forward, algorithm::convolution_direct, d.src,
+                                                                  d.weights, d.bias, d.dst, strides(d.window),
+                                                                  padding(d.window), padding(d.window));
 }
 
 dnnl::inner_product_forward::primitive_desc describe_inner_product(const engine& on, const InnerProductDescs& d) {

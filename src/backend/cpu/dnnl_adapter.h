@@ -23,7 +23,6 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 struct ConvolutionDescs {
   MemoryDesc src, weights, bias, dst;
   Window window;
-  dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct;  // or convolution_winograd
 };
 dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engine& engine, const ConvolutionDescs& d);
 dnnl::convolution_backward_data::primitive_desc describe_convolution_backward_data(const dnnl::engine& engine,

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/lanes/norm_lanes.h"
 #include "backend/cpu/lanes/pool_lanes.h"
+#include "backend/cpu/lanes/winograd_lanes.h"
 
 namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
 
@@ -56,7 +57,8 @@ inline constexpr LaneKernels kKernels{
               average_pool<kBlock, kGradient>(pool, static_cast<const T*>(from), static_cast<T*>(to));
             }
           });
-        }};
+        },
+    .winograd = {kWinograd<8>, kWinograd<16>}};
 
 inline const LaneKernels& kernels_of(DType stored) {
   return stored == DType::bf16 ? kKernels<Bfloat16> : kKernels<float>;

@@ -63,6 +63,47 @@ struct PoolTile {
   bool gradient = false;
 };
 
+// Winograd's method (winograd_lanes.h), for float32 tensors in blocks of 8 or 16 channels, divided into tiles of 4x4
+// outputs. The window of a tile is the 4x4 outputs or the 6x6 inputs that they depend on.
+struct WinogradImages {
+  int64_t h = 0, w = 0, blocks = 0;  // of the tensor
+  int64_t pad_h = 0, pad_w = 0;      // zeros above and to the left of the first window
+  int64_t tiles_h = 0, tiles_w = 0;  // of one image
+};
+// `count` tiles of all images from `first` at the 36 points: [point][block of channels][tile][channel], with room for
+// `capacity` tiles and `point_stride` elements from point to point.
+struct WinogradTiles {
+  int64_t first = 0, count = 0, capacity = 0, point_stride = 0;
+};
+// Plain weights [O,I,3,3] as rows of what is summed over and columns, and one block of columns of them at the points:
+// [point][row][column], padded with zeros to whole blocks.
+struct WinogradWeights {
+  int64_t rows = 0, columns = 0;
+  int64_t row_stride = 0, column_stride = 0;  // elements of the plain tensor
+  bool rotated = false;                       // by 180 degrees, for the gradient of the input
+  int64_t point_stride = 0;                   // elements
+};
+struct WeightBlock {
+  int64_t row = 0, column = 0;
+};
+// The products at one point: of tiles of `blocks` blocks of channels with `columns` blocks of weights or of a gradient.
+struct WinogradProduct {
+  int64_t tiles = 0, blocks = 0, columns = 0;
+  int64_t tiles_stride = 0, columns_stride = 0, sums_stride = 0;  // elements from block to block
+};
+struct WinogradLanes {
+  using ToPoints = void (*)(const WinogradImages& images, const WinogradTiles& tiles, const float* from, float* points);
+  ToPoints input, output_gradient;
+  // To block `block` of the images; `bias` of that block, or null.
+  void (*output)(const WinogradImages& images, const WinogradTiles& tiles, const float* points, const float* bias,
+                 int64_t block, float* to);
+  void (*weights)(const WinogradWeights& weights, const WeightBlock& block, const float* from, float* points);
+  void (*weights_gradient)(const WinogradWeights& weights, const WeightBlock& block, const float* points, float* to);
+  // sums = tiles x weights over channels; sums[I][O] += tiles x gradient over tiles.
+  using Product = void (*)(const WinogradProduct& p, const float* tiles, const float* columns, float* sums);
+  Product multiply, accumulate;
+};
+
 // All tensors of a call have the element type for which the kernels were asked.
 struct LaneKernels {
   std::string_view name;  // "lanes:avx512"
@@ -71,6 +112,7 @@ struct LaneKernels {
   void (*gradient_sums)(const NormTile& norm, GradientSums& sums);
   void (*gradient)(const NormTile& norm, const NormGradientChannels& gradient, void* dx);  // dx may be dy
   void (*average_pool)(const PoolTile& pool, const void* from, void* to);
+  WinogradLanes winograd[2];  // for blocks of 8 and of 16
 };
 
 // The best for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both. `stored` is f32 or bf16.
