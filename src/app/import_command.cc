@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "app/commands.h"
@@ -23,8 +24,13 @@ namespace {
 // Calls `check` with names and shapes before the values are used; for HDF5 files, before they are read.
 std::vector<NamedTensor> read_tensors(const std::string& path, const ShapeCheck& check) {
   if (path.ends_with(".h5")) return read_hdf5_weights(path, check);
+  if (is_onnx(path)) {
+    OnnxModel model = read_onnx_model(path);
+    check(model.weights);
+    return std::move(model.weights);
+  }
   if (!path.ends_with(".safetensors")) {
-    fail(ExitCode::config, "{}: the ending must be .safetensors or .h5", path);
+    fail(ExitCode::config, "{}: the ending must be .safetensors, .onnx or .h5", path);
   }
   SafetensorsContent content = read_safetensors(path);
   if (!content.counters.empty()) {
@@ -75,6 +81,21 @@ std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
   return std::nullopt;
 }
 
+// Returns a configuration of the network in an ONNX file, with its classes and image size.
+Config config_of_onnx(const std::string& path, const std::vector<NamedTensor>& shapes) {
+  const std::string file = std::filesystem::absolute(path).string();
+  const std::vector<Assignment> settings = {{.name = "model.name", .value = "file"},
+                                            {.name = "model.file", .value = file},
+                                            {.name = "data.format", .value = "synthetic"}};
+  Config config = load_config(gather_config_sources({}, settings, read_definition)).config;
+  const int64_t image_size = read_onnx_model(path).image_size;
+  if (image_size > 0) config.model.image_size = image_size;
+  const Graph graph = draw(config);
+  const std::vector<ParameterId> classifier = classifier_parameters(graph);
+  if (!classifier.empty()) config.model.classes = find_tensor(shapes, graph.parameters[classifier[0]].name)->shape[0];
+  return config;
+}
+
 // Lists the first names of the file for messages.
 std::string some_names(const std::vector<NamedTensor>& tensors) {
   constexpr size_t kShown = 5;
@@ -102,15 +123,21 @@ Plan choose(const CommandLine& command, const std::vector<NamedTensor>& shapes) 
   if (!command.config.empty() || !command.overrides.empty()) {
     return {.config = load_config(gather_config_sources(command.config, command.overrides, read_definition)).config};
   }
+  if (is_onnx(command.from)) return {.config = config_of_onnx(command.from, shapes)};
   if (auto config = recognize(shapes)) return {.config = *config, .recognized = true};
   fail(ExitCode::config, "{}: its names are no bundled model's; give the model by --config; {}", command.from,
        some_names(shapes));
 }
 
+// Not in ONNX files, whose network has the same names.
+std::string strip_prefixes(const CommandLine& command, std::vector<NamedTensor>& tensors) {
+  return is_onnx(command.from) ? std::string() : strip_wrapper_prefixes(tensors);
+}
+
 // Compares names and shapes with the model and returns the plan. Throws if they do not match.
 Plan plan_import(const CommandLine& command, const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> shapes = shapes_of(tensors);
-  if (const std::string prefix = strip_wrapper_prefixes(shapes); !prefix.empty()) {
+  if (const std::string prefix = strip_prefixes(command, shapes); !prefix.empty()) {
     log_info("{}: every name starts with \"{}\", which is left out", command.from, prefix);
   }
   Plan plan = choose(command, shapes);
@@ -131,7 +158,7 @@ int import_command(const CommandLine& command) {
   std::vector<NamedTensor> tensors =
       read_tensors(command.from, [&](const std::vector<NamedTensor>& found) { plan = plan_import(command, found); });
   Config& config = plan.config;
-  strip_wrapper_prefixes(tensors);
+  strip_prefixes(command, tensors);
   if (command.drop_background) drop_first_class(tensors, draw(config));
   config.model.bn_scale |= plan.recognized && has_scales(tensors, draw(config));
   tensors = arrange_by_table(std::move(tensors), draw(config).parameters, command.from);

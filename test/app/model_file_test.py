@@ -63,9 +63,16 @@ class ModelFile(kit.TestCase):
         """The file is our own; what PyTorch writes is compared in the golden tests."""
         self.train(1, self.run_file)
         self.run_alone("export", "run/latest", "--to", "net.onnx")
-        run_file = kit.write(self.path("onnx.toml"), open(self.run_file).read().replace("net.toml", "net.onnx").encode())
+        with open(self.run_file, "rb") as file:
+            run_file = kit.write(self.path("onnx.toml"), file.read().replace(b"net.toml", b"net.onnx"))
         self.assertIn('{ op = "batch_norm", name = "res1.conv1.bn", epsilon = 1e-05 },',
                       self.run_alone("explain", "--config", run_file).output)
+        self.run_alone("import", "net.onnx", "--to", "imported.h5")
+        imported = kit.datasets(self.path("imported.h5"))
+        self.assertIn("model/res1.conv1.bn.running_var", imported)
+        for key, values in kit.datasets(self.path("run/latest")).items():
+            if key.startswith("model/"):
+                self.assertEqual(imported[key].tobytes(), values.tobytes(), key)
         kept = {"checkpoint.directory": "next", "optimizer.lr": 1e-30}
         result = self.train(2, run_file, kept)
         self.assertIn("net.onnx", result.output)
@@ -80,7 +87,8 @@ class ModelFile(kit.TestCase):
         self.assertEqual(
             self.run_job(2, "evaluate", "--checkpoint", "next/latest", "--data.validation", "any").code, kit.OK)
         self.run_alone("export", "next/latest", "--to", "again.onnx")
-        kit.write(self.path("net.onnx"), open(self.path("again.onnx"), "rb").read().replace(b"\x22\x04Relu", b"\x22\x04Tanh"))
+        with open(self.path("again.onnx"), "rb") as file:
+            kit.write(self.path("net.onnx"), file.read().replace(b"\x22\x04Relu", b"\x22\x04Tanh"))
         result = self.run_job(2, "--config", run_file)
         self.assert_one_error(result, kit.CONFIG, "net.onnx: node stem.relu (Tanh): there is no layer for this operation")
 

@@ -164,7 +164,7 @@ void Parser::add_exchange() {
   out->add_flag("--fold_batch_norm", line_.fold_batch_norm, "ONNX: put batch norms into their convolutions");
   out->add_flag("--drop_background", line_.drop_background, background);
   CLI::App* const in = add_command("import", Command::import_weights, "Make a checkpoint of another program's weights");
-  in->add_option("file", line_.from, "What to read")->required()->type_name("FILE.safetensors|.h5");
+  in->add_option("file", line_.from, "What to read")->required()->type_name("FILE.safetensors|.onnx|.h5");
   add_single(*in, "--to", to_, "The checkpoint to write", "PATH")->required();
   in->add_flag("--drop_background", line_.drop_background, background);
 }
