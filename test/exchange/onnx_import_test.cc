@@ -121,6 +121,24 @@ TEST_CASE("each operation of ONNX becomes its layer") {
   }
 }
 
+TEST_CASE("names of weights come first, and every layer has its own") {
+  const Texts nodes = {
+      onnx_node({"Relu", "/c/Relu", {"x"}, {"r"}}),      onnx_node({"Conv", "/c/Conv", {"r", "c.weight"}, {"v"}}),
+      onnx_node({"Relu", "/c/Relu_1", {"v"}, {"s"}}),    onnx_node({"Relu", "images", {"s"}, {"t"}}),
+      onnx_node({"Relu", "two\n\"lines", {"t"}, {"u"}}), onnx_node({"Relu", "loss", {"u"}, {"a"}})};
+  CHECK(layers_of(around(nodes, {onnx_weights("c.weight", {3, 3, 1, 1})})) ==
+        R"(  { op = "relu", name = "c_2" },
+  { op = "conv", name = "c", kernel = 1, channels = 3 },
+  { op = "relu", name = "c_3" },
+  { op = "relu", name = "images_2" },
+  { op = "relu", name = "two__lines" },
+  { op = "relu", name = "loss" },
+  { op = "flatten", name = "Flatten" },
+  { op = "linear", name = "fc", outputs = "$classes" },
+  { op = "loss", name = "loss_2" },
+)");
+}
+
 TEST_CASE("means over height and width, shapes of a view and a final softmax are recognized") {
   const Texts nodes = {
       onnx_node({"Conv", "node_conv", {"x", "classifier.weight"}, {"c"}}),

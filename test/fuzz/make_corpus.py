@@ -287,6 +287,10 @@ def text_seeds():
         '  { op = "linear", name = "fc", outputs = "$classes" },\n  { op = "loss", name = "s" },\n'
         '  { op = "loss", name = "t", input = "aux", weight = 0.4, only = "training" },\n]\n'
         '[block]\nh = [\n  { op = "flatten", name = "f" },\n  { op = "linear", name = "fc", outputs = "$classes" },\n]\n')
+    put("model_file", "options.toml", 'layer = [\n  { op = "conv", name = "c", channels = "$classes" },\n'
+        '  { op = "batch_norm", name = "n", epsilon = 1e-05 },\n  { op = "dropout", name = "d", rate = 0.25 },\n'
+        '  { op = "avg_pool", name = "a", kernel = 2, pad = 1, stride = 2, ceil_mode = true, count_include_pad = false },\n'
+        '  { op = "global_avg_pool", name = "g" },\n  { op = "flatten", name = "f" },\n  { op = "loss", name = "s" },\n]\n')
     put("model_file", "twice.toml", 'layer = [{ op = "relu", names = ["a", "a"] }]\n')
     put("model_file", "large.toml", 'layer = [{ op = "conv", name = "a", channels = 65536, kernel = 1024, pad = 1023 }]\n')
     lines = {"train": "--config=digits\n--train.steps=5\n--optimizer.lr\n0.1", "help": "--help", "version": "--version",
