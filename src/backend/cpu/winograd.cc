@@ -319,7 +319,7 @@ bool winograd_pays(const Context& context, const WinogradConvolution& c) {
   if (!context.winograd || !suits) return false;
   // In multiplications that take as long; fitted to measurements (docs/benchmarks). Weights cost most where tiles are
   // few.
-  constexpr double kTileTransform = 400, kWeightTransform = 600, kMargin = 0.9;
+  constexpr double kTileTransform = 250, kWeightTransform = 500, kMargin = 0.95;
   const auto blocked = [&](const TensorDesc& desc) {
     return static_cast<double>(rounded_up(desc.shape.c(), context.blocked.id));
   };
