@@ -264,23 +264,27 @@ class Job {
 
 }  // namespace
 
-int run_launched(const LaunchOptions& options, std::span<const std::string> words,
-                 std::span<const std::string> environment) {
+HeldSignals hold_signals() {
   ::signal(SIGCHLD, SIG_DFL);  // otherwise the end of the command could not be detected if a parent ignored the signal
-  sigset_t signals, before;
-  ::sigemptyset(&signals);
+  HeldSignals signals{};
+  ::sigemptyset(&signals.held);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD}) {
-    if (!is_ignored(signal)) ::sigaddset(&signals, signal);
+    if (!is_ignored(signal)) ::sigaddset(&signals.held, signal);
   }
-  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  ::sigprocmask(SIG_BLOCK, &signals.held, &signals.before);
+  return signals;
+}
+
+int run_launched(const LaunchOptions& options, const HeldSignals& signals, std::span<const std::string> words,
+                 std::span<const std::string> environment) {
   const pid_t parent = ::getpid();
   const pid_t job = ::fork();
   if (job < 0) {
     std::fprintf(stderr, "%s: cannot start a process: %s\n", options.program, std::strerror(errno));
     return kNotStarted;
   }
-  if (job == 0) execute(words, environment, options.program, parent, before);
-  return Job(job, options, signals).watch();
+  if (job == 0) execute(words, environment, options.program, parent, signals.before);
+  return Job(job, options, signals.held).watch();
 }
 
 }  // namespace lockstep

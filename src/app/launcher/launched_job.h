@@ -5,6 +5,8 @@
 // process become one SIGUSR1 to the command; its exit code is passed on.
 #pragma once
 
+#include <signal.h>
+
 #include <span>
 #include <string>
 
@@ -18,8 +20,16 @@ struct LaunchOptions {
   int local_ranks = 0;  // number of ranks on this host; 0: unknown
 };
 
+struct HeldSignals {
+  sigset_t held, before;  // what is blocked now, and what was blocked before
+};
+
+// Blocks the signals that are requests, so that none of them ends this process. Pending ones count from run_launched()
+// on.
+HeldSignals hold_signals();
+
 // Runs `words` with these variables ("NAME=value") in addition to the environment, and returns the exit code.
-int run_launched(const LaunchOptions& options, std::span<const std::string> words,
+int run_launched(const LaunchOptions& options, const HeldSignals& signals, std::span<const std::string> words,
                  std::span<const std::string> environment = {});
 
 }  // namespace lockstep

@@ -96,9 +96,10 @@ int run(const std::vector<std::string>& arguments) {
     fmt::print("{}\n", command.text());
     return 0;
   }
+  const HeldSignals signals = hold_signals();
   fmt::print(stderr, "+ {}\n", printable_lines(command.text()));
-  return run_launched({.program = "lockstep", .is_mpirun = true, .local_ranks = command.local_ranks}, command.words,
-                      command.environment);
+  return run_launched({.program = "lockstep", .is_mpirun = true, .local_ranks = command.local_ranks}, signals,
+                      command.words, command.environment);
 }
 
 int start(std::vector<std::string> arguments) {

@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
     std::fputs(kHelp, argc < 2 ? stderr : stdout);
     return argc < 2 ? 2 : 0;
   }
-  return lockstep::run_launched({.program = "lockstep-run"}, std::vector<std::string>(argv + 1, argv + argc));
+  return lockstep::run_launched({.program = "lockstep-run"}, lockstep::hold_signals(),
+                                std::vector<std::string>(argv + 1, argv + argc));
 }
