@@ -149,7 +149,7 @@ struct BackendOptions {
   int threads = 1;       // of the compute pool
   int device = 0;        // which of the GPUs that this process sees
   bool tf32 = false;     // GPU: float32 products may round their factors to 10 bits of mantissa
-  bool winograd = true;  // CPU: 3x3 convolutions of stride 1 by Winograd's method, where the library has it
+  bool winograd = true;  // CPU: 3x3 convolutions of stride 1 by Winograd's method, where it is faster
 };
 
 // The backends by name ("reference", "cpu", "cuda"). Throws Error(config) on another name, and when the backend cannot
