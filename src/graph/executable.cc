@@ -85,6 +85,9 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   synchronize_batch_norms(e.graph_, options.synchronized_ranks);
   lower_precision(e.graph_, options.compute);
   if (options.training) add_gradients(e.graph_);
+  if (options.rewrites && options.training) {
+    e.applied_.emplace_back("fuse_conv_norm", fuse_conv_norm(e.graph_, backend));
+  }
   const bool recompute = options.rewrites && options.training && options.recompute && backend.recomputes_norms();
   if (recompute) e.applied_.emplace_back("recompute_norm", recompute_norm(e.graph_));
   choose_formats(e.graph_, backend);

@@ -267,6 +267,65 @@ Result infer_op(const SoftmaxCrossEntropyGrad&, Descs in) {
   return {like(in[0])};
 }
 
+// What sums over values of this type are kept in.
+DType sums_dtype(DType of) { return of == DType::f64 ? DType::f64 : DType::f32; }
+
+void expect_vectors(Descs in, size_t first, int64_t channels) {
+  for (size_t i = first; i < in.size(); ++i) expect_shape(in[i], {channels}, fmt::format("input {}", i));
+}
+Result infer_op(const Conv2dStatistics& op, Descs in) {
+  expect_inputs(in, op.normalized ? 4 : 2);
+  Result out = infer_op(Conv2d{op.window}, in.first(2));
+  expect_vectors(in, 2, in[0].shape.c());
+  out.resize(3, {{in[1].shape[0]}, sums_dtype(in[0].dtype), Format::plain()});
+  return out;
+}
+Result infer_op(const Conv2dNormalizedGradWeights& op, Descs in) {
+  expect_inputs(in, 4);
+  expect_vectors(in, 2, in[0].shape.c());
+  return infer_op(Conv2dGradWeights{op.window}, in.first(2));
+}
+Result infer_op(const Conv2dGradInputNorm& op, Descs in) {
+  expect_inputs(in, 7);
+  Result out = infer_op(Conv2dGradInput{op.window, op.input}, in.first(2));
+  expect_shape(in[2], op.input, "image");
+  expect_vectors(in, 3, op.input.c());
+  out.resize(6, like(in[3]));
+  return out;
+}
+Result infer_op(const BatchNormGradApply&, Descs in) {
+  expect_inputs(in, 5);
+  expect_shape(in[1], in[0].shape, "image");
+  expect_vectors(in, 2, in[0].shape.c());
+  return {like(in[0])};
+}
+Result infer_op(const BatchNormOfSums& op, Descs in) {
+  expect_inputs(in, 5);
+  require(op.values > 1 && op.samples > 0, "batch statistics of {} values of {} samples", op.values, op.samples);
+  expect_shape(in[1], in[0].shape, "sum of squares");
+  const int64_t channels = in[2].shape.elements();
+  require(op.begin >= 0 && op.begin + channels <= in[0].shape.elements(), "channels {}+{} of {}", op.begin, channels,
+          in[0].shape.to_string());
+  expect_vectors(in, 2, channels);
+  Result out(8, like(in[2]));
+  out[4].dtype = out[5].dtype = op.to;
+  return out;
+}
+Result infer_op(const BatchNormStatistics& op, Descs in) {
+  expect_inputs(in, 4);
+  expect_vectors(in, 1, in[0].shape.c());
+  require(op.samples > 0, "batch statistics of {} samples", op.samples);
+  Result out(8, like(in[1]));
+  out[4].dtype = out[5].dtype = op.to;
+  return out;
+}
+Result infer_op(const BatchNormOfSumsGrad&, Descs in) {
+  expect_inputs(in, 6);
+  expect_shape(in[1], in[0].shape, "output gradient");
+  expect_vectors(in, 2, in[0].shape.c());
+  return {like(in[0]), like(in[2]), like(in[2])};
+}
+
 OpFacts facts_of(const Op& op) {
   return std::visit([]<class Operation>(const Operation&) { return Operation::facts; }, op);
 }

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/config/load.h"
+#include "lockstep/graph/moments.h"
 
 namespace lockstep {
 namespace {
@@ -31,12 +32,8 @@ std::vector<UpdateSegment> segments_of(const ParameterTable& table, const Parame
 
 std::vector<ApplyStatistics::Entry> statistic_entries(const Graph& graph, const ParameterLayout& layout) {
   std::vector<ApplyStatistics::Entry> entries;
-  for (const Node& node : graph.nodes) {
-    if (!std::holds_alternative<BatchMoments>(node.op)) continue;
-    const Value& mean = graph.value(node.inputs[0]);  // an output of the batch norm
-    const Shape& x = graph.value(graph.node(mean.producer).inputs[0]).desc.shape;
-    auto offset = [&](ValueId v) { return layout.offset[graph.value(v).moment_of]; };
-    entries.push_back({offset(node.outputs[0]), offset(node.outputs[1]), x.c(), x.h() * x.w()});
+  for (const NormMoments& norm : moments_of(graph)) {
+    entries.push_back({layout.offset[norm.mean], layout.offset[norm.var], norm.channels, norm.spatial});
   }
   return entries;
 }

@@ -25,7 +25,7 @@ using cuda::ConvProblem;
 constexpr int64_t kMostWorkspaceBytes = int64_t{1} << 30;
 constexpr int kRepeats = 5;
 
-// ---- the problems of a step
+// ---- the problems of a step, without what is fused with them
 
 ConvProblem problem(ConvKind kind, const Window& window, const std::array<TensorDesc, 3>& x_weights_y, bool tf32) {
   const auto& [x, weights, y] = x_weights_y;
@@ -51,13 +51,13 @@ std::map<std::string, Counted> problems_of(const Graph& graph, bool tf32) {
   for (const Node& node : graph.nodes) {
     const auto in = [&](size_t i) { return graph.value(node.inputs[i]).desc; };
     const auto out = [&] { return graph.value(node.outputs[0]).desc; };
-    std::visit(Overload{[&](const Conv2d& op) {
+    std::visit(Overload{[&](const OneOf<Conv2d, Conv2dStatistics> auto& op) {
                           add(problem(ConvKind::forward, op.window, {in(0), in(1), out()}, tf32));
                         },
-                        [&](const Conv2dGradInput& op) {
+                        [&](const OneOf<Conv2dGradInput, Conv2dGradInputNorm> auto& op) {
                           add(problem(ConvKind::grad_input, op.window, {out(), in(1), in(0)}, tf32));
                         },
-                        [&](const Conv2dGradWeights& op) {
+                        [&](const OneOf<Conv2dGradWeights, Conv2dNormalizedGradWeights> auto& op) {
                           add(problem(ConvKind::grad_weights, op.window, {in(0), out(), in(1)}, tf32));
                         },
                         [](const auto&) {}},

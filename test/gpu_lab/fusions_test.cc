@@ -85,7 +85,7 @@ class Memory {
 };
 
 // A fused convolution with memory for all of its tensors.
-struct Fused {
+struct FusedPlan {
   ConvProblem problem;
   Fusion fusion;
   std::map<int64_t, Memory> memory;
@@ -94,7 +94,7 @@ struct Fused {
   int64_t engine = 0;
   size_t workspace_bytes = 0;
 
-  Fused(const ConvProblem& p, Fusion f) : problem(p), fusion(f) {
+  FusedPlan(const ConvProblem& p, Fusion f) : problem(p), fusion(f) {
     REQUIRE(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS);
     graph.draw(problem, fusion);
     REQUIRE(graph.find_engines(handle));
@@ -106,7 +106,7 @@ struct Fused {
     for (const auto id : {kSum, kSquares}) memory.emplace(id, Memory(Shape{p.y.c()}, DType::f32));
     for (int64_t id = kMean; id < kAfterLast; ++id) memory.emplace(id, Memory(Shape{p.x.c()}, DType::f32));
   }
-  ~Fused() { (void)cudnnDestroy(handle); }
+  ~FusedPlan() { (void)cudnnDestroy(handle); }
 
   void set(int64_t id, const HostTensor& tensor) {
     memory.erase(id);
@@ -178,7 +178,7 @@ struct Reference {
   const std::vector<double>& value(size_t i) const { return result.values[i].values; }
 
   // slope = scale / deviation and offset = shift - mean slope.
-  void set_prologue(Fused& fused) const {
+  void set_prologue(FusedPlan& fused) const {
     HostTensor slope = scale, offset = shift;
     for (size_t c = 0; c < scale.values.size(); ++c) {
       slope.values[c] = half(scale.values[c] / std::sqrt(value(7)[c] + kEpsilon));
@@ -187,7 +187,7 @@ struct Reference {
     fused.set(kSlope, slope);
     fused.set(kOffset, offset);
   }
-  void set_norm(Fused& fused) const {
+  void set_norm(FusedPlan& fused) const {
     HostTensor mean = scale, inverse = scale;
     for (size_t c = 0; c < scale.values.size(); ++c) {
       mean.values[c] = value(6)[c];
@@ -230,7 +230,7 @@ void for_each_problem(Fusion fusion, const Check& check) {
     const ConvProblem p = make_problem(fusion, geometry.x, geometry.outputs, geometry.window);
     INFO(p.to_string());
     const Reference reference(p);
-    Fused fused(p, fusion);
+    FusedPlan fused(p, fusion);
     check(p, reference, fused);
   }
 }
@@ -238,7 +238,7 @@ void for_each_problem(Fusion fusion, const Check& check) {
 }  // namespace
 
 TEST_CASE("a convolution with its channels' statistics has those of the reference backend's batch norm") {
-  for_each_problem(Fusion::statistics, [](const ConvProblem& p, const Reference& reference, Fused& fused) {
+  for_each_problem(Fusion::statistics, [](const ConvProblem& p, const Reference& reference, FusedPlan& fused) {
     fused.set(kX, reference.x);
     fused.set(kWeights, reference.weights);
     REQUIRE(fused.run().empty());
@@ -262,30 +262,32 @@ TEST_CASE("a convolution with its channels' statistics has those of the referenc
 TEST_CASE(
     "a convolution of normalized images with its statistics is the reference backend's batch norm, ReLU and "
     "convolution") {
-  for_each_problem(Fusion::normalized_statistics, [](const ConvProblem& p, const Reference& reference, Fused& fused) {
-    fused.set(kX, reference.x);
-    fused.set(kWeights, reference.weights);
-    reference.set_prologue(fused);
-    REQUIRE(fused.run().empty());
-    check_close(fused.values(kY), reference.value(9), kRoundedTwice);
-    const auto sums = sums_of(fused.values(kY), p.y);
-    check_close(fused.values(kSum), sums[0], 1e-6);
-    check_close(fused.values(kSquares), sums[1], 1e-6);
-  });
+  for_each_problem(Fusion::normalized_statistics,
+                   [](const ConvProblem& p, const Reference& reference, FusedPlan& fused) {
+                     fused.set(kX, reference.x);
+                     fused.set(kWeights, reference.weights);
+                     reference.set_prologue(fused);
+                     REQUIRE(fused.run().empty());
+                     check_close(fused.values(kY), reference.value(9), kRoundedTwice);
+                     const auto sums = sums_of(fused.values(kY), p.y);
+                     check_close(fused.values(kSum), sums[0], 1e-6);
+                     check_close(fused.values(kSquares), sums[1], 1e-6);
+                   });
 }
 
 TEST_CASE("the gradient by weights at normalized images is the reference backend's at its batch norm and ReLU") {
-  for_each_problem(Fusion::normalized_grad_weights, [](const ConvProblem&, const Reference& reference, Fused& fused) {
-    fused.set(kX, reference.x);
-    fused.set(kY, reference.dy);
-    reference.set_prologue(fused);
-    REQUIRE(fused.run().empty());
-    check_close(fused.values(kWeights), reference.value(10), kRoundedTwice);
-  });
+  for_each_problem(Fusion::normalized_grad_weights,
+                   [](const ConvProblem&, const Reference& reference, FusedPlan& fused) {
+                     fused.set(kX, reference.x);
+                     fused.set(kY, reference.dy);
+                     reference.set_prologue(fused);
+                     REQUIRE(fused.run().empty());
+                     check_close(fused.values(kWeights), reference.value(10), kRoundedTwice);
+                   });
 }
 
 TEST_CASE("the gradient by input with those of ReLU and batch norm is the reference backend's, in three operations") {
-  for_each_problem(Fusion::norm_gradients, [](const ConvProblem& p, const Reference& reference, Fused& fused) {
+  for_each_problem(Fusion::norm_gradients, [](const ConvProblem& p, const Reference& reference, FusedPlan& fused) {
     fused.set(kX, reference.x);
     fused.set(kY, reference.dy);
     fused.set(kWeights, reference.weights);
@@ -308,7 +310,7 @@ TEST_CASE("the gradient by input with those of ReLU and batch norm is the refere
 TEST_CASE("memory that does not fit a fused convolution is refused with the tensor's number") {
   const InOrder in_order("eager");
   const auto& [x, outputs, window] = kGeometries[0];
-  Fused fused(make_problem(Fusion::normalized_statistics, x, outputs, window), Fusion::normalized_statistics);
+  FusedPlan fused(make_problem(Fusion::normalized_statistics, x, outputs, window), Fusion::normalized_statistics);
   fused.set(kSlope, noise(Shape{x.c()}, 1));
   fused.set(kOffset, noise(Shape{x.c()}, 2));
   const Memory short_vector(Shape{x.c() - 1}, DType::f16), large(Shape{64}, DType::f32);

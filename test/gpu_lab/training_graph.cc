@@ -25,16 +25,8 @@ Graph training_graph(const Question& question) {
 }
 
 double operations_of(const Graph& graph, const Node& node) {
-  const auto shape = [&](ValueId id) { return graph.value(id).desc.shape; };
-  const auto convolution = [](const Shape& weights, const Shape& y) {
-    return 2.0 * static_cast<double>(weights.elements()) * static_cast<double>(y.n() * y.h() * y.w());
-  };
-  return std::visit(
-      Overload{[&](const Conv2d&) { return convolution(shape(node.inputs[1]), shape(node.outputs[0])); },
-               [&](const Conv2dGradInput&) { return convolution(shape(node.inputs[1]), shape(node.inputs[0])); },
-               [&](const Conv2dGradWeights&) { return convolution(shape(node.outputs[0]), shape(node.inputs[1])); },
-               [](const auto&) { return 0.0; }},
-      node.op);
+  if (!op_name(node.op).starts_with("Conv2d")) return 0;
+  return 2.0 * static_cast<double>(multiply_adds(node.op, graph.descs(node.inputs), graph.descs(node.outputs)));
 }
 
 void check(cudaError_t status, const char* what) {

@@ -20,6 +20,7 @@ struct FakePreferences {
   bool formats = true;   // false: everything plain
   int refuses_op = -1;   // index in Op of an operation that compile() refuses
   size_t workspace = 0;  // bytes that every kernel but a convolution asks for
+  bool (*can)(const Op&) = nullptr;
 };
 
 class FakeStream final : public Stream {
@@ -94,6 +95,10 @@ class FakeBackend final : public Backend {
                         [](const Reshape&) {}, [&](const auto&) { follow_first(); }},
                op);
     return choice;
+  }
+
+  bool can(const Op& op, std::span<const TensorDesc>, std::span<const TensorDesc>) const override {
+    return pending_.can && pending_.can(op);
   }
 
   size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const override {

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/config/model_info.h"
+#include "lockstep/graph/moments.h"
 #include "lockstep/io/hdf5.h"
 #include "lockstep/models/models.h"
 #include "test/graph/net.h"
@@ -106,15 +107,9 @@ void set_inputs(Net& net, const GoldenCase& golden) {
 // The update of every batch norm's running statistics.
 ApplyStatistics statistics_of(const Net& net) {
   ApplyStatistics op{.momentum = 0.1};
-  const Graph& graph = net.graph();
-  auto offset = [&](ValueId moment) {
-    return net.executable().layout().offset[static_cast<size_t>(graph.value(moment).moment_of)];
-  };
-  for (const Node& moments : graph.nodes) {
-    if (!std::holds_alternative<BatchMoments>(moments.op)) continue;
-    const Node& norm = graph.node(graph.value(moments.inputs[0]).producer);
-    const Shape& x = graph.value(norm.inputs[0]).desc.shape;
-    op.entries.push_back({offset(moments.outputs[0]), offset(moments.outputs[1]), x.c(), x.h() * x.w()});
+  const auto offset = [&](ParameterId id) { return net.executable().layout().offset[static_cast<size_t>(id)]; };
+  for (const NormMoments& norm : moments_of(net.graph())) {
+    op.entries.push_back({offset(norm.mean), offset(norm.var), norm.channels, norm.spatial});
   }
   return op;
 }

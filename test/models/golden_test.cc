@@ -75,7 +75,8 @@ void check_onnx(const std::string& network) {
 }
 
 // A precision below float32. The bounds are what rounding to so many bits is expected to do, layer upon layer, to the
-// loss and to the typical gradient.
+// loss and to the typical gradient. fp16 has an eighth of the rounding of bf16, but its fused convolutions also round
+// slope and offset of the norm before them, once for all values of a channel.
 struct LowPrecision {
   const char* name;
   bool tf32;
@@ -84,7 +85,7 @@ struct LowPrecision {
 };
 constexpr LowPrecision kBfloat16{"bf16", false, DType::bf16, 0.05, 0.3};
 constexpr LowPrecision kGpuPrecisions[] = {
-    {"tf32", true, DType::f32, 0.01, 0.05}, kBfloat16, {"fp16", false, DType::f16, 0.01, 0.05}};
+    {"tf32", true, DType::f32, 0.01, 0.05}, kBfloat16, {"fp16", false, DType::f16, 0.02, 0.05}};
 
 // `loss_factor`: how much more the loss may be off than in the table.
 void check_low(const GoldenCase& golden, const Backend& backend, const LowPrecision& precision, double loss_factor) {

@@ -5,7 +5,7 @@
 //   step_budget TABLE      compares it with a file; prints rows that differ, and ends with 1 then
 //
 // Forward and backward; the update is not in it. Bytes are those of the operands, as often as the kernels pass over
-// them: what caches save is not counted.
+// them: what caches save is not counted. The time is that of a model (node_seconds), in which nothing is measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,8 +28,12 @@ using namespace lockstep::test;
 
 namespace {
 
-constexpr const char* kDevices[] = {"h100", "h200"};
-constexpr int64_t kBatches[] = {32, 256};
+struct Device {
+  const char* name;
+  double bytes_per_second;  // that a copy reaches
+};
+constexpr Device kDevices[] = {{"h100", 3.0e12}, {"h200", 4.3e12}};
+constexpr int64_t kBatches[] = {32, 128, 256};
 constexpr int kCapability = 9;
 
 enum Kind { kConvolution, kNorm, kPool, kSum, kCast, kCopy, kOther, kKinds };
@@ -51,6 +55,8 @@ ModelOptions model_options(std::string_view model, int64_t batch) {
 
 struct Budget {
   std::array<double, kKinds> gigabytes{};
+  double seconds = 0;
+  int64_t fused = 0;  // convolutions and gradients
   int64_t activation_bytes = 0, workspace_bytes = 0;
   int64_t tensor_core_plans = 0, other_plans = 0;
   DeviceWork work;
@@ -70,23 +76,26 @@ struct Operands {
 // What a node's kernels read and write: of batch norm, sums first and then the result, each over the whole image.
 std::pair<Kind, double> traffic(const Node& node, const Operands& o, std::string_view implementation) {
   return std::visit(
-      Overload{[&](const Conv2d&) { return std::pair(kConvolution, o.all()); },
-               [&](const Conv2dGradInput&) { return std::pair(kConvolution, o.all()); },
-               [&](const Conv2dGradWeights&) { return std::pair(kConvolution, o.all()); },
-               [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
-               [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) {
-                 return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]);
-               },
-               [&](const MaxPool&) { return std::pair(kPool, o.all()); },
-               [&](const MaxPoolGrad&) { return std::pair(kPool, o.all()); },
-               [&](const AvgPool&) { return std::pair(kPool, o.all()); },
-               [&](const AvgPoolGrad&) { return std::pair(kPool, o.all()); },
-               [&](const Add&) { return std::pair(kSum, o.all()); },
-               [&](const Cast&) { return std::pair(kCast, o.all()); },
-               [&](const Reorder&) { return std::pair(kCast, o.all()); },
-               [&](const Reshape&) { return std::pair(kCopy, 0.0); },
-               [&](const Slice&) { return std::pair(kCopy, implementation == "view" ? 0.0 : 2 * o.outputs[0]); },
-               [&](const auto&) { return std::pair(kOther, o.all()); }},
+      Overload{
+          [&](const OneOf<Conv2d, Conv2dGradInput, Conv2dGradWeights, Conv2dStatistics, Conv2dNormalizedGradWeights,
+                          Conv2dGradInputNorm> auto&) { return std::pair(kConvolution, o.all()); },
+          [&](const OneOf<BatchNormOfSums, BatchNormStatistics, BatchNormInference, BatchNormGradApply> auto&) {
+            return std::pair(kNorm, o.all());
+          },
+          [&](const BatchNormOfSumsGrad&) { return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]); },
+          [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
+          [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) {
+            return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]);
+          },
+          [&](const MaxPool&) { return std::pair(kPool, o.all()); },
+          [&](const MaxPoolGrad&) { return std::pair(kPool, o.all()); },
+          [&](const AvgPool&) { return std::pair(kPool, o.all()); },
+          [&](const AvgPoolGrad&) { return std::pair(kPool, o.all()); },
+          [&](const Add&) { return std::pair(kSum, o.all()); }, [&](const Cast&) { return std::pair(kCast, o.all()); },
+          [&](const Reorder&) { return std::pair(kCast, o.all()); },
+          [&](const Reshape&) { return std::pair(kCopy, 0.0); },
+          [&](const Slice&) { return std::pair(kCopy, implementation == "view" ? 0.0 : 2 * o.outputs[0]); },
+          [&](const auto&) { return std::pair(kOther, o.all()); }},
       node.op);
 }
 
@@ -107,6 +116,35 @@ Operands operands_of(const Backend& backend, const Graph& graph, const Node& nod
   return operands;
 }
 
+// What a card is assumed to reach: the rate of memory that kernels do, 0.86 of a copy's; operations of cuDNN's and
+// cuBLAS's engines, which are not timed, 0.8 of the peak; and the gap between two kernels of a captured step.
+constexpr double kShareOfCopy = 0.86, kShareOfPeak = 0.8, kGapSeconds = 1.2e-6;
+constexpr int64_t kTile = 64;  // of the channels of a product
+
+double peak_operations(const Precision& precision) {
+  if (precision.compute != DType::f32) return 650e12;
+  return precision.tf32 ? 325e12 : 60e12;
+}
+
+// The longer of the two: bytes, or operations with channels padded to tiles.
+double node_seconds(const Graph& graph, const Node& node, double bytes, const Device& device,
+                    const Precision& precision) {
+  const auto in = graph.descs(node.inputs), out = graph.descs(node.outputs);
+  double operations = 2 * static_cast<double>(multiply_adds(node.op, in, out));
+  if (operations > 0) {
+    const auto padding = [](int64_t channels) {
+      return static_cast<double>((channels + kTile - 1) / kTile * kTile) / static_cast<double>(channels);
+    };
+    const bool by_weights = op_name(node.op).ends_with("GradWeights");
+    const Shape weights = (by_weights ? out[0] : in[1]).shape;
+    const bool by_input = op_name(node.op).find("GradInput") != std::string_view::npos;
+    if (!by_input) operations *= padding(weights[0]);
+    if (by_input || by_weights) operations *= padding(weights[1]);
+  }
+  return std::max(bytes / (kShareOfCopy * device.bytes_per_second),
+                  operations / (kShareOfPeak * peak_operations(precision)));
+}
+
 // Enqueues the step once, at addresses that nothing may touch.
 DeviceWork run_once(const Backend& backend, const Executable& e) {
   const auto stream = backend.make_stream();
@@ -121,7 +159,8 @@ DeviceWork run_once(const Backend& backend, const Executable& e) {
   return take_device_work();
 }
 
-Budget budget_of(const Backend& backend, const Model& model, const Precision& precision, int64_t batch) {
+Budget budget_of(const Backend& backend, const Model& model, const Precision& precision, int64_t batch,
+                 const Device& device) {
   const Executable e = Executable::compile(build_model(model.name, model_options(model.name, batch)), backend,
                                            {.training = true, .compute = precision.compute});
   Budget budget;
@@ -133,30 +172,39 @@ Budget budget_of(const Backend& backend, const Model& model, const Precision& pr
     if (std::holds_alternative<Concat>(node.op))
       std::tie(kind, bytes) = std::pair(kCopy, copied_by_concat(e.graph(), node, operands));
     budget.gigabytes[kind] += bytes * 1e-9;
+    budget.seconds += node_seconds(e.graph(), node, bytes, device, precision);
     budget.workspace_bytes = std::max(budget.workspace_bytes, static_cast<int64_t>(e.kernel(p).workspace_bytes()));
     if (!implementation.starts_with("cudnn:")) continue;
+    if (implementation.ends_with(", fused")) continue;
     ++(implementation.ends_with(", tensor cores") ? budget.tensor_core_plans : budget.other_plans);
   }
   budget.activation_bytes = e.plan().activation_bytes;
   budget.work = run_once(backend, e);
+  budget.seconds += static_cast<double>(budget.work.launches()) * kGapSeconds;
+  for (const auto& [name, matches] : e.applied_rewrites()) {
+    if (name == "fuse_conv_norm") budget.fused = matches;
+  }
   return budget;
 }
 
 std::string header() {
-  std::string text = "model\tprecision\tbatch\tdevice\tkernels\tconvolutions\tproducts";
+  std::string text = "model\tprecision\tbatch\tdevice\tkernels\tconvolutions\tfused\tproducts";
   for (const char* kind : kKindNames) text += fmt::format("\t{}_GB", kind);
-  return text + "\tall_GB\tactivations_MB\tworkspace_MB\ttensor_core_plans\tother_plans\n";
+  return text + "\tall_GB\tMB_per_image\tactivations_MB\tworkspace_MB\ttensor_core_plans\tother_plans\tmodel_ms\n";
 }
 
-std::string row(const std::string& key, const Budget& b) {
-  std::string text = fmt::format("{}\t{}\t{}\t{}", key, b.work.launches(), b.work.convolutions, b.work.products);
+std::string row(const std::string& key, int64_t batch, const Budget& b) {
+  std::string text =
+      fmt::format("{}\t{}\t{}\t{}\t{}", key, b.work.launches(), b.work.convolutions, b.fused, b.work.products);
   double all = 0;
   for (const double gigabytes : b.gigabytes) {
     text += fmt::format("\t{:.3f}", gigabytes);
     all += gigabytes;
   }
-  return text + fmt::format("\t{:.3f}\t{:.1f}\t{:.1f}\t{}\t{}\n", all, static_cast<double>(b.activation_bytes) * 1e-6,
-                            static_cast<double>(b.workspace_bytes) * 1e-6, b.tensor_core_plans, b.other_plans);
+  return text + fmt::format("\t{:.3f}\t{:.1f}\t{:.1f}\t{:.1f}\t{}\t{}\t{:.2f}\n", all,
+                            all * 1e3 / static_cast<double>(batch), static_cast<double>(b.activation_bytes) * 1e-6,
+                            static_cast<double>(b.workspace_bytes) * 1e-6, b.tensor_core_plans, b.other_plans,
+                            b.seconds * 1e3);
 }
 
 std::string description_of(const std::string& device) {
@@ -167,13 +215,14 @@ std::string description_of(const std::string& device) {
 std::string table() {
   set_device_capability(kCapability);
   std::string text = header();
-  for (const std::string device : kDevices) {
+  for (const Device& device : kDevices) {
     for (const Precision& precision : kPrecisions) {
-      const auto backend = cuda::make_backend_for_described_device(description_of(device), {.tf32 = precision.tf32});
+      const auto backend =
+          cuda::make_backend_for_described_device(description_of(device.name), {.tf32 = precision.tf32});
       for (const Model& model : models()) {
         for (const int64_t batch : kBatches) {
-          text += row(fmt::format("{}\t{}\t{}\t{}", model.name, precision.name, batch, device),
-                      budget_of(*backend, model, precision, batch));
+          text += row(fmt::format("{}\t{}\t{}\t{}", model.name, precision.name, batch, device.name), batch,
+                      budget_of(*backend, model, precision, batch, device));
         }
       }
     }

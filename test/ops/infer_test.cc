@@ -62,6 +62,13 @@ std::vector<Example> examples() {
       {Cast{DType::bf16}, f32({x}), {x}},
       {SoftmaxCrossEntropy{}, f32({{2, 7}, {2}, {2}}), {{2, 7}, {}, {2}}},
       {SoftmaxCrossEntropyGrad{}, f32({{2, 7}, {2}, {2}, {}}), {{2, 7}}},
+      {Conv2dStatistics{conv, true}, f32({x, {5, 4, 3, 3}, c, c}), {{2, 5, 6, 6}, {5}, {5}}},
+      {Conv2dNormalizedGradWeights{conv}, f32({x, {2, 5, 6, 6}, c, c}), {{5, 4, 3, 3}}},
+      {Conv2dGradInputNorm{conv, x}, f32({{2, 5, 6, 6}, {5, 4, 3, 3}, x, c, c, c, c}), {x, c, c, c, c, c}},
+      {BatchNormGradApply{}, f32({x, x, c, c, c}), {x}},
+      {BatchNormOfSums{.values = 72, .samples = 2, .begin = 4}, f32({sums, sums, c, c, c}), {c, c, c, c, c, c, c, c}},
+      {BatchNormStatistics{.samples = 2}, f32({x, c, c, c}), {c, c, c, c, c, c, c, c}},
+      {BatchNormOfSumsGrad{}, f32({x, x, c, c, c, c}), {x, c, c}},
   };
 }
 
@@ -219,5 +226,9 @@ TEST_CASE("a graph that breaks an operation's own rules is an internal error") {
        {Dropout{1.0}, f32({x, {4}}), "Dropout: dropout rate 1 is outside [0, 1)"},
        {LocalResponseNorm{.size = 4}, f32({x}), "LocalResponseNorm: an even window of 4 channels"},
        {BatchMoments{}, f32({{4}, {4}, {4}}), "BatchMoments: batch moments of 0 samples"},
-       {SyncBatchNorm{.values = 1}, f32({x, {4}, {4}, {4}, {8}}), "SyncBatchNorm: batch statistics of 1 values"}});
+       {SyncBatchNorm{.values = 1}, f32({x, {4}, {4}, {4}, {8}}), "SyncBatchNorm: batch statistics of 1 values"},
+       {Conv2dStatistics{window(3, 1, 0), true}, f32({x, {5, 4, 3, 3}}), "Conv2dStatistics: expects 4 inputs, has 2"},
+       {BatchNormOfSums{.values = 72, .samples = 2, .begin = 5}, f32({{8}, {8}, {4}, {4}, {4}}),
+        "BatchNormOfSums: channels 5+4 of [8]"},
+       {BatchNormStatistics{}, f32({x, {4}, {4}, {4}}), "BatchNormStatistics: batch statistics of 0 samples"}});
 }

@@ -116,6 +116,11 @@ class Backend {
   virtual bool writes_slice(const Op&) const { return false; }
   // Whether recomputing a normalization in backward costs little beside the memory that it saves.
   virtual bool recomputes_norms() const { return false; }
+  // Whether it has the operation for these shapes and types, in the formats that it would choose: what fuses layers
+  // (see conv2d.h) is optional.
+  virtual bool can(const Op&, std::span<const TensorDesc> /*inputs*/, std::span<const TensorDesc> /*outputs*/) const {
+    return false;
+  }
   // Size of the operation's `saved` output (ops.h) for these inputs, in the formats chosen; 0 where it has none.
   virtual size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const = 0;
   // Memory that a tensor takes, opaque formats included.

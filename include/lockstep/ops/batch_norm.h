@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "lockstep/ops/op_facts.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 
@@ -71,6 +72,37 @@ struct SyncBatchNormGrad {  // x, dy, scale, mean, var, saved, sums -> dx
 // x [K] -> y [K]: its kernel copies, where y is not x's memory already; the executable then has the ranks sum y.
 struct SumOverRanks {
   static constexpr OpFacts facts = internal_op("SumOverRanks", 0);
+};
+
+// ---- batch norm beside convolutions that compute parts of it, whose vectors conv2d.h explains
+
+// The vectors of a batch norm, and its BatchMoments, from sums over its image. The sums are not shifted: var = squares
+// / values - mean^2 has an error of about 2^-24 (1 + mean^2 / var) of itself for each rounding of the float32 sums.
+struct BatchNormOfSums {
+  // sum, squares, scale, shift, running_mean -> mean, var, inverse, factor, slope, offset, first, second
+  static constexpr OpFacts facts = internal_op("BatchNormOfSums");
+  double epsilon = 1e-3;
+  int64_t values = 0;     // of a channel
+  int64_t samples = 0;    // as of BatchMoments
+  int64_t begin = 0;      // the sums are of more channels; those of this batch norm begin here
+  DType to = DType::f32;  // of slope and offset
+};
+// The same vectors, from the image itself: its sums are shifted by the channel's first value, so that they do not
+// cancel.
+struct BatchNormStatistics {
+  // x, scale, shift, running_mean -> mean, var, inverse, factor, slope, offset, first, second
+  static constexpr OpFacts facts = internal_op("BatchNormStatistics");
+  double epsilon = 1e-3;
+  int64_t samples = 0;    // as of BatchMoments
+  DType to = DType::f32;  // of slope and offset
+};
+struct BatchNormOfSumsGrad {  // x, dy, shift, mean, var, factor -> dx, dscale, dshift
+  static constexpr OpFacts facts = internal_op("BatchNormOfSumsGrad", 1);
+  double epsilon = 1e-3;
+  bool relu = false;
+};
+struct BatchNormGradApply {  // dz, x, by_dz, by_x, constant -> dx = by_dz dz + by_x x + constant
+  static constexpr OpFacts facts = internal_op("BatchNormGradApply", 0);
 };
 
 }  // namespace lockstep

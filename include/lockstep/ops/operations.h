@@ -1,45 +1,16 @@
 // The operations a graph is made of: plain structs of attributes, each with the facts that hold for it everywhere. Each
-// comment gives inputs -> outputs with their shapes. Those of batch norm stand in batch_norm.h.
+// comment gives inputs -> outputs with their shapes. Those of batch norm stand in batch_norm.h,
+// convolutions in conv2d.h.
 #pragma once
 
 #include <cstdint>
 
 #include "lockstep/ops/batch_norm.h"
+#include "lockstep/ops/conv2d.h"
 #include "lockstep/ops/op_facts.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
-
-// A sliding window over H and W.
-struct Window {
-  int64_t kernel_h = 1, kernel_w = 1;
-  int64_t stride_h = 1, stride_w = 1;
-  int64_t pad_h = 0, pad_w = 0;  // on both sides
-  bool operator==(const Window&) const = default;
-};
-
-// ---- convolution: x [N,I,H,W], weights [O,I,kh,kw], bias [O], y [N,O,H',W']
-struct Conv2d {  // x, weights (, bias) -> y
-  static constexpr OpFacts facts{.name = "Conv2d",
-                                 .differentiable = true,
-                                 .onnx = true,
-                                 .lowered_inputs = kAllInputs,
-                                 .product = Product{.y = output_operand(0), .weights = input_operand(1)}};
-  Window window;
-  bool bias = false;
-};
-struct Conv2dGradInput {  // dy, weights -> dx
-  static constexpr OpFacts facts =
-      internal_op("Conv2dGradInput", Product{.y = input_operand(0), .weights = input_operand(1)});
-  Window window;
-  Shape input;  // [N,I,H,W]
-};
-struct Conv2dGradWeights {  // x, dy -> dweights (, dbias)
-  static constexpr OpFacts facts =
-      internal_op("Conv2dGradWeights", Product{.y = input_operand(1), .weights = output_operand(0)});
-  Window window;
-  bool bias = false;
-};
 
 // ---- fully connected: x [N,I], weights [O,I], bias [O], y [N,O]
 struct Linear {  // x, weights, bias -> y

@@ -13,12 +13,14 @@
 
 namespace lockstep {
 
-using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
-                        EmbeddingBag, EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference,
-                        BatchNormInferenceGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
-                        SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool,
-                        AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast,
-                        SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+using Op =
+    std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights, EmbeddingBag,
+                 EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference, BatchNormInferenceGrad, BatchMoments,
+                 SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu,
+                 ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm,
+                 LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy,
+                 SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm,
+                 BatchNormGradApply, BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad>;
 
 std::string_view op_name(const Op& op);
 
@@ -40,6 +42,11 @@ concept OneOf = (std::same_as<Operation, Others> || ...);
 // An operation without a `saved` output.
 template <class Operation>
 concept SavesNothing = Operation::facts.saved_output < 0;
+
+// What a backend need not have: it says for which shapes it has it (Backend::can).
+template <class Operation>
+concept Fused = OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
+                      BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad>;
 
 template <class... Fs>
 struct Overload : Fs... {

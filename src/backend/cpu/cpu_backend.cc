@@ -81,6 +81,7 @@ FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Desc
                              [&](const Dropout&) { return like_first(1); },
                              [&](const LocalResponseNorm&) { return like_first(1); },
                              [&](const LocalResponseNormGrad&) { return like_first(2); },
+                             [&](const Fused auto&) { return plain(); },
                              [&](const auto& o) { return choose_formats(context, o, inputs, outputs); }},
                     op);
 }
@@ -91,7 +92,7 @@ Slices slices_of(const Op& op) {
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
                [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
                [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
-               [](const DenseOnly auto&) { return kNoSlices; }},
+               [](const DenseOnly auto&) { return kNoSlices; }, [](const Fused auto&) { return kNoSlices; }},
       op);
 }
 
@@ -137,6 +138,9 @@ class CpuBackend final : public HostBackend {
                    const auto compile_f32 = [&](Descs in, Descs out) { return cpu::compile(context_, o, in, out); };
                    return inputs[0].dtype == DType::f32 ? compile_f32(inputs, outputs)
                                                         : compile_widened(context_, inputs, outputs, compile_f32);
+                 },
+                 [&](const Fused auto& o) -> std::unique_ptr<Kernel> {
+                   fail(ExitCode::config, "the cpu backend has no {}", op_name(o));
                  },
                  [&](const auto& o) { return cpu::compile(context_, o, inputs, outputs); }},
         op);

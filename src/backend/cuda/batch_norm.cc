@@ -50,7 +50,7 @@ Norm forward_norm(const Operation& op, Descs inputs, Descs outputs) {
           .out = row_elements(outputs[0])};
 }
 
-// Inputs: x, dy, scale, mean, var, saved.
+// Inputs: x, dy, then vectors.
 template <class Operation>
 Norm backward_norm(const Operation& op, Descs inputs) {
   expect_gradient(op, inputs[0], inputs[1]);
@@ -85,8 +85,27 @@ NormBackward backward_args(const Norm& norm, const KernelArgs& args) {
           .dy = {input(args, 1), norm.dy},
           .mean = input<float>(args, 3),
           .var = input<float>(args, 4),
-          .saved = input<float>(args, 5),
+          .factor = input<float>(args, 5),
+          .shift = input<float>(args, 5) + norm.shape.channels,
           .values = static_cast<double>(norm.shape.rows)};
+}
+
+// `scale`: the number of that input, behind which shift and running mean are.
+template <class Operation>
+NormVectors vectors_of(const Operation& op, const KernelArgs& args, size_t scale) {
+  return {.samples = static_cast<float>(op.samples),
+          .epsilon = static_cast<float>(op.epsilon),
+          .scale = input<float>(args, scale),
+          .shift = input<float>(args, scale + 1),
+          .running_mean = input<float>(args, scale + 2),
+          .mean = output<float>(args, 0),
+          .var = output<float>(args, 1),
+          .inverse = output<float>(args, 2),
+          .factor = output<float>(args, 3),
+          .slope = output(args, 4),
+          .offset = output(args, 5),
+          .first = output<float>(args, 6),
+          .second = output<float>(args, 7)};
 }
 
 size_t coefficient_bytes(Rows shape) { return 2 * shape.channels * sizeof(float); }
@@ -118,6 +137,71 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormGrad& op, Descs i
   return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));
 }
 
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormOfSums& op, Descs inputs, Descs outputs) {
+  expect_float_vectors(op, inputs);
+  expect_element(op, op.to);
+  const auto body = [op, channels = outputs[0].shape.elements()](const KernelArgs& args, cudaStream_t stream) {
+    launch_norm_of_sums(stream, op.to,
+                        {.channels = channels,
+                         .values = static_cast<double>(op.values),
+                         .sum = input<float>(args, 0) + op.begin,
+                         .squares = input<float>(args, 1) + op.begin},
+                        vectors_of(op, args, 2));
+  };
+  return make_launch_kernel("moments", body);
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormStatistics& op, Descs inputs, Descs) {
+  expect_element(op, op.to);
+  expect_float_vectors(op, inputs.subspan(1));
+  require(op.to == inputs[0].dtype, "{} in {} of {}", op_name(op), dtype_name(op.to), inputs[0].to_string());
+  const Rows shape = rows_of(inputs[0]);
+  const auto body = [op, shape, x = row_elements(inputs[0])](const KernelArgs& args, cudaStream_t stream) {
+    launch_norm_statistics(stream, op.to, shape, {input(args, 0), x}, vectors_of(op, args, 1), sums_memory(args));
+  };
+  return make_launch_kernel("norm", body, channel_sums_bytes(shape));
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormOfSumsGrad& op, Descs inputs, Descs outputs) {
+  Norm norm = backward_norm(op, inputs);
+  norm.out = row_elements(outputs[0]);
+  const size_t sums = channel_sums_bytes(norm.shape);
+  const auto body = [norm, sums](const KernelArgs& args, cudaStream_t stream) {
+    const NormBackward backward{.shape = norm.shape,
+                                .epsilon = norm.epsilon,
+                                .relu = norm.relu,
+                                .x = {input(args, 0), norm.x},
+                                .dy = {input(args, 1), norm.dy},
+                                .mean = input<float>(args, 3),
+                                .var = input<float>(args, 4),
+                                .factor = input<float>(args, 5),
+                                .shift = input<float>(args, 2),
+                                .values = static_cast<double>(norm.shape.rows)};
+    const NormGradients gradients{
+        .dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
+    launch_norm_grad(stream, norm.dtype, backward, gradients, sums_memory(args), coefficients_in(args, sums));
+  };
+  return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormGradApply& op, Descs inputs, Descs outputs) {
+  expect_gradient(op, inputs[1], inputs[0]);
+  expect_float_vectors(op, inputs.subspan(2));
+  const auto body = [shape = rows_of(inputs[0]), dtype = inputs[0].dtype, dz = row_elements(inputs[0]),
+                     x = row_elements(inputs[1]),
+                     dx = row_elements(outputs[0])](const KernelArgs& args, cudaStream_t stream) {
+    launch_norm_grad_apply(stream, dtype,
+                           {.shape = shape,
+                            .dz = {input(args, 0), dz},
+                            .x = {input(args, 1), x},
+                            .by_dz = input<float>(args, 2),
+                            .by_x = input<float>(args, 3),
+                            .constant = input<float>(args, 4),
+                            .dx = {output(args, 0), dx}});
+  };
+  return make_launch_kernel("norm", body);
+}
+
 std::unique_ptr<Kernel> compile(const Context&, const BatchNormInference& op, Descs inputs, Descs outputs) {
   const auto body = [norm = forward_norm(op, inputs, outputs)](const KernelArgs& args, cudaStream_t stream) {
     launch_norm_inference(stream, norm.dtype, forward_args(norm, args),
@@ -138,7 +222,8 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormInferenceGrad& op
     backward.values = std::numeric_limits<double>::infinity();
     float* saved = coefficients_in(args, sums + coefficient_bytes(norm.shape));
     launch_running_slopes(stream, backward, input<float>(args, 2), input<float>(args, 5), saved);
-    backward.saved = saved;
+    backward.factor = saved;
+    backward.shift = saved + norm.shape.channels;
     launch_norm_grad(stream, norm.dtype, backward, gradients, sums_memory(args), coefficients_in(args, sums));
   };
   return make_launch_kernel("norm", body, sums + 2 * coefficient_bytes(norm.shape));

@@ -35,14 +35,14 @@ struct BatchFinish {
 
 // dshift = sum of g, dscale = d * sum of g (x - mean), and the coefficients of dx.
 struct GradientFinish {
-  const float *var, *saved;
+  const float *var, *factors;
   float *dscale, *dshift, *coefficients;
   double count, epsilon;
   int64_t channels;
 
   __device__ void operator()(int64_t channel, double first, double second) const {
     const double deviation = 1 / sqrt(var[channel] + epsilon);
-    const double factor = saved[channel];
+    const double factor = factors[channel];
     dshift[channel] = static_cast<float>(first);
     dscale[channel] = static_cast<float>(deviation * second);
     coefficients[channel] = static_cast<float>(factor * deviation * deviation * second / count);
@@ -58,6 +58,41 @@ __global__ void running_slopes(NormBackward args, const float* scale, const floa
     saved[channels + c] = shift[c];
   }
 }
+
+template <class T>
+__device__ void put_vectors(const NormVectors& v, int64_t c, double mean, double variance) {
+  const double inverse = 1 / sqrt(variance + v.epsilon), factor = v.scale[c] * inverse;
+  v.mean[c] = static_cast<float>(mean);
+  v.var[c] = static_cast<float>(variance);
+  v.inverse[c] = static_cast<float>(inverse);
+  v.factor[c] = static_cast<float>(factor);
+  // The offset makes up for the rounding of the slope where the image has its mean.
+  const T slope = from_float<T>(static_cast<float>(factor));
+  static_cast<T*>(v.slope)[c] = slope;
+  static_cast<T*>(v.offset)[c] = from_float<T>(static_cast<float>(v.shift[c] - mean * to_float(slope)));
+  kernels::moment_terms(v.samples, v.mean[c], v.var[c], v.running_mean[c], v.first[c], v.second[c]);
+}
+
+template <class T>
+__global__ void norm_of_sums(ChannelSums sums, NormVectors vectors) {
+  for (int64_t c = thread_index(); c < sums.channels; c += grid_threads()) {
+    const double mean = sums.sum[c] / sums.values;
+    put_vectors<T>(vectors, c, mean, kernels::relu(sums.squares[c] / sums.values - mean * mean));
+  }
+}
+
+template <class T>
+struct VectorsFinish {
+  const T* x;
+  NormVectors vectors;
+  double count;
+
+  __device__ void operator()(int64_t channel, double first, double second) const {
+    const double distance = first / count;
+    put_vectors<T>(vectors, channel, to_float(x[channel]) + distance,
+                   kernels::relu(second / count - distance * distance));
+  }
+};
 
 __global__ void moments(MomentTerms t) {
   for (int64_t c = thread_index(); c < t.channels; c += grid_threads()) {
@@ -111,7 +146,7 @@ __global__ void coefficients_of_sums(NormBackward args, JointGradient joint) {
   const int64_t channels = args.shape.channels;
   const double epsilon = args.epsilon;
   for (int64_t c = thread_index(); c < channels; c += grid_threads()) {
-    const double factor = args.saved[c] / joint.values;
+    const double factor = args.factor[c] / joint.values;
     joint.coefficients[c] = static_cast<float>(factor * joint.sums[c] / sqrt(args.var[c] + epsilon));
     joint.coefficients[channels + c] = static_cast<float>(factor * joint.sums[channels + c]);
   }
@@ -130,8 +165,9 @@ void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args, cons
     const BatchFinish<T> finish{
         x.data, args.scale, args.shift, mean, var, saved, static_cast<double>(args.shape.rows), args.epsilon, channels};
     launch_sum_rows<kLanes>(stream, args.shape, BatchTerms<T>{x}, finish, memory);
-    launch_map_rows<kLanes>(stream, args.shape,
-                            Normalize<T, SavedNorm>{{mean, saved, channels}, args.relu, x, image_out<T>(args.y)});
+    launch_map_rows<kLanes>(
+        stream, args.shape,
+        Normalize<T, SavedNorm>{{mean, saved, saved + channels}, args.relu, x, image_out<T>(args.y)});
   });
 }
 
@@ -142,12 +178,13 @@ void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
     const auto x = image_in<T>(args.x), dy = image_in<T>(args.dy);
-    const SavedNorm norm{args.mean, args.saved, channels};
-    const GradientFinish finish{args.var,     args.saved,  gradients.dscale, gradients.dshift,
+    const SavedNorm norm{args.mean, args.factor, args.shift};
+    const GradientFinish finish{args.var,     args.factor, gradients.dscale, gradients.dshift,
                                 coefficients, args.values, args.epsilon,     channels};
     launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, memory);
-    launch_map_rows<kLanes>(stream, args.shape,
-                            ApplyGradient<T>{norm, args.relu, x, dy, coefficients, image_out<T>(gradients.dx)});
+    launch_map_rows<kLanes>(
+        stream, args.shape,
+        ApplyGradient<T>{norm, args.relu, x, dy, coefficients, channels, image_out<T>(gradients.dx)});
   });
 }
 
@@ -165,6 +202,32 @@ void launch_norm_inference(cudaStream_t stream, DType dtype, const NormForward& 
 void launch_running_slopes(cudaStream_t stream, const NormBackward& args, const float* scale, const float* shift,
                            float* saved) {
   running_slopes<<<blocks_for(args.shape.channels), kThreads, 0, stream>>>(args, scale, shift, saved);
+}
+
+void launch_norm_of_sums(cudaStream_t stream, DType dtype, const ChannelSums& sums, const NormVectors& vectors) {
+  with_element(dtype, [&](auto element) {
+    norm_of_sums<decltype(element)><<<blocks_for(sums.channels), kThreads, 0, stream>>>(sums, vectors);
+  });
+}
+
+void launch_norm_statistics(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const NormVectors& vectors,
+                            const SumsMemory& memory) {
+  with_packs(dtype, common_granule(dtype, shape.channels, {x}), [&](auto element, auto lanes) {
+    using T = decltype(element);
+    const auto image = image_in<T>(x);
+    const VectorsFinish<T> finish{image.data, vectors, static_cast<double>(shape.rows)};
+    launch_sum_rows<decltype(lanes)::value>(stream, shape, BatchTerms<T>{image}, finish, memory);
+  });
+}
+
+void launch_norm_grad_apply(cudaStream_t stream, DType dtype, const CoefficientGradient& args) {
+  const int64_t granule = common_granule(dtype, args.shape.channels, {args.dz, args.x, args.dx});
+  with_packs(dtype, granule, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    launch_map_rows<decltype(lanes)::value>(stream, args.shape,
+                                            ApplyCoefficients<T>{image_in<T>(args.x), image_in<T>(args.dz), args.by_dz,
+                                                                 args.by_x, args.constant, image_out<T>(args.dx)});
+  });
 }
 
 void launch_moments(cudaStream_t stream, const MomentTerms& terms) {
@@ -187,7 +250,7 @@ void launch_sync_norm(cudaStream_t stream, DType dtype, const NormForward& args,
   statistics_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(args, joint, statistics);
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.y}), [&](auto element, auto lanes) {
     using T = decltype(element);
-    const SavedNorm norm{statistics.mean, statistics.saved, channels};
+    const SavedNorm norm{statistics.mean, statistics.saved, statistics.saved + channels};
     launch_map_rows<decltype(lanes)::value>(
         stream, args.shape, Normalize<T, SavedNorm>{norm, args.relu, image_in<T>(args.x), image_out<T>(args.y)});
   });
@@ -198,7 +261,7 @@ void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const NormBack
   const int64_t channels = args.shape.channels;
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy}), [&](auto element, auto lanes) {
     using T = decltype(element);
-    const SavedNorm norm{args.mean, args.saved, channels};
+    const SavedNorm norm{args.mean, args.factor, args.shift};
     const GradientSumsFinish finish{args.var, own.dscale, own.dshift, own.sums, args.epsilon, channels};
     launch_sum_rows<decltype(lanes)::value>(
         stream, args.shape, GradientTerms<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy)}, finish,
@@ -211,10 +274,10 @@ void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const NormBackward&
   coefficients_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(args, joint);
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, joint.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
-    const SavedNorm norm{args.mean, args.saved, channels};
+    const SavedNorm norm{args.mean, args.factor, args.shift};
     launch_map_rows<decltype(lanes)::value>(stream, args.shape,
                                             ApplyGradient<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy),
-                                                             joint.coefficients, image_out<T>(joint.dx)});
+                                                             joint.coefficients, channels, image_out<T>(joint.dx)});
   });
 }
 

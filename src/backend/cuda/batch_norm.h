@@ -33,7 +33,7 @@ struct NormBackward {
   float epsilon = 0;
   bool relu = false;
   RowsIn x, dy;
-  const float *mean = nullptr, *var = nullptr, *saved = nullptr;
+  const float *mean = nullptr, *var = nullptr, *factor = nullptr, *shift = nullptr;
   double values = 0;
 };
 struct NormGradients {
@@ -47,6 +47,33 @@ void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args
 // Fills `saved` [2,C], which BatchNormInference does not leave, as launch_norm would.
 void launch_running_slopes(cudaStream_t stream, const NormBackward& args, const float* scale, const float* shift,
                            float* saved);
+
+// What BatchNormOfSums and BatchNormStatistics make of a channel's moments. slope and offset are of the type of the
+// images, the rest is f32.
+struct NormVectors {
+  float samples = 0, epsilon = 0;
+  const float *scale = nullptr, *shift = nullptr, *running_mean = nullptr;
+  float *mean = nullptr, *var = nullptr, *inverse = nullptr, *factor = nullptr;
+  void *slope = nullptr, *offset = nullptr;
+  float *first = nullptr, *second = nullptr;
+};
+struct ChannelSums {
+  int64_t channels = 0;
+  double values = 0;  // of a channel
+  const float *sum = nullptr, *squares = nullptr;
+};
+void launch_norm_of_sums(cudaStream_t stream, DType dtype, const ChannelSums& sums, const NormVectors& vectors);
+void launch_norm_statistics(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const NormVectors& vectors,
+                            const SumsMemory& memory);
+
+// BatchNormGradApply.
+struct CoefficientGradient {
+  Rows shape;
+  RowsIn dz, x;
+  const float *by_dz = nullptr, *by_x = nullptr, *constant = nullptr;
+  RowsOut dx;
+};
+void launch_norm_grad_apply(cudaStream_t stream, DType dtype, const CoefficientGradient& args);
 
 // BatchMoments, f32.
 struct MomentTerms {

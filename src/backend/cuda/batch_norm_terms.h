@@ -19,11 +19,10 @@ struct Norms {
 
 // Where the normalization of a channel comes from: batch statistics and what the forward pass saved.
 struct SavedNorm {
-  const float *mean, *saved;
-  int64_t channels;
+  const float *mean, *factor, *shift;
 
   __device__ kernels::Normalization<float> of(int64_t channel) const {
-    return {mean[channel], saved[channel], saved[channels + channel]};
+    return {mean[channel], factor[channel], shift[channel]};
   }
 };
 
@@ -142,6 +141,7 @@ struct ApplyGradient {
   bool relu;
   Image<const T> x, dy;
   const float* coefficients;
+  int64_t channels;
   Image<T> dx;
 
   template <int kLanes>
@@ -149,7 +149,7 @@ struct ApplyGradient {
     Gradients<kLanes> all{norms_at<kLanes>(source, channel), {}};
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
-      all.lane[i] = {coefficients[channel + i], coefficients[source.channels + channel + i]};
+      all.lane[i] = {coefficients[channel + i], coefficients[channels + channel + i]};
     }
     return all;
   }
@@ -168,6 +168,48 @@ struct ApplyGradient {
       const float z = kernels::normalized(values[i], norm);
       const float g = relu ? kernels::relu_gradient(z, gradients[i]) : gradients[i];
       gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
+    }
+    store<kLanes>(gradients, dx.at(location));
+  }
+};
+
+template <int kLanes>
+struct Coefficients {
+  float by_dz[kLanes], by_x[kLanes], constant[kLanes];
+};
+
+// dx = by_dz dz + by_x x + constant.
+template <class T>
+struct ApplyCoefficients {
+  static constexpr int kRowsInFlight = 2, kBlocksOfProcessor = 3;
+  Image<const T> x, dz;
+  const float *by_dz, *by_x, *constant;
+  Image<T> dx;
+
+  template <int kLanes>
+  __device__ Coefficients<kLanes> at(int64_t channel) const {
+    Coefficients<kLanes> all;
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      all.by_dz[i] = by_dz[channel + i];
+      all.by_x[i] = by_x[channel + i];
+      all.constant[i] = constant[channel + i];
+    }
+    return all;
+  }
+  template <int kLanes>
+  __device__ RowAndGradient<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(x.at(location)), load_pack<T, kLanes>(dz.at(location))};
+  }
+  template <int kLanes>
+  __device__ void row(const Coefficients<kLanes>& all, const RowAndGradient<T, kLanes>& loaded,
+                      Location location) const {
+    float values[kLanes], gradients[kLanes];
+    unpack(loaded.x, values);
+    unpack(loaded.dy, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      gradients[i] = all.by_dz[i] * gradients[i] + (all.by_x[i] * values[i] + all.constant[i]);
     }
     store<kLanes>(gradients, dx.at(location));
   }

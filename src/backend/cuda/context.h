@@ -84,6 +84,14 @@ std::unique_ptr<Kernel> make_launch_kernel(std::string implementation, Body body
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2d& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInput& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradWeights& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dStatistics& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dNormalizedGradWeights& op, Descs inputs,
+                                Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInputNorm& op, Descs inputs, Descs outputs);
+// Whether cuDNN has an engine, for tensors in the formats that the backend would choose.
+bool can(const Context& context, const Conv2dStatistics& op, Descs inputs, Descs outputs);
+bool can(const Context& context, const Conv2dNormalizedGradWeights& op, Descs inputs, Descs outputs);
+bool can(const Context& context, const Conv2dGradInputNorm& op, Descs inputs, Descs outputs);
 
 // linear.cc
 std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs inputs, Descs outputs);
@@ -100,6 +108,10 @@ std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op,
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInferenceGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchMoments& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormOfSums& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormStatistics& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormOfSumsGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGradApply& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormSums& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGradSums& op, Descs inputs, Descs outputs);

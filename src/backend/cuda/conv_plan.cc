@@ -1,80 +1,21 @@
 #include "backend/cuda/conv_plan.h"
 
-#include <cudnn_frontend.h>
-
 #include <algorithm>
 
+#include "backend/cuda/conv_graph.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// Engines with larger workspaces gain little speed and take memory that activations need.
-constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 30;
-
-enum TensorId : int64_t { kX = 1, kWeights = 2, kY = 3 };
-
-fe::DataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return fe::DataType_t::FLOAT;
-    case DType::bf16:
-      return fe::DataType_t::BFLOAT16;
-    case DType::f16:
-      return fe::DataType_t::HALF;
-    default:
-      fail(ExitCode::config, "convolutions are not computed in {} on a GPU", dtype_name(dtype));
-  }
-}
+// Engines with larger workspaces gain little speed and take memory that activations need. A fused one is to save memory
+// traffic, which a large workspace is as well.
+constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 30, kMaxFusedWorkspaceBytes = int64_t{1} << 26;
 
 void check(fe::error_t status, const ConvProblem& problem) {
   if (status.is_bad()) fail(ExitCode::config, "cuDNN cannot plan {}: {}", problem.to_string(), status.get_message());
-}
-
-std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-// Channels last.
-std::vector<int64_t> strides(const Shape& s) { return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]}; }
-
-fe::graph::Tensor_attributes attributes(const char* name, TensorId id, const Shape& shape) {
-  return fe::graph::Tensor_attributes().set_name(name).set_uid(id).set_dim(dims(shape)).set_stride(strides(shape));
-}
-
-void make_output(const Tensor& tensor, TensorId id, const Shape& shape) {
-  tensor->set_output(true).set_uid(id).set_dim(dims(shape)).set_stride(strides(shape));
-}
-
-template <class Attributes>
-Attributes conv_attributes(const Window& w) {
-  return Attributes().set_padding({w.pad_h, w.pad_w}).set_stride({w.stride_h, w.stride_w}).set_dilation({1, 1});
-}
-
-// The graph has one node: the convolution.
-void draw(fe::graph::Graph& graph, const ConvProblem& p) {
-  const auto type = data_type(p.dtype);
-  graph.set_io_data_type(type)
-      .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
-  const auto x = [&] { return graph.tensor(attributes("x", kX, p.x)); };
-  const auto weights = [&] { return graph.tensor(attributes("weights", kWeights, p.weights)); };
-  const auto y = [&] { return graph.tensor(attributes("y", kY, p.y)); };
-  switch (p.kind) {
-    case ConvKind::forward:
-      make_output(graph.conv_fprop(x(), weights(), conv_attributes<fe::graph::Conv_fprop_attributes>(p.window)), kY,
-                  p.y);
-      return;
-    case ConvKind::grad_input:
-      make_output(graph.conv_dgrad(y(), weights(), conv_attributes<fe::graph::Conv_dgrad_attributes>(p.window)), kX,
-                  p.x);
-      return;
-    case ConvKind::grad_weights:
-      make_output(graph.conv_wgrad(y(), x(), conv_attributes<fe::graph::Conv_wgrad_attributes>(p.window)), kWeights,
-                  p.weights);
-      return;
-  }
 }
 
 // Accepted engines give the same bits in every run, are not compiled at start, and compute float32 in full precision.
@@ -87,7 +28,7 @@ void set_conditions(fe::graph::Graph& graph, const ConvProblem& p) {
   }
   graph.deselect_numeric_notes(unwanted);
   graph.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
-  graph.deselect_workspace_greater_than(kMaxWorkspaceBytes);
+  graph.deselect_workspace_greater_than(p.fusion == Fusion::none ? kMaxWorkspaceBytes : kMaxFusedWorkspaceBytes);
 }
 
 // A graph that names the engine of its plan.
@@ -108,10 +49,8 @@ class FrontendPlan final : public ConvPlan {
     workspace_bytes_ = static_cast<size_t>(bytes);
   }
 
-  void run(cudnnHandle_t handle, std::span<void* const, 3> tensors, void* workspace) const override {
-    pointers_[kX] = tensors[0];
-    pointers_[kWeights] = tensors[1];
-    pointers_[kY] = tensors[2];
+  void run(cudnnHandle_t handle, std::span<const PlanTensor> tensors, void* workspace) const override {
+    for (const PlanTensor& tensor : tensors) pointers_[tensor.id] = tensor.memory;
     fe::error_t status = graph_->execute(handle, pointers_, workspace);
     if (status.is_bad()) fail(ExitCode::internal, "cuDNN {}: {}", name_, status.get_message());
   }
@@ -131,9 +70,11 @@ class FrontendPlan final : public ConvPlan {
 
 std::string ConvProblem::to_string() const {
   constexpr std::string_view kKinds[] = {"convolution", "gradient by input", "gradient by weights"};
-  return fmt::format("{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[static_cast<size_t>(kind)],
-                     dtype_name(dtype), tf32 ? " (tf32)" : "", x.to_string(), weights.to_string(), y.to_string(),
-                     window.stride_h, window.stride_w, window.pad_h, window.pad_w);
+  constexpr std::string_view kFusions[] = {"", " with statistics", " of normalized images with statistics",
+                                           " of normalized images", " with a norm's gradients"};
+  return fmt::format("{}{} {}{} x {} weights {} y {} stride {}x{} padding {}x{}", kKinds[static_cast<size_t>(kind)],
+                     kFusions[static_cast<size_t>(fusion)], dtype_name(dtype), tf32 ? " (tf32)" : "", x.to_string(),
+                     weights.to_string(), y.to_string(), window.stride_h, window.stride_w, window.pad_h, window.pad_w);
 }
 
 struct ConvPlanner::Device {
@@ -181,6 +122,21 @@ std::shared_ptr<const ConvPlan> ConvPlanner::plan(const ConvProblem& problem) {
   check(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), problem);
   known = std::make_shared<FrontendPlan>(std::move(graph));
   return known;
+}
+
+bool ConvPlanner::can(const ConvProblem& problem, std::string* why) {
+  const std::string text = problem.to_string();
+  if (!refusals_.contains(text)) {
+    try {
+      plan(problem);
+      return true;
+    } catch (const Error& error) {
+      plans_.erase(text);
+      refusals_[text] = error.what();
+    }
+  }
+  if (why) *why = refusals_[text];
+  return false;
 }
 
 }  // namespace lockstep::cuda

@@ -16,6 +16,39 @@ namespace lockstep::cuda {
 
 enum class ConvKind : uint8_t { forward, grad_input, grad_weights };
 
+// What a convolution computes of a batch norm with ReLU before or behind it (see ops/conv2d.h). cuDNN has engines for
+// these in fp16.
+enum class Fusion : uint8_t {
+  none,
+  statistics,             // forward: the sums of y and of its squares
+  normalized_statistics,  // the same of the convolution of relu(slope x + offset)
+  normalized_grad_weights,
+  norm_gradients,  // the gradient by input where relu(norm(x)) is above 0, and the sums of the norm's gradient
+};
+
+// The numbers of a problem's tensors. All vectors have one element a channel; slope and offset are of the problem's
+// type, the others float32.
+enum TensorId : int64_t {
+  kX = 1,
+  kWeights,
+  kY,
+  kGradient,  // dz of norm_gradients, of the shape of x
+  kSlope,
+  kOffset,
+  kSum,
+  kSquares,
+  kMean,
+  kInverseDeviation,
+  kScale,
+  kShift,
+  kScaleGradient,
+  kShiftGradient,
+  kByGradient,  // the gradient by x is kByGradient dz + kByX x + kConstant
+  kByX,
+  kConstant,
+  kAfterLast
+};
+
 // x [N,I,H,W] and y [N,O,H',W'] channels last, weights [O,I,kh,kw] with I last; all of one element type, sums in float.
 struct ConvProblem {
   ConvKind kind = ConvKind::forward;
@@ -23,15 +56,22 @@ struct ConvProblem {
   bool tf32 = false;  // f32: tensor cores may round the factors to tf32
   Window window;
   Shape x, weights, y;
+  Fusion fusion = Fusion::none;
   std::string to_string() const;
+};
+
+// A tensor of a plan by its number, and where it lies.
+struct PlanTensor {
+  TensorId id;
+  void* memory;
 };
 
 // Owned by the planner and the kernels together; run by one thread at a time.
 class ConvPlan {
  public:
   virtual ~ConvPlan() = default;
-  // Tensors in the order x, weights, y, one of which is written.
-  virtual void run(cudnnHandle_t handle, std::span<void* const, 3> tensors, void* workspace) const = 0;
+  // `tensors`: all of the problem.
+  virtual void run(cudnnHandle_t handle, std::span<const PlanTensor> tensors, void* workspace) const = 0;
   virtual size_t workspace_bytes() const = 0;
   virtual std::string name() const = 0;  // cuDNN's name of the engine and its knobs
   virtual bool tensor_cores() const = 0;
@@ -47,11 +87,14 @@ class ConvPlanner {
 
   // Throws Error(config) with cuDNN's reason when no engine meets the conditions.
   std::shared_ptr<const ConvPlan> plan(const ConvProblem& problem);
+  // Whether an engine meets the conditions; otherwise cuDNN's reason in `why`.
+  bool can(const ConvProblem& problem, std::string* why = nullptr);
 
  private:
   struct Device;
   std::unique_ptr<Device> device_;
   std::map<std::string, std::shared_ptr<const ConvPlan>> plans_;
+  std::map<std::string, std::string> refusals_;  // of fused problems: cuDNN's reason
 };
 
 }  // namespace lockstep::cuda

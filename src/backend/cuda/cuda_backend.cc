@@ -33,6 +33,9 @@ Slices slices_of(const Op& op) {
   return std::visit(
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
                [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
+               [](const BatchNormStatistics&) { return Slices{.inputs = 1}; },
+               [](const BatchNormOfSumsGrad&) { return kGradientSlices; },
+               [](const BatchNormGradApply&) { return kGradientSlices; }, [](const Fused auto&) { return kNoSlices; },
                [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kNoSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }},
       op);
@@ -61,8 +64,10 @@ class CudaBackend final : public Backend {
             [&](const Cast& cast) {
               return FormatChoice{{inputs[0].format}, {cast.to == DType::f32 ? Format() : for_convolution(outputs[0])}};
             },
-            [&](const Conv2d&) { return convolution_formats(inputs, outputs, false); },
-            [&](const Conv2dGradWeights&) { return convolution_formats(inputs, outputs, true); },
+            [&](const OneOf<Conv2d, Conv2dStatistics> auto&) { return convolution_formats(inputs, outputs, false); },
+            [&](const OneOf<Conv2dGradWeights, Conv2dNormalizedGradWeights> auto&) {
+              return convolution_formats(inputs, outputs, true);
+            },
             [&](const auto&) {
               return FormatChoice{dense_formats(inputs), dense_formats(outputs)};
             }},
@@ -70,6 +75,18 @@ class CudaBackend final : public Backend {
   }
   bool reads_slice(const Op& op, size_t input) const override { return input < slices_of(op).inputs; }
   bool writes_slice(const Op& op) const override { return slices_of(op).output; }
+  bool can(const Op& op, Descs inputs, Descs outputs) const override {
+    std::vector<TensorDesc> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
+    const FormatChoice formats = choose_formats(op, in, out);
+    for (size_t i = 0; i < in.size(); ++i) in[i].format = formats.inputs[i];
+    for (size_t i = 0; i < out.size(); ++i) out[i].format = formats.outputs[i];
+    return std::visit(
+        Overload{[&](const OneOf<Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm> auto& o) {
+                   return cuda::can(context_, o, in, out);
+                 },
+                 [](const auto&) { return true; }},
+        op);
+  }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override {
     if (desc.format == padded()) return packed_bytes({stored_shape(desc), desc.dtype, Format::channels_last()});

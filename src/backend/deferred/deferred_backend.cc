@@ -247,6 +247,9 @@ class DeferredBackend final : public Backend {
   // recomputed, as they are not on a GPU.
   bool reads_slice(const Op& op, size_t input) const override { return core_->inner->reads_slice(op, input); }
   bool writes_slice(const Op& op) const override { return core_->inner->writes_slice(op); }
+  bool can(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) const override {
+    return core_->inner->can(op, inputs, outputs);
+  }
   size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const override {
     return core_->inner->saved_bytes(op, inputs);
   }

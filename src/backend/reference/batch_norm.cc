@@ -7,24 +7,25 @@
 namespace lockstep::reference {
 namespace {
 
-// The elements of one channel: `batch` planes of `plane` elements.
-struct Channel {
-  int64_t batch, plane, stride, offset;
-
-  Channel(const Shape& shape, int64_t c)
-      : batch(shape.n()), plane(shape.h() * shape.w()), stride(shape.c() * plane), offset(c * plane) {}
-  double count() const { return static_cast<double>(batch * plane); }
-
-  template <class Visit>
-  void for_each(Visit&& visit) const {
-    for (int64_t n = 0; n < batch; ++n) {
-      for (int64_t j = 0; j < plane; ++j) visit(n * stride + offset + j);
-    }
-  }
-};
-
 // Lets a NaN through, so that a diverged run is noticed.
 double relu(double value) { return value <= 0 ? 0 : value; }
+
+struct ChannelInputs {
+  int64_t channel;
+  size_t first;  // number of the scale, behind which shift and running mean are
+};
+
+// What BatchNormOfSums makes of the moments of a channel.
+template <class Operation, class T>
+void put_vectors(const Operation& op, const Call<T>& call, const ChannelInputs& in, double mean, double var) {
+  const int64_t c = in.channel;
+  const double inverse = 1 / std::sqrt(var + op.epsilon), factor = call.input(in.first)[c] * inverse;
+  const double offset = call.input(in.first + 1)[c] - double{static_cast<T>(factor)} * mean;
+  const double d = mean - call.input(in.first + 2)[c];
+  const auto samples = static_cast<double>(op.samples);
+  const double results[] = {mean, var, inverse, factor, factor, offset, samples * d, samples * (var + d * d)};
+  for (size_t i = 0; i < std::size(results); ++i) call.output(i)[c] = static_cast<T>(results[i]);
+}
 
 }  // namespace
 
@@ -207,6 +208,65 @@ void Reference<T>::compute(const SyncBatchNormGrad& op, const Call<T>& call) {
   }
 }
 
+template <class T>
+void Reference<T>::compute(const BatchNormOfSums& op, const Call<T>& call) {
+  const auto values = static_cast<double>(op.values);
+  for (int64_t c = 0; c < call.in_shape(2).elements(); ++c) {
+    const double mean = call.input(0)[op.begin + c] / values;
+    put_vectors(op, call, {.channel = c, .first = 2}, mean, relu(call.input(1)[op.begin + c] / values - mean * mean));
+  }
+}
+
+template <class T>
+void Reference<T>::compute(const BatchNormStatistics& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T* x = call.input(0);
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const Channel channel(shape, c);
+    double sum = 0, squares = 0;
+    channel.for_each([&](int64_t i) { sum += x[i]; });
+    const double mean = sum / channel.count();
+    channel.for_each([&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+    put_vectors(op, call, {.channel = c, .first = 1}, mean, squares / channel.count());
+  }
+}
+
+// dx may be the memory of dy.
+template <class T>
+void Reference<T>::compute(const BatchNormOfSumsGrad& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *dy = call.input(1), *shift = call.input(2);
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const Channel channel(shape, c);
+    const double mean = call.input(3)[c], inverse = 1 / std::sqrt(call.input(4)[c] + op.epsilon);
+    const double factor = call.input(5)[c];
+    auto gradient = [&](int64_t i) { return op.relu && (x[i] - mean) * factor + shift[c] <= 0 ? 0.0 : double{dy[i]}; };
+    double dscale = 0, dshift = 0;
+    channel.for_each([&](int64_t i) {
+      dshift += gradient(i);
+      dscale += gradient(i) * (x[i] - mean) * inverse;
+    });
+    channel.for_each([&](int64_t i) {
+      const double mean_gradient = (dshift + (x[i] - mean) * inverse * dscale) / channel.count();
+      call.output(0)[i] = static_cast<T>(factor * (gradient(i) - mean_gradient));
+    });
+    call.output(1)[c] = static_cast<T>(dscale);
+    call.output(2)[c] = static_cast<T>(dshift);
+  }
+}
+
+// dx may be the memory of dz.
+template <class T>
+void Reference<T>::compute(const BatchNormGradApply&, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    const double by_dz = call.input(2)[c], by_x = call.input(3)[c], constant = call.input(4)[c];
+    Channel(shape, c).for_each([&](int64_t i) {
+      call.output(0)[i] = static_cast<T>(by_dz * call.input(0)[i] + by_x * call.input(1)[i] + constant);
+    });
+  }
+}
+
 LOCKSTEP_REFERENCE_COMPUTE(BatchNorm);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormGrad);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormInference);
@@ -216,5 +276,9 @@ LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormSums);
 LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNorm);
 LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormGradSums);
 LOCKSTEP_REFERENCE_COMPUTE(SyncBatchNormGrad);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormOfSums);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormStatistics);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormOfSumsGrad);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormGradApply);
 
 }  // namespace lockstep::reference

@@ -33,6 +33,22 @@ struct Call {
   double* scratch() const { return static_cast<double*>(args.workspace) + omp_get_thread_num() * scratch_elements; }
 };
 
+// The elements of one channel: `batch` planes of `plane` elements.
+struct Channel {
+  int64_t batch, plane, stride, offset;
+
+  Channel(const Shape& shape, int64_t c)
+      : batch(shape.n()), plane(shape.h() * shape.w()), stride(shape.c() * plane), offset(c * plane) {}
+  double count() const { return static_cast<double>(batch * plane); }
+
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (int64_t n = 0; n < batch; ++n) {
+      for (int64_t j = 0; j < plane; ++j) visit(n * stride + offset + j);
+    }
+  }
+};
+
 // Doubles of scratch memory that each thread needs for `op`.
 int64_t scratch_elements(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs);
 
@@ -78,6 +94,13 @@ struct Reference {
   static void compute(const Cast& op, const Call<T>& call);
   static void compute(const SoftmaxCrossEntropy& op, const Call<T>& call);
   static void compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call);
+  static void compute(const Conv2dStatistics& op, const Call<T>& call);
+  static void compute(const Conv2dNormalizedGradWeights& op, const Call<T>& call);
+  static void compute(const Conv2dGradInputNorm& op, const Call<T>& call);
+  static void compute(const BatchNormGradApply& op, const Call<T>& call);
+  static void compute(const BatchNormOfSums& op, const Call<T>& call);
+  static void compute(const BatchNormStatistics& op, const Call<T>& call);
+  static void compute(const BatchNormOfSumsGrad& op, const Call<T>& call);
 
   static void compute(const ApplyOptimizer& op, const Call<T>& call);
   static void compute(const ApplyAverage& op, const Call<T>& call);

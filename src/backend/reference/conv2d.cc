@@ -1,5 +1,6 @@
 // Convolution and its two gradients, as sums over kernel taps of rows along W.
 #include <algorithm>
+#include <vector>
 
 #include "backend/reference/compute.h"
 
@@ -141,6 +142,82 @@ void Reference<T>::compute(const Conv2dGradWeights& op, const Call<T>& call) {
   }
 }
 
+namespace {
+
+// Calls compute(call) for an operation that reads `image` in the place of its first input.
+template <class T, class Compute>
+void with_image(const Call<T>& call, const T* image, const Compute& compute) {
+  std::vector<void*> inputs(call.args.inputs.begin(), call.args.inputs.end());
+  inputs[0] = const_cast<T*>(image);  // KernelArgs knows no const
+  const KernelArgs args{call.args.stream, inputs, call.args.outputs, call.args.workspace};
+  compute(Call<T>{call.in, call.out, args, call.threads, call.scratch_elements});
+}
+
+// relu(slope x + offset), rounded as the image is.
+template <class T>
+std::vector<T> normalized_image(const Call<T>& call, size_t slope) {
+  const Shape& shape = call.in_shape(0);
+  const int64_t plane = shape.h() * shape.w();
+  std::vector<T> image(static_cast<size_t>(shape.elements()));
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    const int64_t c = i / plane % shape.c();
+    const double value = double{call.input(slope)[c]} * call.input(0)[i] + call.input(slope + 1)[c];
+    image[static_cast<size_t>(i)] = static_cast<T>(value <= 0 ? 0 : value);
+  }
+  return image;
+}
+
+}  // namespace
+
+template <class T>
+void Reference<T>::compute(const Conv2dStatistics& op, const Call<T>& call) {
+  const std::vector<T> image = op.normalized ? normalized_image(call, 2) : std::vector<T>{};
+  with_image(call, op.normalized ? image.data() : call.input(0),
+             [&](const Call<T>& inner) { compute(Conv2d{op.window}, inner); });
+  const Shape& shape = call.out_shape(0);
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    double sum = 0, squares = 0;
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double y = call.output(0)[i];
+      sum += y;
+      squares += y * y;
+    });
+    call.output(1)[c] = static_cast<T>(sum);
+    call.output(2)[c] = static_cast<T>(squares);
+  }
+}
+
+template <class T>
+void Reference<T>::compute(const Conv2dNormalizedGradWeights& op, const Call<T>& call) {
+  const std::vector<T> image = normalized_image(call, 2);
+  with_image(call, image.data(), [&](const Call<T>& inner) { compute(Conv2dGradWeights{op.window}, inner); });
+}
+
+template <class T>
+void Reference<T>::compute(const Conv2dGradInputNorm& op, const Call<T>& call) {
+  compute(Conv2dGradInput{op.window, op.input}, call);
+  const T *x = call.input(2), *scale = call.input(3), *shift = call.input(4);
+  T* dz = call.output(0);
+  for (int64_t c = 0; c < op.input.c(); ++c) {
+    const Channel channel(op.input, c);
+    const double mean = call.input(5)[c], inverse = call.input(6)[c], factor = scale[c] * inverse;
+    double dscale = 0, dshift = 0;
+    channel.for_each([&](int64_t i) {
+      if ((x[i] - mean) * factor + shift[c] <= 0) dz[i] = 0;
+      dshift += dz[i];
+      dscale += dz[i] * (x[i] - mean) * inverse;
+    });
+    call.output(1)[c] = static_cast<T>(dscale);
+    call.output(2)[c] = static_cast<T>(dshift);
+    call.output(3)[c] = static_cast<T>(factor);
+    call.output(4)[c] = static_cast<T>(-factor * inverse * dscale / channel.count());
+    call.output(5)[c] = static_cast<T>(factor * (inverse * dscale * mean - dshift) / channel.count());
+  }
+}
+
+LOCKSTEP_REFERENCE_COMPUTE(Conv2dStatistics);
+LOCKSTEP_REFERENCE_COMPUTE(Conv2dNormalizedGradWeights);
+LOCKSTEP_REFERENCE_COMPUTE(Conv2dGradInputNorm);
 LOCKSTEP_REFERENCE_COMPUTE(Conv2d);
 LOCKSTEP_REFERENCE_COMPUTE(Conv2dGradInput);
 LOCKSTEP_REFERENCE_COMPUTE(Conv2dGradWeights);

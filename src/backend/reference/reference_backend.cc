@@ -56,6 +56,7 @@ class ReferenceBackend final : public HostBackend {
   FormatChoice choose_formats(const Op&, Descs inputs, Descs outputs) const override {
     return {std::vector<Format>(inputs.size()), std::vector<Format>(outputs.size())};
   }
+  bool can(const Op&, Descs, Descs) const override { return true; }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return reference::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override { return packed_bytes(desc); }
 
@@ -97,6 +98,9 @@ int64_t reference::scratch_elements(const Op& op, Descs inputs, Descs outputs) {
       Overload{[&](const Conv2d&) { return plane(outputs[0].shape); },
                [&](const Conv2dGradInput&) { return plane(outputs[0].shape); },
                [&](const Conv2dGradWeights&) { return plane(outputs[0].shape); },
+               [&](const Conv2dStatistics&) { return plane(outputs[0].shape); },
+               [&](const Conv2dGradInputNorm&) { return plane(outputs[0].shape); },
+               [&](const Conv2dNormalizedGradWeights&) { return plane(outputs[0].shape); },
                [&](const LinearGradInput&) { return outputs[0].shape[1]; },
                [&](const LinearGradWeights&) { return inputs[0].shape[1]; }, [](const auto&) { return int64_t{0}; }},
       op);

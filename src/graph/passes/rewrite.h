@@ -51,6 +51,13 @@ int lower_precision(Graph& graph, DType compute);
 // Adds the external input that multiplies all gradients.
 void add_loss_scale(Graph& graph);
 
+// Splits batch norms into their vectors, with the moments, and what applies them, and fuses convolutions with both,
+// where the backend can (ops/conv2d.h): a convolution sums its output for the vectors of the batch norm that reads it;
+// convolutions and gradients by weights that alone read a batch norm with ReLU normalize its input themselves; a
+// gradient by input computes the sums of the gradient of the batch norm that it alone reaches. Runs after
+// add_gradients. Returns the number of fused convolutions and gradients.
+int fuse_conv_norm(Graph& graph, const Backend& backend);
+
 // Saves memory for a little time. Runs after add_gradients. Backward nodes that read the output of a batch norm, or a
 // concatenation of such outputs, read a copy instead that is computed just before, from the moments of the batch (or
 // the running statistics) and the input of the batch norm, which its gradient needs anyway. The bits are the same.

@@ -57,6 +57,20 @@ std::unique_ptr<Kernel> compile(const Context&, const Conv2dGradInput& op, Descs
 std::unique_ptr<Kernel> compile(const Context&, const Conv2dGradWeights& op, Descs inputs, Descs outputs) {
   return std::make_unique<ByReference>(op, inputs, outputs);
 }
+std::unique_ptr<Kernel> compile(const Context&, const Conv2dStatistics& op, Descs inputs, Descs outputs) {
+  return std::make_unique<ByReference>(op, inputs, outputs);
+}
+std::unique_ptr<Kernel> compile(const Context&, const Conv2dNormalizedGradWeights& op, Descs inputs, Descs outputs) {
+  return std::make_unique<ByReference>(op, inputs, outputs);
+}
+std::unique_ptr<Kernel> compile(const Context&, const Conv2dGradInputNorm& op, Descs inputs, Descs outputs) {
+  return std::make_unique<ByReference>(op, inputs, outputs);
+}
+bool can(const Context&, const Conv2dStatistics&, Descs inputs, Descs) { return inputs[0].dtype == DType::f16; }
+bool can(const Context&, const Conv2dNormalizedGradWeights&, Descs inputs, Descs) {
+  return inputs[0].dtype == DType::f16;
+}
+bool can(const Context&, const Conv2dGradInputNorm&, Descs inputs, Descs) { return inputs[0].dtype == DType::f16; }
 std::unique_ptr<Kernel> compile(const Context&, const Linear& op, Descs inputs, Descs outputs) {
   return std::make_unique<ByReference>(op, inputs, outputs);
 }

@@ -1,0 +1,187 @@
+// Convolutions fused with the parts of a batch norm against the operations one by one, on the reference backend in
+// float64: the reference backend's own exactly, those of a GPU in fp16 within the rounding of what is rounded.
+#include <cmath>
+
+#include "lockstep/base/random.h"
+#include "test/backend/op_runner.h"
+#include "test/catch.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr double kEpsilon = 1e-3;
+
+HostTensor random_tensor(const Shape& shape, uint64_t seed, double mean = 0, double deviation = 1) {
+  HostTensor tensor{shape, DType::f64, {}};
+  RandomStream random(random_key(seed));
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    // A multiple of 2^-8 below 8 is a number of fp16, too.
+    tensor.values.push_back(std::round(std::clamp(mean + deviation * random.normal(), -7.5, 7.5) * 256) / 256);
+  }
+  return tensor;
+}
+
+struct Geometry {
+  Shape x;
+  int64_t outputs;
+  Window window;
+};
+const Geometry kGeometries[] = {{{2, 16, 9, 9}, 24, {3, 3, 1, 1, 1, 1}},
+                                {{3, 8, 5, 5}, 16, {1, 1, 1, 1, 0, 0}},
+                                {{2, 16, 9, 9}, 8, {3, 3, 2, 2, 0, 0}},
+                                {{2, 16, 7, 7}, 16, {1, 7, 1, 1, 0, 3}}};
+
+// conv - norm with ReLU - conv, forward and backward. Numbers of values:
+//   0 image, 1 weights, 2 scale, 3 shift, 4 running mean, 5 weights of the second convolution, 6 gradient of its output
+struct Sandwich {
+  Shape image, x, y;
+  Window first{3, 3, 1, 1, 1, 1}, second;
+  std::vector<HostTensor> inputs;
+
+  explicit Sandwich(const Geometry& g) : image{g.x.n(), 8, g.x.h(), g.x.w()}, x(g.x), second(g.window) {
+    const Shape weights{x.c(), image.c(), 3, 3}, c{x.c()};
+    const Shape last{g.outputs, x.c(), second.kernel_h, second.kernel_w};
+    y = infer(Conv2d{second}, std::vector<TensorDesc>{{x, DType::f64, {}}, {last, DType::f64, {}}})[0].shape;
+    inputs = {random_tensor(image, 1),     random_tensor(weights, 2, 0, 0.1), random_tensor(c, 3, 1, 0.2),
+              random_tensor(c, 4, 0, 0.2), random_tensor(c, 5, 0, 0.2),       random_tensor(last, 6, 0, 0.1),
+              random_tensor(y, 7)};
+  }
+
+  std::vector<Step> plain() const {
+    return {{Conv2d{first}, {0, 1}},                                  // 7: x
+            {BatchNorm{kEpsilon, true}, {7, 2, 3}},                   // 8: z, mean, var, saved
+            {BatchMoments{x.n()}, {9, 10, 4}},                        // 12: first, second
+            {Conv2d{second}, {8, 5}},                                 // 14: y
+            {Conv2dGradWeights{second}, {8, 6}},                      // 15
+            {Conv2dGradInput{second, x}, {6, 5}},                     // 16: dz
+            {BatchNormGrad{kEpsilon, true}, {7, 16, 2, 9, 10, 11}}};  // 17: dx, dscale, dshift
+  }
+
+  // `type`: of images and weights, to which those inputs are cast first.
+  std::vector<Step> fused(DType type) const {
+    const bool casts = type != DType::f64;
+    std::vector<Step> steps;
+    if (casts) steps = {{Cast{type}, {0}}, {Cast{type}, {1}}, {Cast{type}, {5}}, {Cast{type}, {6}}};
+    const int a = casts ? 7 : 0, w = casts ? 8 : 1, w2 = casts ? 9 : 5, dy = casts ? 10 : 6, n = casts ? 11 : 7;
+    const BatchNormOfSums vectors{.epsilon = kEpsilon, .values = x.n() * x.h() * x.w(), .samples = x.n(), .to = type};
+    const std::vector<Step> more{
+        {Conv2dStatistics{first}, {a, w}},                                           // n: x, sum, squares
+        {vectors, {n + 1, n + 2, 2, 3, 4}},                                          // n+3: mean, var, inverse, factor,
+                                                                                     // slope, offset, first, second
+        {Conv2dStatistics{second, true}, {n, w2, n + 7, n + 8}},                     // n+11: y, sum, squares
+        {Conv2dNormalizedGradWeights{second}, {n, dy, n + 7, n + 8}},                // n+14
+        {Conv2dGradInputNorm{second, x}, {dy, w2, n, 2, 3, n + 3, n + 5}},           // n+15: dz, dscale, dshift, by_dz,
+                                                                                     // by_x, constant
+        {BatchNormGradApply{}, {n + 15, n, n + 18, n + 19, n + 20}},                 // n+21: dx
+        {BatchNormInference{kEpsilon, true}, {n, 2, 3, n + 3, n + 4}},               // n+22: z
+        {Conv2dGradInput{second, x}, {dy, w2}},                                      // n+23
+        {BatchNormOfSumsGrad{kEpsilon, true}, {n, n + 23, 3, n + 3, n + 4, n + 6}},  // n+24: dx, dscale, dshift
+        {BatchNormStatistics{kEpsilon, x.n(), type}, {n, 2, 3, 4}}};                 // n+27: as n+3
+    steps.insert(steps.end(), more.begin(), more.end());
+    return steps;
+  }
+
+  // What both compute: the value of the plain program, and of the fused one behind its first convolution's output.
+  static constexpr std::pair<size_t, size_t> kSame[] = {{7, 0},   {8, 22},  {9, 3},   {10, 4},  {12, 9},  {13, 10},
+                                                        {14, 11}, {15, 14}, {17, 21}, {18, 16}, {19, 17}, {17, 24},
+                                                        {18, 25}, {19, 26}, {9, 27},  {10, 28}, {12, 33}, {13, 34}};
+};
+
+// Checks that the fused program computes what the plain one does.
+void check_same(const Backend& backend, const Geometry& geometry, DType type, double bound) {
+  const Sandwich sandwich(geometry);
+  const auto expected = run_program(*make_backend("reference", {}), sandwich.inputs, sandwich.plain()).values;
+  std::vector<HostTensor> inputs = sandwich.inputs;
+  if (type != DType::f64) {
+    for (HostTensor& input : inputs) input.dtype = DType::f32;
+  }
+  const auto actual = run_program(backend, inputs, sandwich.fused(type)).values;
+  const size_t first = type == DType::f64 ? 7 : 11;
+  for (const auto& [plain, fused] : Sandwich::kSame) {
+    INFO(geometry.x.to_string() << " in " << dtype_name(type) << ": value " << plain << " is " << fused);
+    CHECK(relative_error(actual[first + fused].values, expected[plain].values) < bound);
+  }
+  const auto &y = actual[first + 11].values, &sums = actual[first + 12].values, &squares = actual[first + 13].values;
+  std::vector<double> own_sums(sums.size()), own_squares(sums.size());
+  const auto plane = static_cast<size_t>(sandwich.y.h() * sandwich.y.w());
+  for (size_t i = 0; i < y.size(); ++i) {
+    own_sums[i / plane % sums.size()] += y[i];
+    own_squares[i / plane % sums.size()] += y[i] * y[i];
+  }
+  // A library may sum y before or after it is rounded.
+  CHECK(relative_error(sums, own_sums) < bound / 16);
+  CHECK(relative_error(squares, own_squares) < bound / 16);
+}
+
+}  // namespace
+
+TEST_CASE("convolutions fused with the parts of a batch norm compute what the operations do one by one") {
+  const auto reference = make_backend("reference", {.threads = 2});
+  for (const Geometry& geometry : kGeometries) check_same(*reference, geometry, DType::f64, 1e-11);
+}
+
+// In fp16 x and dz are rounded to 2^-11 of themselves, and slope and offset once more, beside the products' own
+// rounding: a value is off by some four roundings. A gradient that passes a ReLU near 0 may pass or not, which adds as
+// much.
+TEST_CASE("a GPU computes fused convolutions in fp16 as the reference backend does one by one", "[gpu]") {
+  if (!gpu_unavailable_reason().empty()) {
+    WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
+    return;
+  }
+  const auto gpu = make_backend("cuda", {});
+  for (const Geometry& geometry : kGeometries) check_same(*gpu, geometry, DType::f16, 0x1p-11 * 16);
+}
+
+TEST_CASE("a slice of a convolution's sums gives the vectors of its batch norm") {
+  const auto reference = make_backend("reference", {});
+  const HostTensor sums = random_tensor({6}, 1), squares = random_tensor({6}, 2, 7, 0.1), scale = random_tensor({2}, 3);
+  HostTensor some_sums{{2}, DType::f64, {sums.values[3], sums.values[4]}};
+  HostTensor some_squares{{2}, DType::f64, {squares.values[3], squares.values[4]}};
+  const HostTensor inputs[] = {sums, squares, scale, some_sums, some_squares};
+  const BatchNormOfSums slice{.values = 9, .samples = 3, .begin = 3, .to = DType::f64};
+  BatchNormOfSums whole = slice;
+  whole.begin = 0;
+  const Step steps[] = {{slice, {0, 1, 2, 2, 2}}, {whole, {3, 4, 2, 2, 2}}};
+  const auto values = run_program(*reference, inputs, steps).values;
+  for (size_t i = 0; i < 8; ++i) CHECK((values[5 + i].values == values[13 + i].values));
+}
+
+// With r the ratio of mean and deviation, sum and squares are rounded to float32 once each at the end, so that the
+// error of var = squares / n - mean^2 is at most 2^-24 (E[y^2] + 2 mean^2) <= 3 * 2^-24 (1 + r^2) var. It cancels: at r
+// = 1000 a fifth of the variance may be wrong. A channel of a convolution's output has r near 1, and fp16 keeps no more
+// than 11 bits of y anyway, so that at r = 2048 its own rounding is as large as the deviation.
+TEST_CASE("the variance from sums of squares is as exact as the ratio of mean and deviation allows") {
+  constexpr int64_t kValues = 4096;
+  const auto reference = make_backend("reference", {});
+  for (const double ratio : {0.0, 1.0, 10.0, 100.0, 1000.0}) {
+    RandomStream random(random_key(static_cast<uint64_t>(ratio)));
+    std::vector<double> y(kValues);
+    double sum = 0, squares = 0;
+    for (double& value : y) {
+      value = ratio + random.normal();
+      sum += value;
+      squares += value * value;
+    }
+    double var = 0;
+    const double mean = sum / kValues;
+    for (const double value : y) var += (value - mean) * (value - mean) / kValues;
+    const auto vector = [](double value) { return HostTensor{{1}, DType::f32, {value}}; };
+    const HostTensor inputs[] = {vector(sum), vector(squares), vector(1), vector(0)};
+    const Step steps[] = {{BatchNormOfSums{.values = kValues, .samples = 1}, {0, 1, 2, 3, 3}}};
+    const auto values = run_program(*reference, inputs, steps).values;
+    INFO("ratio " << ratio);
+    CHECK(std::abs(values[4].values[0] - mean) <= 0x1p-23 * std::abs(mean) + 1e-7);
+    CHECK(std::abs(values[5].values[0] - var) <= 3 * 0x1p-24 * (1 + mean * mean / var) * var + 0x1p-24 * var);
+  }
+}
+
+TEST_CASE("the cpu backend has none of the fused operations, and says so") {
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  const std::vector<TensorDesc> inputs{{{2, 8, 4, 4}, DType::f32, {}}, {{8, 8, 1, 1}, DType::f32, {}}};
+  const Op op = Conv2dStatistics{};
+  const auto outputs = infer(op, inputs);
+  CHECK_FALSE(cpu->can(op, inputs, outputs));
+  CHECK_THROWS_WITH(cpu->compile(op, inputs, outputs), ContainsSubstring("the cpu backend has no Conv2dStatistics"));
+}
