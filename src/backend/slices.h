@@ -20,7 +20,7 @@ template <class Operation>
 concept DenseOnly =
     OneOf<Operation, Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
           EmbeddingBag, EmbeddingBagGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
-          SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, LocalResponseNorm,
-          LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
+          SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, LocalResponseNorm, LocalResponseNormGrad,
+          Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad>;
 
 }  // namespace lockstep

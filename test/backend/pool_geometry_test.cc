@@ -41,7 +41,9 @@ PoolShape shape_of(const Geometry& g, unsigned packs) {
               .packs = packs,
               .out_items = 0,
               .in_items = 0,
-              .count_include_pad = false};
+              .count_include_pad = false,
+              .in_row = packs,
+              .out_row = packs};
   s.out_items = static_cast<unsigned>(2 * s.out_h * s.out_w) * packs;  // two images
   s.in_items = static_cast<unsigned>(2 * s.in_h * s.in_w) * packs;
   return s;
@@ -58,13 +60,13 @@ TEST_CASE("an image position gathers from exactly the windows that hold it, at t
                     << s.in_w);
     std::map<Link, int> forward, backward;
     for (unsigned i = 0; i < s.out_items; ++i) {
-      for_window(s, item_of(i, s.packs, s.out_h, s.out_w), [&](int position, int64_t at) {
-        forward[{i, at}] = position;
-      });
+      const Item item = item_of(i, s.packs, s.out_h, s.out_w);
+      for_window(s, item, [&](int position, int64_t pixel) { forward[{i, pixel * s.packs + item.pack}] = position; });
     }
     for (unsigned i = 0; i < s.in_items; ++i) {
-      for_covering(s, item_of(i, s.packs, s.in_h, s.in_w), [&](int position, int64_t at, int, int) {
-        backward[{at, i}] = position;
+      const Item item = item_of(i, s.packs, s.in_h, s.in_w);
+      for_covering(s, item, [&](int position, int64_t pixel, int, int) {
+        backward[{pixel * s.packs + item.pack, i}] = position;
       });
     }
     CHECK(!forward.empty());
@@ -72,16 +74,15 @@ TEST_CASE("an image position gathers from exactly the windows that hold it, at t
   }
 }
 
-TEST_CASE("a window's positions are those of the image, each once, in row-major order, of the window's own channels") {
+TEST_CASE("a window's positions are those of the image, each once, in row-major order") {
   for (const Geometry& geometry : kGeometries) {
     const PoolShape s = shape_of(geometry, 2);
     for (unsigned i = 0; i < s.out_items; ++i) {
       const Item out = item_of(i, s.packs, s.out_h, s.out_w);
       std::vector<int64_t> positions;
-      for_window(s, out, [&](int, int64_t at) {
-        positions.push_back(at);
-        CHECK(at % s.packs == out.pack);
-        CHECK(at / s.packs / (s.in_h * s.in_w) == out.n);
+      for_window(s, out, [&](int, int64_t pixel) {
+        positions.push_back(pixel);
+        CHECK(pixel / (s.in_h * s.in_w) == out.n);
       });
       CHECK(std::ranges::is_sorted(positions));
       CHECK(std::set(positions.begin(), positions.end()).size() == positions.size());

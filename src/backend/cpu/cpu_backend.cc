@@ -92,6 +92,7 @@ Slices slices_of(const Op& op) {
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
                [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
                [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
+               [](const OneOf<MaxPool, MaxPoolGrad> auto&) { return kNoSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }, [](const Fused auto&) { return kNoSlices; }},
       op);
 }

@@ -33,10 +33,6 @@ struct Norm {
   int64_t x = 0, dy = 0, out = 0;  // elements from a row to the next, of slices too: the output is y or dx
 };
 
-int64_t row_elements(const TensorDesc& desc) {
-  return desc.parent_channels > 0 ? desc.parent_channels : desc.shape.c();
-}
-
 // Inputs: x, then vectors; the first output is y.
 template <class Operation>
 Norm forward_norm(const Operation& op, Descs inputs, Descs outputs) {

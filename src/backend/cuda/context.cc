@@ -34,6 +34,10 @@ Rows rows_of(const TensorDesc& desc) {
   return {s.n() * s.h() * s.w(), s.c()};
 }
 
+int64_t row_elements(const TensorDesc& desc) {
+  return desc.parent_channels > 0 ? desc.parent_channels : desc.shape.c();
+}
+
 SumsMemory sums_memory(const KernelArgs& args) { return {args.workspace, stream_of(args).tickets()}; }
 
 void expect_alike(const Op& op, Descs tensors) {

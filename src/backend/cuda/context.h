@@ -50,6 +50,8 @@ struct SumsMemory sums_memory(const KernelArgs& args);
 
 // An image as rows of channels, which our own kernels work on. Requires that it lies channels last.
 struct Rows rows_of(const TensorDesc& desc);
+// Elements from a row to the next, of channel slices too.
+int64_t row_elements(const TensorDesc& desc);
 // Requires that all tensors have one description, of an element type that kernels have.
 void expect_alike(const Op& op, Descs tensors);
 

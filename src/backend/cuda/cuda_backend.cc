@@ -28,7 +28,7 @@ FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient) {
   return choice;
 }
 
-// Only the kernels of batch norm let other channels lie between those of a row.
+// The kernels of batch norm and of pools let other channels lie between those of a row.
 Slices slices_of(const Op& op) {
   return std::visit(
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
@@ -36,7 +36,7 @@ Slices slices_of(const Op& op) {
                [](const BatchNormStatistics&) { return Slices{.inputs = 1}; },
                [](const BatchNormOfSumsGrad&) { return kGradientSlices; },
                [](const BatchNormGradApply&) { return kGradientSlices; }, [](const Fused auto&) { return kNoSlices; },
-               [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kNoSlices; },
+               [](const OneOf<MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }},
       op);
 }

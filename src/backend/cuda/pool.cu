@@ -1,7 +1,6 @@
 #include "backend/cuda/pool.h"
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/pool_geometry.h"
+#include "backend/cuda/pool_packs.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -17,9 +16,10 @@ __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
       best[lane] = -INFINITY;
       positions.lane[lane] = kNoMaximum;
     }
-    for_window(s, item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w), [&](int position, int64_t at) {
+    const Item out = item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w);
+    for_window(s, out, [&](int position, int64_t pixel) {
       float values[kLanes];
-      load<kLanes>(x + at * kLanes, values);
+      load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
 #pragma unroll
       for (int lane = 0; lane < kLanes; ++lane) {
         if (positions.lane[lane] != kNoMaximum && !(values[lane] > best[lane]) && !isnan(values[lane])) continue;
@@ -27,7 +27,7 @@ __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
         positions.lane[lane] = static_cast<uint8_t>(position);
       }
     });
-    store<kLanes>(best, y + i * kLanes);
+    store<kLanes>(best, y + out_offset(s, out) * kLanes);
     *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = positions;
   }
 }
@@ -37,16 +37,9 @@ template <class T, int kLanes>
 __global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, T* dx) {
   for (int64_t i = thread_index(); i < s.in_items; i += grid_threads()) {
     float sums[kLanes] = {};
-    for_covering(s, item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w),
-                 [&](int position, int64_t at, int, int) {
-                   const auto positions = *reinterpret_cast<const Pack<uint8_t, kLanes>*>(saved + at * kLanes);
-                   float gradients[kLanes];
-                   load<kLanes>(dy + at * kLanes, gradients);
-#pragma unroll
-                   for (int lane = 0; lane < kLanes; ++lane)
-                     sums[lane] += positions.lane[lane] == position ? gradients[lane] : 0;
-                 });
-    store<kLanes>(sums, dx + i * kLanes);
+    const Item in = item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w);
+    gather_from_maxima<kLanes>(s, in, dy, saved, sums);
+    store<kLanes>(sums, dx + in_offset(s, in) * kLanes);
   }
 }
 
@@ -55,16 +48,16 @@ __global__ void avg_pool(PoolShape s, const T* x, T* y) {
   for (int64_t i = thread_index(); i < s.out_items; i += grid_threads()) {
     const Item out = item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w);
     float sums[kLanes] = {};
-    for_window(s, out, [&](int, int64_t at) {
+    for_window(s, out, [&](int, int64_t pixel) {
       float values[kLanes];
-      load<kLanes>(x + at * kLanes, values);
+      load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
 #pragma unroll
       for (int lane = 0; lane < kLanes; ++lane) sums[lane] += values[lane];
     });
     const auto count = static_cast<float>(divisor(s, out.h, out.w));
 #pragma unroll
     for (int lane = 0; lane < kLanes; ++lane) sums[lane] /= count;
-    store<kLanes>(sums, y + i * kLanes);
+    store<kLanes>(sums, y + out_offset(s, out) * kLanes);
   }
 }
 
@@ -72,67 +65,58 @@ template <class T, int kLanes>
 __global__ void avg_pool_grad(PoolShape s, const T* dy, T* dx) {
   for (int64_t i = thread_index(); i < s.in_items; i += grid_threads()) {
     float sums[kLanes] = {};
-    for_covering(s, item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w), [&](int, int64_t at, int oh, int ow) {
+    const Item in = item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w);
+    for_covering(s, in, [&](int, int64_t pixel, int oh, int ow) {
       const auto count = static_cast<float>(divisor(s, oh, ow));
       float gradients[kLanes];
-      load<kLanes>(dy + at * kLanes, gradients);
+      load<kLanes>(dy + (pixel * s.out_row + in.pack) * kLanes, gradients);
 #pragma unroll
       for (int lane = 0; lane < kLanes; ++lane) sums[lane] += gradients[lane] / count;
     });
-    store<kLanes>(sums, dx + i * kLanes);
+    store<kLanes>(sums, dx + in_offset(s, in) * kLanes);
   }
-}
-
-PoolShape shape_of(const PoolLaunch& pool, int lanes) {
-  const Window& w = pool.window;
-  const auto narrow = [](int64_t value) { return static_cast<int>(value); };
-  const int64_t packs = pool.image.c() / lanes;
-  const auto items = [&](const Shape& s) { return static_cast<unsigned>(s.n() * s.h() * s.w() * packs); };
-  return {narrow(w.kernel_h),   narrow(w.kernel_w),    narrow(w.stride_h),           narrow(w.stride_w),
-          narrow(w.pad_h),      narrow(w.pad_w),       narrow(pool.image.h()),       narrow(pool.image.w()),
-          narrow(pool.out.h()), narrow(pool.out.w()),  static_cast<unsigned>(packs), items(pool.out),
-          items(pool.image),    pool.count_include_pad};
 }
 
 // Calls launch(element, lanes, geometry).
 template <class Launch>
-void with_pool(DType dtype, const PoolLaunch& pool, const Launch& launch) {
-  with_packs(dtype, pool.image.c(),
-             [&](auto element, auto lanes) { launch(element, lanes, shape_of(pool, decltype(lanes)::value)); });
+void with_pool(DType dtype, const PoolLaunch& pool, RowsIn in, RowsIn out, const Launch& launch) {
+  with_packs(dtype, common_granule(dtype, pool.image.c(), {in, out}), [&](auto element, auto lanes) {
+    launch(element, lanes, pool_shape(pool, decltype(lanes)::value, in, out));
+  });
 }
 
 }  // namespace
 
-void launch_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* x, void* y, uint8_t* saved) {
-  with_pool(dtype, pool, [&](auto element, auto lanes, const PoolShape& s) {
+void launch_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn x, RowsOut y, uint8_t* saved) {
+  with_pool(dtype, pool, x, y, [&](auto element, auto lanes, const PoolShape& s) {
     using T = decltype(element);
-    max_pool<T, decltype(lanes)::value>
-        <<<blocks_for(s.out_items), kThreads, 0, stream>>>(s, static_cast<const T*>(x), static_cast<T*>(y), saved);
+    max_pool<T, decltype(lanes)::value><<<blocks_for(s.out_items), kThreads, 0, stream>>>(
+        s, static_cast<const T*>(x.data), static_cast<T*>(y.data), saved);
   });
 }
 
-void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* dy,
-                          const uint8_t* saved, void* dx) {
-  with_pool(dtype, pool, [&](auto element, auto lanes, const PoolShape& s) {
+void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn dy, const uint8_t* saved,
+                          RowsOut dx) {
+  with_pool(dtype, pool, dx, dy, [&](auto element, auto lanes, const PoolShape& s) {
     using T = decltype(element);
-    max_pool_grad<T, decltype(lanes)::value>
-        <<<blocks_for(s.in_items), kThreads, 0, stream>>>(s, static_cast<const T*>(dy), saved, static_cast<T*>(dx));
+    max_pool_grad<T, decltype(lanes)::value><<<blocks_for(s.in_items), kThreads, 0, stream>>>(
+        s, static_cast<const T*>(dy.data), saved, static_cast<T*>(dx.data));
   });
 }
 
-void launch_avg_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* x, void* y) {
-  with_pool(dtype, pool, [&](auto element, auto lanes, const PoolShape& s) {
+void launch_avg_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn x, RowsOut y) {
+  with_pool(dtype, pool, x, y, [&](auto element, auto lanes, const PoolShape& s) {
     using T = decltype(element);
     avg_pool<T, decltype(lanes)::value>
-        <<<blocks_for(s.out_items), kThreads, 0, stream>>>(s, static_cast<const T*>(x), static_cast<T*>(y));
+        <<<blocks_for(s.out_items), kThreads, 0, stream>>>(s, static_cast<const T*>(x.data), static_cast<T*>(y.data));
   });
 }
 
-void launch_avg_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* dy, void* dx) {
-  with_pool(dtype, pool, [&](auto element, auto lanes, const PoolShape& s) {
+void launch_avg_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn dy, RowsOut dx) {
+  with_pool(dtype, pool, dx, dy, [&](auto element, auto lanes, const PoolShape& s) {
     using T = decltype(element);
     avg_pool_grad<T, decltype(lanes)::value>
-        <<<blocks_for(s.in_items), kThreads, 0, stream>>>(s, static_cast<const T*>(dy), static_cast<T*>(dx));
+        <<<blocks_for(s.in_items), kThreads, 0, stream>>>(s, static_cast<const T*>(dy.data), static_cast<T*>(dx.data));
   });
 }
 

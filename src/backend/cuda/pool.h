@@ -1,10 +1,7 @@
 // What pool.cu launches.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <cstdint>
-
+#include "backend/cuda/rows.h"
 #include "lockstep/ops/ops.h"
 
 namespace lockstep::cuda {
@@ -16,10 +13,10 @@ struct PoolLaunch {
 };
 // saved: for each output the position of the maximum in its window, kNoMaximum where the window is all padding
 constexpr int kNoMaximum = 255;
-void launch_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* x, void* y, uint8_t* saved);
-void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* dy,
-                          const uint8_t* saved, void* dx);
-void launch_avg_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* x, void* y);
-void launch_avg_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const void* dy, void* dx);
+void launch_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn x, RowsOut y, uint8_t* saved);
+void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn dy, const uint8_t* saved,
+                          RowsOut dx);
+void launch_avg_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn x, RowsOut y);
+void launch_avg_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn dy, RowsOut dx);
 
 }  // namespace lockstep::cuda

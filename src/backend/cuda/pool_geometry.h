@@ -19,6 +19,7 @@ struct PoolShape {
   unsigned packs;  // of channels
   unsigned out_items, in_items;
   bool count_include_pad;
+  int64_t in_row, out_row;  // packs from a pixel to the next: more than `packs` in a channel slice
 };
 
 // A pack of channels of an image or an output.
@@ -38,8 +39,8 @@ LOCKSTEP_POOL_FUNCTION Item item_of(unsigned index, unsigned packs, int height, 
   return item;
 }
 
-LOCKSTEP_POOL_FUNCTION int64_t offset_of(int n, int h, int w, int height, int width, unsigned packs) {
-  return ((int64_t{n} * height + h) * width + w) * packs;
+LOCKSTEP_POOL_FUNCTION int64_t pixel_of(int n, int h, int w, int height, int width) {
+  return (int64_t{n} * height + h) * width + w;
 }
 
 LOCKSTEP_POOL_FUNCTION int smaller(int a, int b) { return a < b ? a : b; }
@@ -60,7 +61,7 @@ LOCKSTEP_POOL_FUNCTION int divisor(const PoolShape& s, int oh, int ow) {
   return (smaller(h + s.kernel_h, s.in_h) - larger(h, 0)) * (smaller(w + s.kernel_w, s.in_w) - larger(w, 0));
 }
 
-// Calls body(position in the window, offset of the pack in the image) for the positions that lie in the image.
+// Calls body(position in the window, pixel of the image) for the positions that lie in the image.
 template <class Body>
 LOCKSTEP_POOL_FUNCTION void for_window(const PoolShape& s, const Item& out, const Body& body) {
   for (int kh = 0; kh < s.kernel_h; ++kh) {
@@ -69,13 +70,12 @@ LOCKSTEP_POOL_FUNCTION void for_window(const PoolShape& s, const Item& out, cons
     for (int kw = 0; kw < s.kernel_w; ++kw) {
       const int w = out.w * s.stride_w - s.pad_w + kw;
       if (w < 0 || w >= s.in_w) continue;
-      body(kh * s.kernel_w + kw, offset_of(out.n, h, w, s.in_h, s.in_w, s.packs) + out.pack);
+      body(kh * s.kernel_w + kw, pixel_of(out.n, h, w, s.in_h, s.in_w));
     }
   }
 }
 
-// The same for the windows that cover a pixel of the image: body(position in the window, offset of the output's pack,
-// oh, ow).
+// The same for the windows that cover a pixel of the image: body(position in the window, pixel of the output, oh, ow).
 template <class Body>
 LOCKSTEP_POOL_FUNCTION void for_covering(const PoolShape& s, const Item& in, const Body& body) {
   const Covering hs = covering(in.h, s.kernel_h, s.stride_h, s.pad_h, s.out_h);
@@ -83,7 +83,7 @@ LOCKSTEP_POOL_FUNCTION void for_covering(const PoolShape& s, const Item& in, con
   for (int oh = hs.first; oh < hs.last; ++oh) {
     for (int ow = ws.first; ow < ws.last; ++ow) {
       const int position = (in.h + s.pad_h - oh * s.stride_h) * s.kernel_w + in.w + s.pad_w - ow * s.stride_w;
-      body(position, offset_of(in.n, oh, ow, s.out_h, s.out_w, s.packs) + in.pack, oh, ow);
+      body(position, pixel_of(in.n, oh, ow, s.out_h, s.out_w), oh, ow);
     }
   }
 }

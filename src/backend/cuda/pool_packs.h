@@ -1,0 +1,43 @@
+// Where a pool's packs of channels lie, and what its gradient gathers. For .cu files.
+#pragma once
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/pool.h"
+#include "backend/cuda/pool_geometry.h"
+
+namespace lockstep::cuda {
+
+// In packs, of an image and of what is pooled.
+__device__ inline int64_t in_offset(const PoolShape& s, const Item& in) {
+  return pixel_of(in.n, in.h, in.w, s.in_h, s.in_w) * s.in_row + in.pack;
+}
+__device__ inline int64_t out_offset(const PoolShape& s, const Item& out) {
+  return pixel_of(out.n, out.h, out.w, s.out_h, s.out_w) * s.out_row + out.pack;
+}
+
+// Adds the gradients of the windows that chose this pack of the image.
+template <int kLanes, class T>
+__device__ void gather_from_maxima(const PoolShape& s, const Item& in, const T* dy, const uint8_t* saved,
+                                   float (&sums)[kLanes]) {
+  for_covering(s, in, [&](int position, int64_t pixel, int, int) {
+    const auto chosen = *reinterpret_cast<const Pack<uint8_t, kLanes>*>(saved + (pixel * s.packs + in.pack) * kLanes);
+    float gradients[kLanes];
+    load<kLanes>(dy + (pixel * s.out_row + in.pack) * kLanes, gradients);
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) sums[lane] += chosen.lane[lane] == position ? gradients[lane] : 0;
+  });
+}
+
+// `in`, `out`: the image and what is pooled, or their gradients.
+inline PoolShape pool_shape(const PoolLaunch& pool, int lanes, RowsIn in, RowsIn out) {
+  const Window& w = pool.window;
+  const auto narrow = [](int64_t value) { return static_cast<int>(value); };
+  const int64_t packs = pool.image.c() / lanes;
+  const auto items = [&](const Shape& s) { return static_cast<unsigned>(s.n() * s.h() * s.w() * packs); };
+  return {narrow(w.kernel_h),   narrow(w.kernel_w),     narrow(w.stride_h),           narrow(w.stride_w),
+          narrow(w.pad_h),      narrow(w.pad_w),        narrow(pool.image.h()),       narrow(pool.image.w()),
+          narrow(pool.out.h()), narrow(pool.out.w()),   static_cast<unsigned>(packs), items(pool.out),
+          items(pool.image),    pool.count_include_pad, in.row_elements / lanes,      out.row_elements / lanes};
+}
+
+}  // namespace lockstep::cuda
