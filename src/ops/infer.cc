@@ -325,6 +325,17 @@ Result infer_op(const BatchNormOfSumsGrad&, Descs in) {
   expect_vectors(in, 2, in[0].shape.c());
   return {like(in[0]), like(in[2]), like(in[2])};
 }
+Result infer_op(const BatchNormMaxPool& op, Descs in) {
+  expect_inputs(in, 4);
+  expect_vectors(in, 1, in[0].shape.c());
+  return infer_op(MaxPool{op.window}, in.first(1));
+}
+Result infer_op(const BatchNormMaxPoolGrad& op, Descs in) {
+  expect_inputs(in, 7);
+  expect_shape(in[1], pooled(op.window, in[0].shape, in[0].shape.c()), "output gradient");
+  expect_vectors(in.first(6), 2, in[0].shape.c());
+  return {like(in[0]), like(in[2]), like(in[2])};
+}
 
 OpFacts facts_of(const Op& op) {
   return std::visit([]<class Operation>(const Operation&) { return Operation::facts; }, op);

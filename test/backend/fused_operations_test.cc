@@ -13,12 +13,13 @@ namespace {
 
 constexpr double kEpsilon = 1e-3;
 
-HostTensor random_tensor(const Shape& shape, uint64_t seed, double mean = 0, double deviation = 1) {
+// Multiples of 1 / `parts`: below 8, those of 1/256 are numbers of fp16, too, and those of 1/16 of bf16.
+HostTensor random_tensor(const Shape& shape, uint64_t seed, double mean = 0, double deviation = 1, double parts = 256) {
   HostTensor tensor{shape, DType::f64, {}};
   RandomStream random(random_key(seed));
   for (int64_t i = 0; i < shape.elements(); ++i) {
-    // A multiple of 2^-8 below 8 is a number of fp16, too.
-    tensor.values.push_back(std::round(std::clamp(mean + deviation * random.normal(), -7.5, 7.5) * 256) / 256);
+    const double value = std::clamp(mean + deviation * random.normal(), -7.5, 7.5);
+    tensor.values.push_back(std::round(value * parts) / parts);
   }
   return tensor;
 }
@@ -134,6 +135,61 @@ TEST_CASE("a GPU computes fused convolutions in fp16 as the reference backend do
   for (const Geometry& geometry : kGeometries) check_same(*gpu, geometry, DType::f16, 0x1p-11 * 16);
 }
 
+namespace {
+
+// A norm with ReLU before a max pool, forward and backward, in one operation each way and one by one.
+void check_pool(const Backend& backend, const Shape& x, const Window& window, DType type, double bound) {
+  const Shape y = infer(MaxPool{window}, std::vector<TensorDesc>{{x, DType::f64, {}}})[0].shape, c{x.c()};
+  std::vector<HostTensor> inputs{random_tensor(x, 1, 1, 1, 16), random_tensor(y, 2, 0, 1, 16), random_tensor(c, 3),
+                                 random_tensor(c, 4), random_tensor(c, 5)};
+  const std::vector<Step> plain{{BatchNorm{kEpsilon, true}, {0, 2, 3}},                 // 5: z, mean, var, saved
+                                {MaxPool{window}, {5}},                                 // 9: y, saved
+                                {MaxPoolGrad{window, x}, {1, 10}},                      // 11: dz
+                                {BatchNormGrad{kEpsilon, true}, {0, 11, 2, 6, 7, 8}}};  // 12: dx, dscale, dshift
+  const auto expected = run_program(*make_backend("reference", {}), inputs, plain).values;
+  if (type != DType::f64) {
+    for (HostTensor& input : inputs) input.dtype = DType::f32;
+  }
+  const bool casts = type != DType::f64 && type != DType::f32;
+  std::vector<Step> fused;
+  if (casts) fused = {{Cast{type}, {0}}, {Cast{type}, {1}}};
+  const int image = casts ? 5 : 0, dy = casts ? 6 : 1, n = casts ? 7 : 5;
+  fused.push_back({BatchNormStatistics{kEpsilon, x.n(), type}, {image, 2, 3, 4}});
+  fused.push_back({BatchNormMaxPool{window}, {image, 3, n, n + 3}});
+  fused.push_back({BatchNormMaxPoolGrad{window, kEpsilon}, {image, dy, 3, n, n + 1, n + 3, n + 9}});
+  const auto actual = run_program(backend, inputs, fused).values;
+  const auto first = static_cast<size_t>(n);
+  for (const auto& [one, all] : {std::pair{9, 8}, {12, 10}, {13, 11}, {14, 12}}) {
+    INFO(x.to_string() << " in " << dtype_name(type) << ": value " << one);
+    const auto& value = actual[first + static_cast<size_t>(all)].values;
+    CHECK(relative_error(value, expected[static_cast<size_t>(one)].values) < bound);
+  }
+}
+
+const std::pair<Shape, Window> kPools[] = {
+    {{2, 16, 9, 9}, {3, 3, 2, 2, 0, 0}}, {{3, 7, 8, 5}, {3, 3, 2, 2, 1, 1}}, {{1, 24, 6, 6}, {2, 3, 1, 2, 0, 1}}};
+
+}  // namespace
+
+TEST_CASE("a max pool that normalizes its image computes what the operations do one by one") {
+  const auto reference = make_backend("reference", {});
+  for (const auto& [x, window] : kPools) check_pool(*reference, x, window, DType::f64, 1e-12);
+}
+
+// Images are exact in every type, so that the same positions are the maxima; results are rounded once.
+TEST_CASE("a GPU computes a max pool that normalizes its image in every type", "[gpu]") {
+  if (!gpu_unavailable_reason().empty()) {
+    WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
+    return;
+  }
+  const auto gpu = make_backend("cuda", {});
+  for (const auto& [x, window] : kPools) {
+    check_pool(*gpu, x, window, DType::f32, 1e-5);
+    check_pool(*gpu, x, window, DType::f16, 0x1p-11);
+    check_pool(*gpu, x, window, DType::bf16, 0x1p-8);
+  }
+}
+
 TEST_CASE("a slice of a convolution's sums gives the vectors of its batch norm") {
   const auto reference = make_backend("reference", {});
   const HostTensor sums = random_tensor({6}, 1), squares = random_tensor({6}, 2, 7, 0.1), scale = random_tensor({2}, 3);
@@ -177,6 +233,7 @@ TEST_CASE("the variance from sums of squares is as exact as the ratio of mean an
   }
 }
 
+#ifndef LOCKSTEP_KERNELS_ON_HOST
 TEST_CASE("the cpu backend has none of the fused operations, and says so") {
   const auto cpu = make_backend("cpu", {.threads = 1});
   const std::vector<TensorDesc> inputs{{{2, 8, 4, 4}, DType::f32, {}}, {{8, 8, 1, 1}, DType::f32, {}}};
@@ -185,3 +242,4 @@ TEST_CASE("the cpu backend has none of the fused operations, and says so") {
   CHECK_FALSE(cpu->can(op, inputs, outputs));
   CHECK_THROWS_WITH(cpu->compile(op, inputs, outputs), ContainsSubstring("the cpu backend has no Conv2dStatistics"));
 }
+#endif

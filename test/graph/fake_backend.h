@@ -103,7 +103,7 @@ class FakeBackend final : public Backend {
 
   size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const override {
     const auto elements = static_cast<size_t>(inputs[0].shape.elements());
-    return std::visit(Overload{[&](const MaxPool&) { return elements; },
+    return std::visit(Overload{[&](const OneOf<MaxPool, BatchNormMaxPool> auto&) { return elements; },
                                [&](const BatchNorm& o) { return o.relu ? (elements + 7) / 8 : size_t{0}; },
                                [](const auto&) { return size_t{0}; }},
                       op);

@@ -178,6 +178,24 @@ TEST_CASE("a norm whose convolution cannot sum has its vectors and moments from 
   CHECK(count_nodes<Conv2d>(graph) == 5);
 }
 
+TEST_CASE("a max pool that alone reads a norm normalizes its image, and so does its gradient") {
+  Graph graph = prepared(chain_net(small_options()));
+  fuse_conv_norm(graph, backend_with<BatchNormStatistics, BatchNormMaxPool>());
+  CHECK(is_well_formed(graph));
+  CHECK(count_nodes<BatchNormMaxPool>(graph) == 1);
+  CHECK(count_nodes<BatchNormMaxPoolGrad>(graph) == 1);
+  CHECK(count_nodes<MaxPool>(graph) + count_nodes<MaxPoolGrad>(graph) == 0);
+  CHECK(count_nodes<BatchNormInference>(graph) == 3);
+}
+
+TEST_CASE("a max pool of what others read as well stays apart") {
+  Graph graph = prepared(small_net(small_options()));  // the pools read the stem, as others do, and a concatenation
+  const int pools = count_nodes<MaxPool>(graph);
+  fuse_conv_norm(graph, backend_with<BatchNormStatistics, BatchNormMaxPool>());
+  CHECK(is_well_formed(graph));
+  CHECK(count_nodes<MaxPool>(graph) == pools);
+}
+
 TEST_CASE("the cpu backend fuses nothing") {
   const auto cpu = make_backend("cpu", {.threads = 1});
   ModelOptions options = small_options();

@@ -79,9 +79,8 @@ std::pair<Kind, double> traffic(const Node& node, const Operands& o, std::string
       Overload{
           [&](const OneOf<Conv2d, Conv2dGradInput, Conv2dGradWeights, Conv2dStatistics, Conv2dNormalizedGradWeights,
                           Conv2dGradInputNorm> auto&) { return std::pair(kConvolution, o.all()); },
-          [&](const OneOf<BatchNormOfSums, BatchNormStatistics, BatchNormInference, BatchNormGradApply> auto&) {
-            return std::pair(kNorm, o.all());
-          },
+          [&](const OneOf<BatchNormOfSums, BatchNormStatistics, BatchNormInference, BatchNormGradApply,
+                          BatchNormMaxPool> auto&) { return std::pair(kNorm, o.all()); },
           [&](const BatchNormOfSumsGrad&) { return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]); },
           [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
           [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) {

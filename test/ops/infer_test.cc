@@ -69,6 +69,8 @@ std::vector<Example> examples() {
       {BatchNormOfSums{.values = 72, .samples = 2, .begin = 4}, f32({sums, sums, c, c, c}), {c, c, c, c, c, c, c, c}},
       {BatchNormStatistics{.samples = 2}, f32({x, c, c, c}), {c, c, c, c, c, c, c, c}},
       {BatchNormOfSumsGrad{}, f32({x, x, c, c, c, c}), {x, c, c}},
+      {BatchNormMaxPool{pool}, f32({x, c, c, c}), {half, {0}}},
+      {BatchNormMaxPoolGrad{pool}, f32({x, half, c, c, c, c, {0}}), {x, c, c}},
   };
 }
 

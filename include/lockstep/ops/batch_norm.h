@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "lockstep/ops/conv2d.h"
 #include "lockstep/ops/op_facts.h"
-#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 
@@ -100,6 +100,17 @@ struct BatchNormOfSumsGrad {  // x, dy, shift, mean, var, factor -> dx, dscale, 
   static constexpr OpFacts facts = internal_op("BatchNormOfSumsGrad", 1);
   double epsilon = 1e-3;
   bool relu = false;
+};
+// The max pool of relu(factor (x - mean) + shift), which is not written, and its gradient.
+struct BatchNormMaxPool {  // x, shift, mean, factor -> y, saved
+  static constexpr OpFacts facts{
+      .name = "BatchNormMaxPool", .differentiable = false, .onnx = false, .lowered_inputs = 0, .saved_output = 1};
+  Window window;
+};
+struct BatchNormMaxPoolGrad {  // x, dy, shift, mean, var, factor, saved -> dx, dscale, dshift
+  static constexpr OpFacts facts = internal_op("BatchNormMaxPoolGrad");
+  Window window;
+  double epsilon = 1e-3;
 };
 struct BatchNormGradApply {  // dz, x, by_dz, by_x, constant -> dx = by_dz dz + by_x x + constant
   static constexpr OpFacts facts = internal_op("BatchNormGradApply", 0);

@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-using Op =
-    std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights, EmbeddingBag,
-                 EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference, BatchNormInferenceGrad, BatchMoments,
-                 SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu,
-                 ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm,
-                 LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy,
-                 SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm,
-                 BatchNormGradApply, BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad>;
+using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
+                        EmbeddingBag, EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference,
+                        BatchNormInferenceGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
+                        SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool,
+                        AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast,
+                        SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights,
+                        Conv2dGradInputNorm, BatchNormGradApply, BatchNormOfSums, BatchNormStatistics,
+                        BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad>;
 
 std::string_view op_name(const Op& op);
 
@@ -45,8 +45,9 @@ concept SavesNothing = Operation::facts.saved_output < 0;
 
 // What a backend need not have: it says for which shapes it has it (Backend::can).
 template <class Operation>
-concept Fused = OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
-                      BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad>;
+concept Fused =
+    OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
+          BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad>;
 
 template <class... Fs>
 struct Overload : Fs... {

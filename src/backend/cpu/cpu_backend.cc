@@ -118,11 +118,12 @@ class CpuBackend final : public HostBackend {
 
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);
-    return std::visit(Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
-                               [&](const SyncBatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
-                               [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
-                               [](const SavesNothing auto&) { return size_t{0}; }},
-                      op);
+    return std::visit(
+        Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
+                 [&](const SyncBatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
+                 [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
+                 [](const BatchNormMaxPool&) { return size_t{0}; }, [](const SavesNothing auto&) { return size_t{0}; }},
+        op);
   }
 
   size_t storage_bytes(const TensorDesc& desc) const override {

@@ -104,12 +104,33 @@ NormVectors vectors_of(const Operation& op, const KernelArgs& args, size_t scale
           .second = output<float>(args, 7)};
 }
 
+// Inputs: x, dy, shift, mean, var, factor.
+NormBackward moments_backward_args(const Norm& norm, const KernelArgs& args) {
+  return {.shape = norm.shape,
+          .epsilon = norm.epsilon,
+          .relu = norm.relu,
+          .x = {input(args, 0), norm.x},
+          .dy = {input(args, 1), norm.dy},
+          .mean = input<float>(args, 3),
+          .var = input<float>(args, 4),
+          .factor = input<float>(args, 5),
+          .shift = input<float>(args, 2),
+          .values = static_cast<double>(norm.shape.rows)};
+}
+
+NormGradients gradients_of(const Norm& norm, const KernelArgs& args) {
+  return {.dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
+}
+
 size_t coefficient_bytes(Rows shape) { return 2 * shape.channels * sizeof(float); }
 
 // Behind the `sums` bytes of the workspace.
 float* coefficients_in(const KernelArgs& args, size_t sums) {
   return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + sums);
 }
+
+// Of a kernel whose sums take that many bytes.
+NormScratch scratch_of(const KernelArgs& args, size_t sums) { return {sums_memory(args), coefficients_in(args, sums)}; }
 
 }  // namespace
 
@@ -125,10 +146,7 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormGrad& op, Descs i
   norm.out = row_elements(outputs[0]);
   const size_t sums = channel_sums_bytes(norm.shape);
   const auto body = [norm, sums](const KernelArgs& args, cudaStream_t stream) {
-    const NormGradients gradients{
-        .dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
-    launch_norm_grad(stream, norm.dtype, backward_args(norm, args), gradients, sums_memory(args),
-                     coefficients_in(args, sums));
+    launch_norm_grad(stream, norm.dtype, backward_args(norm, args), gradients_of(norm, args), scratch_of(args, sums));
   };
   return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));
 }
@@ -163,21 +181,50 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormOfSumsGrad& op, D
   norm.out = row_elements(outputs[0]);
   const size_t sums = channel_sums_bytes(norm.shape);
   const auto body = [norm, sums](const KernelArgs& args, cudaStream_t stream) {
-    const NormBackward backward{.shape = norm.shape,
-                                .epsilon = norm.epsilon,
-                                .relu = norm.relu,
-                                .x = {input(args, 0), norm.x},
-                                .dy = {input(args, 1), norm.dy},
-                                .mean = input<float>(args, 3),
-                                .var = input<float>(args, 4),
-                                .factor = input<float>(args, 5),
-                                .shift = input<float>(args, 2),
-                                .values = static_cast<double>(norm.shape.rows)};
-    const NormGradients gradients{
-        .dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
-    launch_norm_grad(stream, norm.dtype, backward, gradients, sums_memory(args), coefficients_in(args, sums));
+    launch_norm_grad(stream, norm.dtype, moments_backward_args(norm, args), gradients_of(norm, args),
+                     scratch_of(args, sums));
   };
   return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormMaxPool& op, Descs inputs, Descs outputs) {
+  expect_element(op, inputs[0].dtype);
+  expect_float_vectors(op, inputs.subspan(1));
+  const PoolLaunch pool{.window = op.window, .image = inputs[0].shape, .out = outputs[0].shape};
+  const auto body = [pool, dtype = inputs[0].dtype, x = row_elements(inputs[0]), y = row_elements(outputs[0])](
+                        const KernelArgs& args, cudaStream_t stream) {
+    launch_norm_max_pool(stream, dtype, pool,
+                         {.x = {input(args, 0), x},
+                          .mean = input<float>(args, 2),
+                          .factor = input<float>(args, 3),
+                          .shift = input<float>(args, 1),
+                          .y = {output(args, 0), y},
+                          .saved = output<uint8_t>(args, 1)});
+  };
+  return make_launch_kernel("norm", body);
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const BatchNormMaxPoolGrad& op, Descs inputs, Descs outputs) {
+  expect_element(op, inputs[0].dtype);
+  expect_float_vectors(op, inputs.subspan(2, 4));
+  const Norm norm{.shape = rows_of(inputs[0]),
+                  .dtype = inputs[0].dtype,
+                  .epsilon = static_cast<float>(op.epsilon),
+                  .relu = true,
+                  .x = row_elements(inputs[0]),
+                  .dy = row_elements(inputs[1]),
+                  .out = row_elements(outputs[0])};
+  const PoolLaunch pool{.window = op.window, .image = inputs[0].shape, .out = inputs[1].shape};
+  const size_t sums = channel_sums_bytes(norm.shape);
+  const auto body = [norm, pool, sums](const KernelArgs& args, cudaStream_t stream) {
+    launch_norm_max_pool_grad(stream, norm.dtype, pool, input<uint8_t>(args, 6), moments_backward_args(norm, args),
+                              gradients_of(norm, args), scratch_of(args, sums));
+  };
+  return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));
+}
+
+bool can(const Context&, const BatchNormMaxPool& op, Descs inputs, Descs) {
+  return inputs[0].shape.elements() < int64_t{1} << 31 && op.window.kernel_h * op.window.kernel_w <= kNoMaximum;
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchNormGradApply& op, Descs inputs, Descs outputs) {
@@ -212,15 +259,13 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormInferenceGrad& op
   norm.out = row_elements(outputs[0]);
   const size_t sums = channel_sums_bytes(norm.shape);
   const auto body = [norm, sums](const KernelArgs& args, cudaStream_t stream) {
-    const NormGradients gradients{
-        .dx = {output(args, 0), norm.out}, .dscale = output<float>(args, 1), .dshift = output<float>(args, 2)};
     NormBackward backward = backward_args(norm, args);
     backward.values = std::numeric_limits<double>::infinity();
     float* saved = coefficients_in(args, sums + coefficient_bytes(norm.shape));
     launch_running_slopes(stream, backward, input<float>(args, 2), input<float>(args, 5), saved);
     backward.factor = saved;
     backward.shift = saved + norm.shape.channels;
-    launch_norm_grad(stream, norm.dtype, backward, gradients, sums_memory(args), coefficients_in(args, sums));
+    launch_norm_grad(stream, norm.dtype, backward, gradients_of(norm, args), scratch_of(args, sums));
   };
   return make_launch_kernel("norm", body, sums + 2 * coefficient_bytes(norm.shape));
 }

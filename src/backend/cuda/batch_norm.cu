@@ -152,6 +152,49 @@ __global__ void coefficients_of_sums(NormBackward args, JointGradient joint) {
   }
 }
 
+// The maximum of what is normalized, as of max_pool (pool.cu); the first in row-major order wins, and a NaN over all.
+template <class T, int kLanes>
+__global__ void norm_max_pool(PoolShape s, SavedNorm source, const T* x, T* y, uint8_t* saved) {
+  for (int64_t i = thread_index(); i < s.out_items; i += grid_threads()) {
+    const Item out = item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w);
+    const auto norms = norms_at<kLanes>(source, int64_t{out.pack} * kLanes);
+    float best[kLanes];
+    Pack<uint8_t, kLanes> positions;
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) {
+      best[lane] = -INFINITY;
+      positions.lane[lane] = kNoMaximum;
+    }
+    for_window(s, out, [&](int position, int64_t pixel) {
+      float values[kLanes];
+      load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const float z = kernels::relu(kernels::normalized(values[lane], norms.lane[lane]));
+        if (positions.lane[lane] != kNoMaximum && !(z > best[lane]) && !isnan(z)) continue;
+        best[lane] = z;
+        positions.lane[lane] = static_cast<uint8_t>(position);
+      }
+    });
+    store<kLanes>(best, y + out_offset(s, out) * kLanes);
+    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = positions;
+  }
+}
+
+template <class T, int kLanes, class Gradient>
+void launch_gradient(cudaStream_t stream, const NormBackward& args, const Gradient& dy, const NormGradients& gradients,
+                     const NormScratch& scratch) {
+  const int64_t channels = args.shape.channels;
+  const auto x = image_in<T>(args.x);
+  const SavedNorm norm{args.mean, args.factor, args.shift};
+  const GradientFinish finish{args.var,    args.factor,  gradients.dscale, gradients.dshift, scratch.coefficients,
+                              args.values, args.epsilon, channels};
+  launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T, Gradient>{norm, args.relu, x, dy}, finish, scratch.sums);
+  launch_map_rows<kLanes>(
+      stream, args.shape,
+      ApplyGradient<T, Gradient>{norm, args.relu, x, dy, scratch.coefficients, channels, image_out<T>(gradients.dx)});
+}
+
 }  // namespace
 
 void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args, const NormStatistics& statistics,
@@ -172,19 +215,34 @@ void launch_norm(cudaStream_t stream, DType dtype, const NormForward& args, cons
 }
 
 void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const NormGradients& gradients,
-                      const SumsMemory& memory, float* coefficients) {
-  const int64_t channels = args.shape.channels;
-  with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, gradients.dx}), [&](auto element, auto lanes) {
+                      const NormScratch& scratch) {
+  const int64_t granule = common_granule(dtype, args.shape.channels, {args.x, args.dy, gradients.dx});
+  with_packs(dtype, granule, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    launch_gradient<T, decltype(lanes)::value>(stream, args, ImageGradient<T>{image_in<T>(args.dy)}, gradients,
+                                               scratch);
+  });
+}
+
+void launch_norm_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const NormPool& args) {
+  with_packs(dtype, common_granule(dtype, pool.image.c(), {args.x, args.y}), [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
-    const auto x = image_in<T>(args.x), dy = image_in<T>(args.dy);
-    const SavedNorm norm{args.mean, args.factor, args.shift};
-    const GradientFinish finish{args.var,     args.factor, gradients.dscale, gradients.dshift,
-                                coefficients, args.values, args.epsilon,     channels};
-    launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T>{norm, args.relu, x, dy}, finish, memory);
-    launch_map_rows<kLanes>(
-        stream, args.shape,
-        ApplyGradient<T>{norm, args.relu, x, dy, coefficients, channels, image_out<T>(gradients.dx)});
+    const PoolShape s = pool_shape(pool, kLanes, args.x, args.y);
+    norm_max_pool<T, kLanes><<<blocks_for(s.out_items), kThreads, 0, stream>>>(
+        s, SavedNorm{args.mean, args.factor, args.shift}, static_cast<const T*>(args.x.data),
+        static_cast<T*>(args.y.data), args.saved);
+  });
+}
+
+void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const uint8_t* saved,
+                               const NormBackward& args, const NormGradients& gradients, const NormScratch& scratch) {
+  const int64_t granule = common_granule(dtype, args.shape.channels, {args.x, args.dy, gradients.dx});
+  with_packs(dtype, granule, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    constexpr int kLanes = decltype(lanes)::value;
+    const PooledGradient<T> dy{pool_shape(pool, kLanes, args.x, args.dy), static_cast<const T*>(args.dy.data), saved};
+    launch_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
   });
 }
 
@@ -264,7 +322,8 @@ void launch_sync_norm_grad_sums(cudaStream_t stream, DType dtype, const NormBack
     const SavedNorm norm{args.mean, args.factor, args.shift};
     const GradientSumsFinish finish{args.var, own.dscale, own.dshift, own.sums, args.epsilon, channels};
     launch_sum_rows<decltype(lanes)::value>(
-        stream, args.shape, GradientTerms<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy)}, finish,
+        stream, args.shape,
+        GradientTerms<T, ImageGradient<T>>{norm, args.relu, image_in<T>(args.x), {image_in<T>(args.dy)}}, finish,
         memory);
   });
 }
@@ -276,8 +335,13 @@ void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const NormBackward&
     using T = decltype(element);
     const SavedNorm norm{args.mean, args.factor, args.shift};
     launch_map_rows<decltype(lanes)::value>(stream, args.shape,
-                                            ApplyGradient<T>{norm, args.relu, image_in<T>(args.x), image_in<T>(args.dy),
-                                                             joint.coefficients, channels, image_out<T>(joint.dx)});
+                                            ApplyGradient<T, ImageGradient<T>>{norm,
+                                                                               args.relu,
+                                                                               image_in<T>(args.x),
+                                                                               {image_in<T>(args.dy)},
+                                                                               joint.coefficients,
+                                                                               channels,
+                                                                               image_out<T>(joint.dx)});
   });
 }
 

@@ -1,6 +1,7 @@
 // What batch_norm.cu launches.
 #pragma once
 
+#include "backend/cuda/pool.h"
 #include "backend/cuda/rows.h"
 
 namespace lockstep::cuda {
@@ -40,9 +41,12 @@ struct NormGradients {
   RowsOut dx;
   float *dscale = nullptr, *dshift = nullptr;
 };
-// coefficients: [2,C] of scratch memory.
+struct NormScratch {
+  SumsMemory sums;
+  float* coefficients = nullptr;  // [2,C]
+};
 void launch_norm_grad(cudaStream_t stream, DType dtype, const NormBackward& args, const NormGradients& gradients,
-                      const SumsMemory& memory, float* coefficients);
+                      const NormScratch& scratch);
 
 // Fills `saved` [2,C], which BatchNormInference does not leave, as launch_norm would.
 void launch_running_slopes(cudaStream_t stream, const NormBackward& args, const float* scale, const float* shift,
@@ -65,6 +69,18 @@ struct ChannelSums {
 void launch_norm_of_sums(cudaStream_t stream, DType dtype, const ChannelSums& sums, const NormVectors& vectors);
 void launch_norm_statistics(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const NormVectors& vectors,
                             const SumsMemory& memory);
+
+// BatchNormMaxPool.
+struct NormPool {
+  RowsIn x;
+  const float *mean = nullptr, *factor = nullptr, *shift = nullptr;
+  RowsOut y;
+  uint8_t* saved = nullptr;
+};
+void launch_norm_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const NormPool& args);
+// BatchNormMaxPoolGrad: args.dy is the gradient of what is pooled.
+void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const uint8_t* saved,
+                               const NormBackward& args, const NormGradients& gradients, const NormScratch& scratch);
 
 // BatchNormGradApply.
 struct CoefficientGradient {

@@ -2,14 +2,44 @@
 #pragma once
 
 #include "backend/cuda/channel_sums.h"
+#include "backend/cuda/pool_packs.h"
 #include "backend/kernels/functors.h"
 
 namespace lockstep::cuda {
 
 // What a thread reads of a row of an image and of its gradient.
-template <class T, int kLanes>
+template <class T, int kLanes, class Gradient = Pack<T, kLanes>>
 struct RowAndGradient {
-  Pack<T, kLanes> x, dy;
+  Pack<T, kLanes> x;
+  Gradient dy;
+};
+
+// Where the gradient by the normalized image comes from: from memory, or from the windows of a max pool.
+template <class T>
+struct ImageGradient {
+  Image<const T> image;
+
+  template <int kLanes>
+  __device__ Pack<T, kLanes> load(Location location) const {
+    return load_pack<T, kLanes>(image.at(location));
+  }
+};
+template <class T>
+struct PooledGradient {
+  PoolShape pool;
+  const T* dy;
+  const uint8_t* saved;
+
+  template <int kLanes>
+  __device__ Pack<float, kLanes> load(Location location) const {
+    const auto row = static_cast<unsigned>(location.row), width = static_cast<unsigned>(pool.in_w),
+               height = static_cast<unsigned>(pool.in_h);
+    const Item in{static_cast<int>(row / width / height), static_cast<int>(row / width % height),
+                  static_cast<int>(row % width), static_cast<unsigned>(location.channel / kLanes)};
+    Pack<float, kLanes> sums{};
+    gather_from_maxima<kLanes>(pool, in, dy, saved, sums.lane);
+    return sums;
+  }
 };
 
 template <int kLanes>
@@ -97,24 +127,25 @@ struct BatchTerms {
   }
 };
 
-template <class T>
+template <class T, class Gradient>
 struct GradientTerms {
   static constexpr int kRowsInFlight = 4, kBlocksOfProcessor = 2;
   SavedNorm source;
   bool relu;
-  Image<const T> x, dy;
+  Image<const T> x;
+  Gradient dy;
 
   template <int kLanes>
   __device__ Norms<kLanes> at(int64_t channel) const {
     return norms_at<kLanes>(source, channel);
   }
   template <int kLanes>
-  __device__ RowAndGradient<T, kLanes> load(Location location) const {
-    return {load_pack<T, kLanes>(x.at(location)), load_pack<T, kLanes>(dy.at(location))};
+  __device__ auto load(Location location) const {
+    return RowAndGradient<T, kLanes, decltype(dy.template load<kLanes>(location))>{load_pack<T, kLanes>(x.at(location)),
+                                                                                   dy.template load<kLanes>(location)};
   }
-  template <int kLanes>
-  __device__ void row(const Norms<kLanes>& norms, const RowAndGradient<T, kLanes>& loaded, float* first,
-                      float* second) const {
+  template <int kLanes, class Loaded>
+  __device__ void row(const Norms<kLanes>& norms, const Loaded& loaded, float* first, float* second) const {
     float values[kLanes], gradients[kLanes];
     unpack(loaded.x, values);
     unpack(loaded.dy, gradients);
@@ -134,12 +165,13 @@ struct Gradients {
   kernels::NormalizationGradient<float> lane[kLanes];
 };
 
-template <class T>
+template <class T, class Gradient>
 struct ApplyGradient {
   static constexpr int kRowsInFlight = 2, kBlocksOfProcessor = 3;
   SavedNorm source;
   bool relu;
-  Image<const T> x, dy;
+  Image<const T> x;
+  Gradient dy;
   const float* coefficients;
   int64_t channels;
   Image<T> dx;
@@ -154,11 +186,12 @@ struct ApplyGradient {
     return all;
   }
   template <int kLanes>
-  __device__ RowAndGradient<T, kLanes> load(Location location) const {
-    return {load_pack<T, kLanes>(x.at(location)), load_pack<T, kLanes>(dy.at(location))};
+  __device__ auto load(Location location) const {
+    return RowAndGradient<T, kLanes, decltype(dy.template load<kLanes>(location))>{load_pack<T, kLanes>(x.at(location)),
+                                                                                   dy.template load<kLanes>(location)};
   }
-  template <int kLanes>
-  __device__ void row(const Gradients<kLanes>& all, const RowAndGradient<T, kLanes>& loaded, Location location) const {
+  template <int kLanes, class Loaded>
+  __device__ void row(const Gradients<kLanes>& all, const Loaded& loaded, Location location) const {
     float values[kLanes], gradients[kLanes];
     unpack(loaded.x, values);
     unpack(loaded.dy, gradients);

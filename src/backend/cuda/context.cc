@@ -52,7 +52,9 @@ void expect_alike(const Op& op, Descs tensors) {
 size_t saved_bytes(const Op& op, Descs inputs) {
   return std::visit(Overload{[&](const BatchNorm&) { return 2 * inputs[0].shape.c() * sizeof(float); },
                              [&](const SyncBatchNorm&) { return 2 * inputs[0].shape.c() * sizeof(float); },
-                             [&](const MaxPool&) { return infer(op, inputs)[0].shape.elements() * sizeof(uint8_t); },
+                             [&](const OneOf<MaxPool, BatchNormMaxPool> auto&) {
+                               return infer(op, inputs)[0].shape.elements() * sizeof(uint8_t);
+                             },
                              [](const SavesNothing auto&) { return size_t{0}; }},
                     op);
 }

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <span>
+#include <vector>
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/update.h"
@@ -32,6 +33,15 @@ struct Call {
   // The calling thread's scratch memory, contents undefined.
   double* scratch() const { return static_cast<double*>(args.workspace) + omp_get_thread_num() * scratch_elements; }
 };
+
+// Calls compute(call) for an operation that reads `image` in the place of that input.
+template <class T, class Compute>
+void with_image(const Call<T>& call, size_t input, const T* image, const Compute& compute) {
+  std::vector<void*> inputs(call.args.inputs.begin(), call.args.inputs.end());
+  inputs[input] = const_cast<T*>(image);  // KernelArgs knows no const
+  const KernelArgs args{call.args.stream, inputs, call.args.outputs, call.args.workspace};
+  compute(Call<T>{call.in, call.out, args, call.threads, call.scratch_elements});
+}
 
 // The elements of one channel: `batch` planes of `plane` elements.
 struct Channel {
@@ -101,6 +111,8 @@ struct Reference {
   static void compute(const BatchNormOfSums& op, const Call<T>& call);
   static void compute(const BatchNormStatistics& op, const Call<T>& call);
   static void compute(const BatchNormOfSumsGrad& op, const Call<T>& call);
+  static void compute(const BatchNormMaxPool& op, const Call<T>& call);
+  static void compute(const BatchNormMaxPoolGrad& op, const Call<T>& call);
 
   static void compute(const ApplyOptimizer& op, const Call<T>& call);
   static void compute(const ApplyAverage& op, const Call<T>& call);

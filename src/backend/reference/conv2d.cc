@@ -1,6 +1,5 @@
 // Convolution and its two gradients, as sums over kernel taps of rows along W.
 #include <algorithm>
-#include <vector>
 
 #include "backend/reference/compute.h"
 
@@ -144,15 +143,6 @@ void Reference<T>::compute(const Conv2dGradWeights& op, const Call<T>& call) {
 
 namespace {
 
-// Calls compute(call) for an operation that reads `image` in the place of its first input.
-template <class T, class Compute>
-void with_image(const Call<T>& call, const T* image, const Compute& compute) {
-  std::vector<void*> inputs(call.args.inputs.begin(), call.args.inputs.end());
-  inputs[0] = const_cast<T*>(image);  // KernelArgs knows no const
-  const KernelArgs args{call.args.stream, inputs, call.args.outputs, call.args.workspace};
-  compute(Call<T>{call.in, call.out, args, call.threads, call.scratch_elements});
-}
-
 // relu(slope x + offset), rounded as the image is.
 template <class T>
 std::vector<T> normalized_image(const Call<T>& call, size_t slope) {
@@ -172,7 +162,7 @@ std::vector<T> normalized_image(const Call<T>& call, size_t slope) {
 template <class T>
 void Reference<T>::compute(const Conv2dStatistics& op, const Call<T>& call) {
   const std::vector<T> image = op.normalized ? normalized_image(call, 2) : std::vector<T>{};
-  with_image(call, op.normalized ? image.data() : call.input(0),
+  with_image(call, 0, op.normalized ? image.data() : call.input(0),
              [&](const Call<T>& inner) { compute(Conv2d{op.window}, inner); });
   const Shape& shape = call.out_shape(0);
   for (int64_t c = 0; c < shape.c(); ++c) {
@@ -190,7 +180,7 @@ void Reference<T>::compute(const Conv2dStatistics& op, const Call<T>& call) {
 template <class T>
 void Reference<T>::compute(const Conv2dNormalizedGradWeights& op, const Call<T>& call) {
   const std::vector<T> image = normalized_image(call, 2);
-  with_image(call, image.data(), [&](const Call<T>& inner) { compute(Conv2dGradWeights{op.window}, inner); });
+  with_image(call, 0, image.data(), [&](const Call<T>& inner) { compute(Conv2dGradWeights{op.window}, inner); });
 }
 
 template <class T>

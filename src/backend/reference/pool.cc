@@ -102,6 +102,33 @@ void Reference<T>::compute(const AvgPoolGrad& op, const Call<T>& call) {
                   });
 }
 
+template <class T>
+void Reference<T>::compute(const BatchNormMaxPool& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  const T *x = call.input(0), *shift = call.input(1), *mean = call.input(2), *factor = call.input(3);
+  std::vector<T> image(static_cast<size_t>(shape.elements()));
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    Channel(shape, c).for_each([&](int64_t i) {
+      const double value = (x[i] - double{mean[c]}) * factor[c] + shift[c];
+      image[static_cast<size_t>(i)] = static_cast<T>(value <= 0 ? 0 : value);
+    });
+  }
+  with_image(call, 0, image.data(), [&](const Call<T>& inner) { compute(MaxPool{op.window}, inner); });
+}
+
+template <class T>
+void Reference<T>::compute(const BatchNormMaxPoolGrad& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  std::vector<T> dz(static_cast<size_t>(shape.elements()));
+  void* const pool_inputs[] = {call.args.inputs[1], call.args.inputs[6]};
+  void* const pool_outputs[] = {dz.data()};
+  const KernelArgs pool_args{call.args.stream, pool_inputs, pool_outputs};
+  compute(MaxPoolGrad{op.window, shape}, Call<T>{call.in.subspan(1, 1), call.out, pool_args, call.threads, 0});
+  with_image(call, 1, dz.data(), [&](const Call<T>& inner) { compute(BatchNormOfSumsGrad{op.epsilon, true}, inner); });
+}
+
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPool);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPoolGrad);
 LOCKSTEP_REFERENCE_COMPUTE(MaxPool);
 LOCKSTEP_REFERENCE_COMPUTE(MaxPoolGrad);
 LOCKSTEP_REFERENCE_COMPUTE(AvgPool);

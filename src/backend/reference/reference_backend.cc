@@ -108,7 +108,9 @@ int64_t reference::scratch_elements(const Op& op, Descs inputs, Descs outputs) {
 
 size_t reference::saved_bytes(const Op& op, Descs inputs) {
   const auto mask_bytes = [&](bool relu) { return relu ? inputs[0].shape.elements() * sizeof(uint8_t) : size_t{0}; };
-  return std::visit(Overload{[&](const MaxPool&) { return infer(op, inputs)[0].shape.elements() * sizeof(int32_t); },
+  return std::visit(Overload{[&](const OneOf<MaxPool, BatchNormMaxPool> auto&) {
+                               return infer(op, inputs)[0].shape.elements() * sizeof(int32_t);
+                             },
                              [&](const BatchNorm& norm) { return mask_bytes(norm.relu); },
                              [&](const SyncBatchNorm& norm) { return mask_bytes(norm.relu); },
                              [](const SavesNothing auto&) { return size_t{0}; }},

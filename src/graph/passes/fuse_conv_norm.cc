@@ -16,6 +16,7 @@ struct FusedNorm {
   bool whole = false;     // not a slice of it
   bool read_raw = false;  // convolutions read its input and normalize it themselves
   ValueId inverse = -1, factor = -1, slope = -1, offset = -1;
+  NodeId pool = -1, pool_grad = -1;  // the max pool that alone reads it, and its gradient, which alone reaches it
 };
 
 // What a gradient by input computes beside it.
@@ -32,6 +33,7 @@ class Fuser {
     for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) find_norm(n);
     for (auto& [n, norm] : norms_) norm.read_raw = may_read_raw(graph_.node(n), norm);
     for (const auto& [n, norm] : norms_) find_gradient(n, norm);
+    for (auto& [n, norm] : norms_) find_pool(graph_.node(n), norm);
     old_ = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (NodeId n = 0; n < static_cast<NodeId>(old_.size()); ++n) rebuild(n);
@@ -128,6 +130,22 @@ class Fuser {
     }
   }
 
+  void find_pool(const Node& node, FusedNorm& norm) const {
+    const ValueId z = node.outputs[0];
+    if (!std::get<BatchNorm>(node.op).relu || graph_.value(z).kept || readers_[z].size() != 1) return;
+    const NodeId reader = readers_[z][0];
+    const auto* pool = std::get_if<MaxPool>(&graph_.node(reader).op);
+    const std::vector<ValueId> inputs{node.inputs[0], node.inputs[2], node.outputs[1], node.outputs[1]};
+    if (!pool || !can(BatchNormMaxPool{pool->window}, inputs)) return;
+    for (const NodeId grad : readers_[node.outputs[1]]) {
+      if (!std::holds_alternative<BatchNormGrad>(graph_.node(grad).op)) continue;
+      const ValueId dz = graph_.node(grad).inputs[1];
+      if (!maker_of<MaxPoolGrad>(dz) || readers_[dz].size() != 1) return;
+      norm.pool_grad = graph_.value(dz).producer;
+    }
+    norm.pool = reader;
+  }
+
   void rebuild(NodeId n) {
     const Node& node = old_[n];
     if (const auto found = norms_.find(n); found != norms_.end()) return rebuild_norm(node, found->second);
@@ -141,8 +159,18 @@ class Fuser {
                     {image_of(node), node.inputs[1], norm.slope, norm.offset});
     }
     if (std::holds_alternative<BatchNormGrad>(node.op)) return rebuild_norm_grad(n, node);
-    const bool moved = std::ranges::any_of(norms_, [&](const auto& norm) { return norm.second.moments == n; });
-    if (!moved) append(node, node.op, node.inputs);
+    for (const auto& [forward, norm] : norms_) {
+      if (norm.moments == n) return;
+      if (norm.pool_grad == n) {
+        graph_.value(node.outputs[0]).producer = -1;
+        return;
+      }
+      if (norm.pool != n) continue;
+      const Node& of = old_[forward];
+      return append(node, BatchNormMaxPool{std::get<MaxPool>(node.op).window},
+                    {of.inputs[0], of.inputs[2], of.outputs[1], norm.factor});
+    }
+    append(node, node.op, node.inputs);
   }
 
   // What a convolution reads that normalizes its image.
@@ -192,6 +220,10 @@ class Fuser {
       graph_.value(value).producer = static_cast<NodeId>(graph_.nodes.size() - 1);
     }
     graph_.value(node.outputs[3]).producer = -1;  // nothing reads what was saved
+    if (norm.pool >= 0) {
+      graph_.value(node.outputs[0]).producer = -1;
+      return;
+    }
     Node apply = node;
     apply.outputs = {node.outputs[0]};
     append(apply, BatchNormInference{op.epsilon, op.relu},
@@ -225,6 +257,12 @@ class Fuser {
       const Node& of = old_[forward];
       if (of.outputs[1] != node.inputs[3]) continue;
       const auto& op = std::get<BatchNormGrad>(node.op);
+      if (norm.pool >= 0) {
+        const Node& pool = old_[norm.pool_grad];
+        return append(
+            node, BatchNormMaxPoolGrad{std::get<MaxPoolGrad>(pool.op).window, op.epsilon},
+            {node.inputs[0], pool.inputs[0], of.inputs[2], of.outputs[1], of.outputs[2], norm.factor, pool.inputs[1]});
+      }
       return append(node, BatchNormOfSumsGrad{op.epsilon, op.relu},
                     {node.inputs[0], node.inputs[1], of.inputs[2], of.outputs[1], of.outputs[2], norm.factor});
     }

@@ -54,7 +54,8 @@ void add_loss_scale(Graph& graph);
 // Splits batch norms into their vectors, with the moments, and what applies them, and fuses convolutions with both,
 // where the backend can (ops/conv2d.h): a convolution sums its output for the vectors of the batch norm that reads it;
 // convolutions and gradients by weights that alone read a batch norm with ReLU normalize its input themselves; a
-// gradient by input computes the sums of the gradient of the batch norm that it alone reaches. Runs after
+// gradient by input computes the sums of the gradient of the batch norm that it alone reaches; a max pool that alone
+// reads a batch norm with ReLU normalizes its input, and its gradient is part of the batch norm's. Runs after
 // add_gradients. Returns the number of fused convolutions and gradients.
 int fuse_conv_norm(Graph& graph, const Backend& backend);
 
