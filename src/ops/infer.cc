@@ -254,6 +254,12 @@ Result infer_op(const Cast& op, Descs in) {
   expect_inputs(in, 1);
   return {{in[0].shape, op.to, Format::plain()}};
 }
+Result infer_op(const CastMany& op, Descs in) {
+  require(!in.empty(), "casts nothing");
+  Result out;
+  for (const TensorDesc& d : in) out.push_back({d.shape, op.to, Format::plain()});
+  return out;
+}
 Result infer_op(const SoftmaxCrossEntropy&, Descs in) {
   expect_inputs(in, 3);
   expect_rank(in[0], 2, "logits");

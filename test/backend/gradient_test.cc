@@ -80,7 +80,7 @@ TEST_CASE("the shared cases have unique names and leave no operation out") {
   // batch norm is sync_batch_norm_test.cc's, and what not every backend has fused_operations_test.cc's.
   CHECK(missing == std::set<std::string_view>{"BatchNormGradApply", "BatchNormMaxPool", "BatchNormMaxPoolGrad",
                                               "BatchNormOfSums", "BatchNormOfSumsGrad", "BatchNormStatistics", "Cast",
-                                              "Conv2dGradInputNorm", "Conv2dNormalizedGradWeights", "Conv2dStatistics",
-                                              "Reorder", "SumOverRanks", "SyncBatchNorm", "SyncBatchNormGrad",
-                                              "SyncBatchNormGradSums", "SyncBatchNormSums"});
+                                              "CastMany", "Conv2dGradInputNorm", "Conv2dNormalizedGradWeights",
+                                              "Conv2dStatistics", "Reorder", "SumOverRanks", "SyncBatchNorm",
+                                              "SyncBatchNormGrad", "SyncBatchNormGradSums", "SyncBatchNormSums"});
 }

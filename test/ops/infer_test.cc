@@ -60,6 +60,7 @@ std::vector<Example> examples() {
       {Reshape{{2, 144}}, f32({x}), {{2, 144}}},
       {Reorder{}, f32({x}), {x}},
       {Cast{DType::bf16}, f32({x}), {x}},
+      {CastMany{DType::bf16}, f32({x, c}), {x, c}},
       {SoftmaxCrossEntropy{}, f32({{2, 7}, {2}, {2}}), {{2, 7}, {}, {2}}},
       {SoftmaxCrossEntropyGrad{}, f32({{2, 7}, {2}, {2}, {}}), {{2, 7}}},
       {Conv2dStatistics{conv, true}, f32({x, {5, 4, 3, 3}, c, c}), {{2, 5, 6, 6}, {5}, {5}}},

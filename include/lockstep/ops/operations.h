@@ -117,6 +117,10 @@ struct Cast {  // x -> y: other element type, possibly other format too
   static constexpr OpFacts facts{.name = "Cast", .differentiable = true, .onnx = false, .lowered_inputs = 0};
   DType to = DType::f32;
 };
+struct CastMany {  // x1, ..., xk -> y1, ..., yk: Casts in one kernel
+  static constexpr OpFacts facts = internal_op("CastMany");
+  DType to = DType::f32;
+};
 
 // ---- loss: logits [N,K], labels i32[N], weights [N] (0 leaves a sample out)
 // probabilities [N,K]; loss []: sum over n of weight * cross-entropy against (1-s) one_hot + s/K (s = label

@@ -20,7 +20,7 @@ using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, Line
                         AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast,
                         SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights,
                         Conv2dGradInputNorm, BatchNormGradApply, BatchNormOfSums, BatchNormStatistics,
-                        BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad>;
+                        BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad, CastMany>;
 
 std::string_view op_name(const Op& op);
 
@@ -47,7 +47,7 @@ concept SavesNothing = Operation::facts.saved_output < 0;
 template <class Operation>
 concept Fused =
     OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
-          BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad>;
+          BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad, CastMany>;
 
 template <class... Fs>
 struct Overload : Fs... {

@@ -144,6 +144,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Slice& op, Descs i
 std::unique_ptr<Kernel> compile(const Context& context, const Reshape& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Reorder& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Cast& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const CastMany& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SumOverRanks& op, Descs inputs, Descs outputs);
 
 // loss.cc

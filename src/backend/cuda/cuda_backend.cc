@@ -66,6 +66,14 @@ class CudaBackend final : public Backend {
             [&](const Cast& cast) {
               return FormatChoice{{inputs[0].format}, {cast.to == DType::f32 ? Format() : for_convolution(outputs[0])}};
             },
+            [&](const CastMany& cast) {
+              FormatChoice choice;
+              for (const TensorDesc& desc : inputs) choice.inputs.push_back(desc.format);
+              for (const TensorDesc& desc : outputs) {
+                choice.outputs.push_back(cast.to == DType::f32 ? Format() : for_convolution(desc));
+              }
+              return choice;
+            },
             [&](const OneOf<Conv2d, Conv2dStatistics> auto&) { return convolution_formats(inputs, outputs, false); },
             [&](const OneOf<Conv2dGradWeights, Conv2dNormalizedGradWeights> auto&) {
               return convolution_formats(inputs, outputs, true);

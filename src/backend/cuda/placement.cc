@@ -88,6 +88,24 @@ std::unique_ptr<Kernel> compile(const Context&, const Cast& op, Descs inputs, De
                             });
 }
 
+std::unique_ptr<Kernel> compile(const Context&, const CastMany& op, Descs inputs, Descs outputs) {
+  expect_element(op, op.to);
+  // Shared by the runs, of which there is one at a time, so that none allocates.
+  const auto conversions = std::make_shared<std::vector<ConversionOf>>();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    require(inputs[i].dtype == inputs[0].dtype && (inputs[i].dtype == DType::f32) != (op.to == DType::f32),
+            "casts from {} to {}", dtype_name(inputs[i].dtype), dtype_name(op.to));
+    conversions->push_back({.what = conversion_of(inputs[i], outputs[i])});
+  }
+  return make_launch_kernel("convert", [conversions](const KernelArgs& args, cudaStream_t stream) {
+    for (size_t i = 0; i < conversions->size(); ++i) {
+      (*conversions)[i].from = args.inputs[i];
+      (*conversions)[i].to = args.outputs[i];
+    }
+    launch_convert_many(stream, *conversions);
+  });
+}
+
 std::unique_ptr<Kernel> compile(const Context&, const SumOverRanks&, Descs inputs, Descs) {
   return make_launch_kernel("copy", [bytes = packed_bytes(inputs[0])](const KernelArgs& args, cudaStream_t stream) {
     if (input(args, 0) == output(args, 0)) return;

@@ -46,17 +46,28 @@ bool launch_in(cudaStream_t stream, const ChannelCopy& copy, const void* from, v
   return true;
 }
 
+// The part of the work that a thread, or a block, does: the first, and the distance to the next.
+struct Share {
+  int64_t first, step;
+};
+__device__ inline Share share_of_thread() { return {thread_index(), grid_threads()}; }
+
 // In packs, and one by one what is left over.
 template <int kLanes, class From, class To>
-__global__ void convert(int64_t count, const From* from, To* to) {
+__device__ void convert_flat(int64_t count, Share share, const From* from, To* to) {
   const int64_t packs = count / kLanes;
-  for (int64_t i = thread_index(); i < packs; i += grid_threads()) {
+  for (int64_t i = share.first; i < packs; i += share.step) {
     float values[kLanes];
     load<kLanes>(from + i * kLanes, values);
     store<kLanes>(values, to + i * kLanes);
   }
-  const int64_t rest = packs * kLanes + thread_index();
+  const int64_t rest = packs * kLanes + share.first;
   if (rest < count) to[rest] = from_float<To>(to_float(from[rest]));
+}
+
+template <int kLanes, class From, class To>
+__global__ void convert(int64_t count, const From* from, To* to) {
+  convert_flat<kLanes>(count, share_of_thread(), from, to);
 }
 
 // Each matrix [rows, columns] of a batch becomes [columns, rows], through tiles in shared memory, so that reading and
@@ -93,12 +104,13 @@ struct NarrowMatrices {
   int64_t count, many, few, slice;  // slice: of `many`
   bool gathers;                     // from [few, many] to [many, few], not the other way round
 };
+// `piece`: shared memory, [slice][few].
 template <class From, class To>
-__global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
-  __shared__ float piece[kSliceElements];  // [slice][few]
-  const int64_t first = int64_t{blockIdx.x} * shape.slice;
+__device__ void transpose_slice(const NarrowMatrices& shape, int64_t number, Share matrices, const From* from, To* to,
+                                float* piece) {
+  const int64_t first = number * shape.slice;
   const int slice = static_cast<int>(min(shape.slice, shape.many - first)), few = static_cast<int>(shape.few);
-  for (int64_t n = blockIdx.z; n < shape.count; n += gridDim.z) {
+  for (int64_t n = matrices.first; n < shape.count; n += matrices.step) {
     const int64_t base = n * shape.many * shape.few;
     for (int i = threadIdx.x; i < slice * few; i += kThreads) {
       const int along = i % slice, across = i / slice;
@@ -121,17 +133,23 @@ __global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
   }
 }
 
+template <class From, class To>
+__global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
+  __shared__ float piece[kSliceElements];
+  transpose_slice(shape, blockIdx.x, {blockIdx.z, gridDim.z}, from, to, piece);
+}
+
 // Between any two of planes, pixels and padded pixels, where there are too few channels to fill tiles (images): one
 // thread for each pixel.
 constexpr int64_t kFewChannels = 4;
 constexpr int kPadded = 8;
 template <class From, class To>
-__global__ void interleave(Conversion what, const From* from, To* to) {
+__device__ void interleave_pixels(const Conversion& what, Share share, const From* from, To* to) {
   const int64_t from_row = what.channels + what.from_padding;
   const auto at = [&](bool last, int64_t row, int64_t i, int64_t c) {
     return last ? i * row + c : (i / what.pixels * what.channels + c) * what.pixels + i % what.pixels;
   };
-  for (int64_t i = thread_index(); i < what.samples * what.pixels; i += grid_threads()) {
+  for (int64_t i = share.first; i < what.samples * what.pixels; i += share.step) {
     float values[kPadded] = {};
 #pragma unroll
     for (int c = 0; c < kPadded; ++c) {
@@ -149,23 +167,111 @@ __global__ void interleave(Conversion what, const From* from, To* to) {
 }
 
 template <class From, class To>
-void launch_typed(cudaStream_t stream, const Conversion& what, const From* from, To* to) {
-  const int64_t count = what.samples * what.channels * what.pixels;
+__global__ void interleave(Conversion what, const From* from, To* to) {
+  interleave_pixels(what, share_of_thread(), from, to);
+}
+
+// How a conversion is done.
+enum class Way : uint8_t { interleaved, flat, narrow, tiles };
+Way way_of(const Conversion& what) {
   const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.pixels == 1;
   const bool pads = what.from_padding > 0 || what.to_padding > 0;
-  if (pads || (!same_order && what.to_channels_last && what.channels <= kFewChannels)) {
+  if (pads || (!same_order && what.to_channels_last && what.channels <= kFewChannels)) return Way::interleaved;
+  if (same_order) return Way::flat;
+  return what.pixels <= kFew && what.channels > what.pixels ? Way::narrow : Way::tiles;
+}
+
+NarrowMatrices narrow_matrices(const Conversion& what) {
+  const int64_t slice = std::min(kSliceElements / what.pixels, what.channels);
+  return {what.samples, what.channels, what.pixels, slice, what.from_channels_last};
+}
+int64_t slices_of(const NarrowMatrices& shape) { return (shape.many + shape.slice - 1) / shape.slice; }
+
+// Conversions side by side in one grid; each has the blocks from its first one on.
+constexpr int kMostPieces = 44;  // as many as the arguments of a kernel, 4 kB, have room for
+constexpr int64_t kElementsOfBlock = 4096;
+struct Piece {
+  ConversionOf of;
+  Way way;
+  bool packs;  // of 16 bytes, of a flat one
+  unsigned first_block, blocks;
+};
+struct Pieces {
+  Piece piece[kMostPieces];
+  int count;
+};
+static_assert(sizeof(Pieces) <= 4096);
+
+template <class From, class To>
+__global__ void convert_pieces(Pieces pieces) {
+  __shared__ float shared[kSliceElements];
+  int number = 0;
+  while (number + 1 < pieces.count && pieces.piece[number + 1].first_block <= blockIdx.x) ++number;
+  const Piece& piece = pieces.piece[number];
+  const Conversion& what = piece.of.what;
+  const auto* from = static_cast<const From*>(piece.of.from);
+  auto* to = static_cast<To*>(piece.of.to);
+  const int64_t block = blockIdx.x - piece.first_block;
+  const Share threads{block * kThreads + threadIdx.x, int64_t{piece.blocks} * kThreads};
+  if (piece.way == Way::interleaved) {
+    interleave_pixels(what, threads, from, to);
+  } else if (piece.way == Way::narrow) {
+    const NarrowMatrices shape{what.samples, what.channels, what.pixels,
+                               min(kSliceElements / what.pixels, what.channels), what.from_channels_last};
+    const int64_t slices = (shape.many + shape.slice - 1) / shape.slice;
+    transpose_slice(shape, block % slices, {block / slices, piece.blocks / slices}, from, to, shared);
+  } else {
+    constexpr int kLanes = std::max(kWidest<From>, kWidest<To>);
+    const int64_t count = what.samples * what.channels * what.pixels;
+    if (piece.packs) {
+      convert_flat<kLanes>(count, threads, from, to);
+    } else {
+      convert_flat<1>(count, threads, from, to);
+    }
+  }
+}
+
+// Whole slices of narrow ones.
+unsigned blocks_of(const Conversion& what, Way way) {
+  const int64_t blocks =
+      std::clamp<int64_t>(what.samples * what.channels * what.pixels / kElementsOfBlock, 1, kMaxBlocks / kMostPieces);
+  if (way != Way::narrow) return static_cast<unsigned>(blocks);
+  const int64_t slices = slices_of(narrow_matrices(what));
+  return static_cast<unsigned>(slices * std::clamp<int64_t>(blocks / slices, 1, what.samples));
+}
+
+void launch_pieces(cudaStream_t stream, const Pieces& pieces) {
+  if (pieces.count == 0) return;
+  const Piece& last = pieces.piece[pieces.count - 1];
+  const unsigned blocks = last.first_block + last.blocks;
+  const Conversion& what = pieces.piece[0].of.what;
+  if (what.from == DType::f32) {
+    with_element(what.to, [&](auto element) {
+      convert_pieces<float, decltype(element)><<<blocks, kThreads, 0, stream>>>(pieces);
+    });
+  } else {
+    with_element(what.from, [&](auto element) {
+      convert_pieces<decltype(element), float><<<blocks, kThreads, 0, stream>>>(pieces);
+    });
+  }
+}
+
+template <class From, class To>
+void launch_typed(cudaStream_t stream, const Conversion& what, const From* from, To* to) {
+  const int64_t count = what.samples * what.channels * what.pixels;
+  const Way way = way_of(what);
+  if (way == Way::interleaved) {
     interleave<<<blocks_for(what.samples * what.pixels), kThreads, 0, stream>>>(what, from, to);
-  } else if (same_order) {
+  } else if (way == Way::flat) {
     constexpr int kLanes = std::max(kWidest<From>, kWidest<To>);
     if (begins_pack(from) && begins_pack(to)) {
       convert<kLanes><<<blocks_for(count / kLanes), kThreads, 0, stream>>>(count, from, to);
     } else {
       convert<1><<<blocks_for(count), kThreads, 0, stream>>>(count, from, to);
     }
-  } else if (what.pixels <= kFew && what.channels > what.pixels) {
-    const int64_t slice = std::min(kSliceElements / what.pixels, what.channels);
-    const NarrowMatrices shape{what.samples, what.channels, what.pixels, slice, what.from_channels_last};
-    const dim3 grid(static_cast<unsigned>((what.channels + slice - 1) / slice), 1,
+  } else if (way == Way::narrow) {
+    const NarrowMatrices shape = narrow_matrices(what);
+    const dim3 grid(static_cast<unsigned>(slices_of(shape)), 1,
                     static_cast<unsigned>(std::min(what.samples, kMaxRowBlocks)));
     transpose_few<<<grid, kThreads, 0, stream>>>(shape, from, to);
   } else {
@@ -201,6 +307,27 @@ void launch_convert(cudaStream_t stream, const Conversion& what, const void* fro
       launch_typed(stream, what, static_cast<const decltype(element)*>(from), static_cast<float*>(to));
     });
   }
+}
+
+void launch_convert_many(cudaStream_t stream, std::span<const ConversionOf> conversions) {
+  Pieces pieces{};
+  unsigned block = 0;
+  for (const ConversionOf& one : conversions) {
+    const Way way = way_of(one.what);
+    if (way == Way::tiles) {
+      launch_convert(stream, one.what, one.from, one.to);
+      continue;
+    }
+    if (pieces.count == kMostPieces) {
+      launch_pieces(stream, pieces);
+      pieces.count = 0;
+      block = 0;
+    }
+    const unsigned blocks = blocks_of(one.what, way);
+    pieces.piece[pieces.count++] = {one, way, begins_pack(one.from) && begins_pack(one.to), block, blocks};
+    block += blocks;
+  }
+  launch_pieces(stream, pieces);
 }
 
 }  // namespace lockstep::cuda

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "lockstep/ops/ops.h"
 
@@ -30,5 +31,12 @@ struct Conversion {
 // Between plain, channels last and padded; element types may differ.
 Conversion conversion_of(const TensorDesc& from, const TensorDesc& to);
 void launch_convert(cudaStream_t stream, const Conversion& what, const void* from, void* to);
+// Several, all between the same two types, of which one is f32, in as few kernels as possible.
+struct ConversionOf {
+  Conversion what;
+  const void* from = nullptr;
+  void* to = nullptr;
+};
+void launch_convert_many(cudaStream_t stream, std::span<const ConversionOf> conversions);
 
 }  // namespace lockstep::cuda

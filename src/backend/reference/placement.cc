@@ -47,12 +47,19 @@ void Reference<T>::compute(const Reorder&, const Call<T>& call) {
 
 template <class T>
 void Reference<T>::compute(const Cast& op, const Call<T>& call) {
-  const int64_t count = call.in_shape(0).elements();
-  if (op.to == DType::f64) {
-    std::copy_n(call.input(0), count, call.template output<double>(0));
-  } else {
-    std::transform(call.input(0), call.input(0) + count, call.template output<float>(0),
-                   [](T value) { return static_cast<float>(value); });
+  compute(CastMany{op.to}, call);
+}
+
+template <class T>
+void Reference<T>::compute(const CastMany& op, const Call<T>& call) {
+  for (size_t i = 0; i < call.in.size(); ++i) {
+    const int64_t count = call.in_shape(i).elements();
+    if (op.to == DType::f64) {
+      std::copy_n(call.input(i), count, call.template output<double>(i));
+    } else {
+      std::transform(call.input(i), call.input(i) + count, call.template output<float>(i),
+                     [](T value) { return static_cast<float>(value); });
+    }
   }
 }
 
@@ -67,6 +74,7 @@ LOCKSTEP_REFERENCE_COMPUTE(Slice);
 LOCKSTEP_REFERENCE_COMPUTE(Reshape);
 LOCKSTEP_REFERENCE_COMPUTE(Reorder);
 LOCKSTEP_REFERENCE_COMPUTE(Cast);
+LOCKSTEP_REFERENCE_COMPUTE(CastMany);
 LOCKSTEP_REFERENCE_COMPUTE(SumOverRanks);
 
 }  // namespace lockstep::reference

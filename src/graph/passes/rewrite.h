@@ -59,6 +59,10 @@ void add_loss_scale(Graph& graph);
 // add_gradients. Returns the number of fused convolutions and gradients.
 int fuse_conv_norm(Graph& graph, const Backend& backend);
 
+// Casts parameters in one kernel (CastMany) before all else, and their gradients in few, where the backend can: a
+// gradient waits until there are several million. Runs after add_gradients. Returns the number of casts.
+int gather_casts(Graph& graph, const Backend& backend);
+
 // Saves memory for a little time. Runs after add_gradients. Backward nodes that read the output of a batch norm, or a
 // concatenation of such outputs, read a copy instead that is computed just before, from the moments of the batch (or
 // the running statistics) and the input of the batch norm, which its gradient needs anyway. The bits are the same.
