@@ -23,6 +23,7 @@
 #include "lockstep/config/sources.h"
 #include "lockstep/exchange/onnx_import.h"
 #include "lockstep/graph/executable.h"
+#include "lockstep/graph/fusions.h"
 #include "lockstep/io/file.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/compiled_model.h"
@@ -176,6 +177,30 @@ void print_placement() {
   if (usable < host.size()) fmt::print("  this process may use {} of {} processors\n", usable, host.size());
 }
 
+// Lists what the convolutions compute of batch norms on the GPU of this process.
+void print_fusions(const Config& config, const Graph& drawn) {
+  const std::string& reason = gpu_unavailable_reason();
+  if (config.device.kind == DeviceChoice::cpu) return;
+  if (config.device.kind == DeviceChoice::automatic && !reason.empty()) return;
+  if (!reason.empty()) {
+    fmt::print("\nconvolutions fused with batch norms on a GPU: unknown ({})\n", reason);
+    return;
+  }
+  const auto gpu = make_backend("cuda", {.tf32 = config.train.precision == Precision::tf32});
+  const Executable e = Executable::compile(drawn, *gpu,
+                                           {.rewrites = config.graph.rewrites,
+                                            .synchronized_ranks = config.train.sync_batch_norm ? 2 : 1,
+                                            .compute = compute_type(config)});
+  const std::vector<ConvolutionFusion> fusions = convolution_fusions(e.graph());
+  if (fusions.empty()) return;
+  fmt::print("\nof {} on this GPU, {} sum for the batch norm behind them, {} normalize their image\n",
+             counted(fusions.size(), "convolution"), std::ranges::count(fusions, true, &ConvolutionFusion::sums),
+             std::ranges::count(fusions, true, &ConvolutionFusion::normalizes));
+  for (const ConvolutionFusion& fusion : fusions) {
+    if (!fusion.why_not.empty()) fmt::print("  {:<40} {}\n", fusion.layer, fusion.why_not);
+  }
+}
+
 // Names the faster precision if this processor has it and layers, not memory or tables, take the time.
 void print_faster_precision(const Config& config, double million_multiply_adds) {
   constexpr double kWorthwhile = 1;
@@ -228,6 +253,7 @@ int explain_command(const CommandLine& command) {
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_convolutions(e);
+  print_fusions(config, drawn);
   print_schedule(config, batches);
   print_placement();
   print_faster_precision(config, forward);

@@ -138,6 +138,61 @@ class Interruptions(InterruptedCase):
         self.check_went_back("cifar10_cnn")
 
 
+class Fusions(InterruptedCase):
+    """A network of every fused operation, in fp16: sums behind convolutions, images normalized before convolutions and their
+    gradients, sums of a norm's gradient, a norm before a max pool, norms of slices of a merged convolution."""
+    NET = """layer = [
+      { op = "conv_norm_relu", name = "stem", channels = 8, kernel = 3, pad = 1 },
+      { op = "conv_norm_relu", name = "one", channels = 16, kernel = 3, pad = 1 },
+      { op = "max_pool", name = "pool", kernel = 3, stride = 2 },
+      { op = "conv_norm_relu", name = "left", channels = 16 },
+      { op = "conv_norm_relu", name = "left2", channels = 16, kernel = 3, pad = 1 },
+      { op = "conv_norm_relu", name = "right", channels = 16, inputs = ["pool"] },
+      { op = "concat", name = "both", inputs = ["left2", "right"] },
+      { op = "global_avg_pool", name = "avgpool" },
+      { op = "flatten", name = "flatten" },
+      { op = "linear", name = "fc", outputs = "$classes" },
+      { op = "loss", name = "loss" },
+    ]
+    """
+    CHANGES = {"model.name": "file", "model.dropout": None, "train.steps": 4, "train.precision": "fp16"}
+
+    def fused_config(self, changes=None):
+        net = kit.write(self.path("net.toml"), self.NET.encode())
+        return self.config({**self.CHANGES, "model.file": net, **(changes or {})}, SMALL)
+
+    def test_same_bits_in_all_orders_and_nearly_the_losses_of_float32(self):
+        config = self.fused_config()
+        first = self.run_once("first", config, 0, "eager", {"device.graph": "off"})
+        self.assert_same_bits(first, self.run_once("shuffled", config, 0, "random:3"))
+        cpu = self.run_once("cpu", config, 0, "eager", {"device.kind": "cpu", "train.precision": "float32"})
+        self.assert_same_losses(first, cpu, (2e-3, 2e-2))
+
+    def test_explain_says_which_convolutions_are_fused_and_why_others_are_not(self):
+        config = self.fused_config()
+        result = self.run_job(0, "explain", "--config", config)
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertIn("of 4 convolutions on this GPU, 4 sum for the batch norm behind them, 1 normalize", str(result))
+        self.assertRegex(str(result), r"stem\.conv +does not normalize its image: no batch norm with ReLU makes it")
+        self.assertRegex(str(result), r"left2\.conv +does not normalize its image: that is a slice of a merged convolution")
+        result = self.run_job(0, "explain", "--config", config, "--train.precision", "bf16")
+        self.assertRegex(str(result), r"one\.conv +does not sum: no engine for \[4,8,16,16\] in bf16")
+        result = self.run_job(0, "explain", "--config", config, "--device.kind", "cpu")
+        self.assertEqual(result.count("on this GPU"), 0, str(result))
+
+    def test_two_ranks_have_the_same_bits_over_nccl_and_over_mpi(self):
+        config = self.fused_config()
+        nccl = self.run_once("nccl", config, 2, "lazy", devices=2)
+        self.assert_same_bits(nccl, self.run_once("mpi", config, 2, "random:7", {"device.share": "true"}))
+
+    def test_a_run_that_was_resumed_has_the_bits_of_one_that_was_not(self):
+        config = self.fused_config({"checkpoint.every_steps": 2})
+        whole = self.run_once("whole", config, 0, "eager")
+        broken = self.run_once("broken", config, 0, "lazy", {"train.steps": 2})
+        self.train(0, config, {"checkpoint.directory": broken}, env={"FAKE_GPU_ORDER": "random:4"})
+        self.assert_same_bits(whole, broken)
+
+
 class Captures(FakeGpuCase):
     """FAKE_GPU_ALLOCATE=D:N: the N-th kernel of each capture on device D allocates memory, which is illegal there. Kernels are
     refused in the first layer, in the backward pass, when sums of gradients have been captured, and in the update."""

@@ -282,9 +282,10 @@ void launch_norm_grad_apply(cudaStream_t stream, DType dtype, const CoefficientG
   const int64_t granule = common_granule(dtype, args.shape.channels, {args.dz, args.x, args.dx});
   with_packs(dtype, granule, [&](auto element, auto lanes) {
     using T = decltype(element);
-    launch_map_rows<decltype(lanes)::value>(stream, args.shape,
-                                            ApplyCoefficients<T>{image_in<T>(args.x), image_in<T>(args.dz), args.by_dz,
-                                                                 args.by_x, args.constant, image_out<T>(args.dx)});
+    launch_map_rows<decltype(lanes)::value>(
+        stream, args.shape,
+        GradientOfCoefficients<T>{image_in<T>(args.x), image_in<T>(args.dz), args.by_dz, args.by_x, args.constant,
+                                  image_out<T>(args.dx)});
   });
 }
 

@@ -213,7 +213,7 @@ struct Coefficients {
 
 // dx = by_dz dz + by_x x + constant.
 template <class T>
-struct ApplyCoefficients {
+struct GradientOfCoefficients {
   static constexpr int kRowsInFlight = 2, kBlocksOfProcessor = 3;
   Image<const T> x, dz;
   const float *by_dz, *by_x, *constant;
