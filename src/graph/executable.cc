@@ -87,6 +87,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   if (options.training) add_gradients(e.graph_);
   if (options.rewrites && options.training) {
     e.applied_.emplace_back("fuse_conv_norm", fuse_conv_norm(e.graph_, backend));
+    e.applied_.emplace_back("sum_into_pool", sum_into_pool(e.graph_, backend));
     e.applied_.emplace_back("gather_casts", gather_casts(e.graph_, backend));
   }
   const bool recompute = options.rewrites && options.training && options.recompute && backend.recomputes_norms();

@@ -204,6 +204,11 @@ Result infer_op(const MaxPoolGrad& op, Descs in) {
   expect_shape(in[0], pooled(op.window, op.input, op.input.c()), "output gradient");
   return {like(in[0], op.input)};
 }
+Result infer_op(const MaxPoolGradSum& op, Descs in) {
+  require(in.size() > 2, "expects 3 inputs or more, has {}", in.size());
+  for (const TensorDesc& d : in.subspan(2)) expect_shape(d, op.input, "summand");
+  return infer_op(MaxPoolGrad{op.window, op.input}, in.first(2));
+}
 Result infer_op(const AvgPool& op, Descs in) {
   expect_inputs(in, 1);
   return {like(in[0], pooled(op.window, in[0].shape, in[0].shape.c()))};
@@ -337,7 +342,8 @@ Result infer_op(const BatchNormMaxPool& op, Descs in) {
   return infer_op(MaxPool{op.window}, in.first(1));
 }
 Result infer_op(const BatchNormMaxPoolGrad& op, Descs in) {
-  expect_inputs(in, 7);
+  expect_inputs(in, op.pooled_sums ? 8 : 7);
+  if (op.pooled_sums) expect_shape(in[7], in[1].shape, "pooled image");
   expect_shape(in[1], pooled(op.window, in[0].shape, in[0].shape.c()), "output gradient");
   expect_vectors(in.first(6), 2, in[0].shape.c());
   return {like(in[0]), like(in[2]), like(in[2])};

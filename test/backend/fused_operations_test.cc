@@ -138,9 +138,12 @@ TEST_CASE("a GPU computes fused convolutions in fp16 as the reference backend do
 namespace {
 
 // A norm with ReLU before a max pool, forward and backward, in one operation each way and one by one.
-void check_pool(const Backend& backend, const Shape& x, const Window& window, DType type, double bound) {
+void check_pool(const Backend& backend, const Shape& x, const Window& window, DType type, double bound,
+                bool pooled_sums = false) {
   const Shape y = infer(MaxPool{window}, std::vector<TensorDesc>{{x, DType::f64, {}}})[0].shape, c{x.c()};
-  std::vector<HostTensor> inputs{random_tensor(x, 1, 1, 1, 16), random_tensor(y, 2, 0, 1, 16), random_tensor(c, 3),
+  // Scales of either sign, and for sums of what was pooled some near 1.
+  const HostTensor scale = pooled_sums ? random_tensor(c, 3, 1, 0.2) : random_tensor(c, 3);
+  std::vector<HostTensor> inputs{random_tensor(x, 1, 1, 1, 16), random_tensor(y, 2, 0, 1, 16), scale,
                                  random_tensor(c, 4), random_tensor(c, 5)};
   const std::vector<Step> plain{{BatchNorm{kEpsilon, true}, {0, 2, 3}},                 // 5: z, mean, var, saved
                                 {MaxPool{window}, {5}},                                 // 9: y, saved
@@ -156,9 +159,17 @@ void check_pool(const Backend& backend, const Shape& x, const Window& window, DT
   const int image = casts ? 5 : 0, dy = casts ? 6 : 1, n = casts ? 7 : 5;
   fused.push_back({BatchNormStatistics{kEpsilon, x.n(), type}, {image, 2, 3, 4}});
   fused.push_back({BatchNormMaxPool{window}, {image, 3, n, n + 3}});
-  fused.push_back({BatchNormMaxPoolGrad{window, kEpsilon}, {image, dy, 3, n, n + 1, n + 3, n + 9}});
+  std::vector<int> grad{image, dy, 3, n, n + 1, n + 3, n + 9};
+  if (pooled_sums) grad.push_back(n + 8);
+  fused.push_back({BatchNormMaxPoolGrad{window, kEpsilon, pooled_sums}, std::move(grad)});
+  const std::vector<Step> sums{{MaxPool{window}, {image}},                                // n+13
+                               {MaxPoolGrad{window, x}, {dy, n + 14}},                    // n+15
+                               {Add{}, {n + 15, image, image}},                           // n+16
+                               {MaxPoolGradSum{window, x}, {dy, n + 14, image, image}}};  // n+17
+  fused.insert(fused.end(), sums.begin(), sums.end());
   const auto actual = run_program(backend, inputs, fused).values;
   const auto first = static_cast<size_t>(n);
+  CHECK(relative_error(actual[first + 17].values, actual[first + 16].values) < bound);
   for (const auto& [one, all] : {std::pair{9, 8}, {12, 10}, {13, 11}, {14, 12}}) {
     INFO(x.to_string() << " in " << dtype_name(type) << ": value " << one);
     const auto& value = actual[first + static_cast<size_t>(all)].values;
@@ -187,6 +198,9 @@ TEST_CASE("a GPU computes a max pool that normalizes its image in every type", "
     check_pool(*gpu, x, window, DType::f32, 1e-5);
     check_pool(*gpu, x, window, DType::f16, 0x1p-11);
     check_pool(*gpu, x, window, DType::bf16, 0x1p-8);
+    check_pool(*gpu, x, window, DType::f32, 1e-5, true);
+    check_pool(*gpu, x, window, DType::f16, 0x1p-10, true);  // y is rounded before it is summed, too
+    check_pool(*gpu, x, window, DType::bf16, 0x1p-7, true);
   }
 }
 

@@ -196,6 +196,16 @@ TEST_CASE("a max pool of what others read as well stays apart") {
   CHECK(count_nodes<MaxPool>(graph) == pools);
 }
 
+TEST_CASE("the gradient of a max pool adds the other gradients of its image") {
+  Graph graph = prepared(block_net(small_options()));
+  const int sums = count_nodes<Add>(graph), pools = count_nodes<MaxPoolGrad>(graph);
+  CHECK(sum_into_pool(graph, FakeBackend()) == 0);
+  CHECK(sum_into_pool(graph, backend_with<MaxPoolGradSum>()) == 1);
+  CHECK(is_well_formed(graph));
+  CHECK(count_nodes<Add>(graph) == sums - 1);
+  CHECK(count_nodes<MaxPoolGrad>(graph) == pools - 1);
+}
+
 TEST_CASE("the cpu backend fuses nothing") {
   const auto cpu = make_backend("cpu", {.threads = 1});
   ModelOptions options = small_options();

@@ -3,6 +3,8 @@
 //
 //   step_budget            prints the table
 //   step_budget TABLE      compares it with a file; prints rows that differ, and ends with 1 then
+//   step_budget MODEL PRECISION BATCH
+//                          on an H200: gigabytes by operation, launches by kernel, and what memory holds at the peak
 //
 // Forward and backward; the update is not in it. Bytes are those of the operands, as often as the kernels pass over
 // them: what caches save is not counted. The time is that of a model (node_seconds), in which nothing is measured.
@@ -13,6 +15,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -82,12 +85,15 @@ std::pair<Kind, double> traffic(const Node& node, const Operands& o, std::string
           [&](const OneOf<BatchNormOfSums, BatchNormStatistics, BatchNormInference, BatchNormGradApply,
                           BatchNormMaxPool> auto&) { return std::pair(kNorm, o.all()); },
           [&](const BatchNormOfSumsGrad&) { return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]); },
+          [&](const BatchNormMaxPoolGrad& op) {
+            return std::pair(kNorm, o.all() + o.inputs[1] + (op.pooled_sums ? 0 : o.inputs[0] + o.inputs[6]));
+          },
           [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
           [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) {
             return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]);
           },
           [&](const MaxPool&) { return std::pair(kPool, o.all()); },
-          [&](const MaxPoolGrad&) { return std::pair(kPool, o.all()); },
+          [&](const OneOf<MaxPoolGrad, MaxPoolGradSum> auto&) { return std::pair(kPool, o.all()); },
           [&](const AvgPool&) { return std::pair(kPool, o.all()); },
           [&](const AvgPoolGrad&) { return std::pair(kPool, o.all()); },
           [&](const Add&) { return std::pair(kSum, o.all()); },
@@ -114,6 +120,14 @@ Operands operands_of(const Backend& backend, const Graph& graph, const Node& nod
   for (ValueId v : node.inputs) operands.inputs.push_back(bytes(v));
   for (ValueId v : node.outputs) operands.outputs.push_back(bytes(v));
   return operands;
+}
+
+// The traffic of a node of a compiled graph.
+std::pair<Kind, double> traffic_of(const Backend& backend, const Executable& e, size_t position) {
+  const Node& node = e.graph().node(e.schedule().order[position]);
+  const Operands operands = operands_of(backend, e.graph(), node);
+  if (std::holds_alternative<Concat>(node.op)) return {kCopy, copied_by_concat(e.graph(), node, operands)};
+  return traffic(node, operands, e.kernel(position).implementation());
 }
 
 // What a card is assumed to reach: the rate of memory that kernels do, 0.86 of a copy's; operations of cuDNN's and
@@ -167,10 +181,7 @@ Budget budget_of(const Backend& backend, const Model& model, const Precision& pr
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
     const Node& node = e.graph().node(e.schedule().order[p]);
     const std::string implementation = e.kernel(p).implementation();
-    const Operands operands = operands_of(backend, e.graph(), node);
-    auto [kind, bytes] = traffic(node, operands, implementation);
-    if (std::holds_alternative<Concat>(node.op))
-      std::tie(kind, bytes) = std::pair(kCopy, copied_by_concat(e.graph(), node, operands));
+    const auto [kind, bytes] = traffic_of(backend, e, p);
     budget.gigabytes[kind] += bytes * 1e-9;
     budget.seconds += node_seconds(e.graph(), node, bytes, device, precision);
     budget.workspace_bytes = std::max(budget.workspace_bytes, static_cast<int64_t>(e.kernel(p).workspace_bytes()));
@@ -213,7 +224,6 @@ std::string description_of(const std::string& device) {
 }
 
 std::string table() {
-  set_device_capability(kCapability);
   std::string text = header();
   for (const Device& device : kDevices) {
     for (const Precision& precision : kPrecisions) {
@@ -257,10 +267,46 @@ int compare(const std::string& actual, const char* path) {
   return 1;
 }
 
+void print_peak(const Backend& backend, const Executable& e) {
+  std::vector<size_t> storage, workspaces;
+  for (const Value& v : e.graph().values) storage.push_back(backend.storage_bytes(v.desc));
+  for (size_t p = 0; p < e.schedule().order.size(); ++p) workspaces.push_back(e.kernel(p).workspace_bytes());
+  const MemoryPeak peak = find_peak({e.graph(), e.schedule(), e.layout(), storage, workspaces}, e.plan());
+  fmt::print("peak at {}: {:.1f} MB\n", e.graph().node(e.schedule().order[peak.position]).name,
+             static_cast<double>(peak.bytes) * 1e-6);
+  for (const MemoryPeak::Part& part : peak.parts) {
+    if (part.bytes < peak.bytes / 200) break;
+    fmt::print("\t{}\t{:.1f}\n", part.value < 0 ? "workspace" : e.graph().value(part.value).name,
+               static_cast<double>(part.bytes) * 1e-6);
+  }
+}
+
+void print_step(std::string_view model, std::string_view precision_name, int64_t batch) {
+  const auto precision = std::ranges::find(kPrecisions, precision_name, &Precision::name);
+  if (precision == std::end(kPrecisions)) throw std::runtime_error("no such precision");
+  const auto backend = cuda::make_backend_for_described_device(description_of("h200"), {.tf32 = precision->tf32});
+  const Executable e = Executable::compile(build_model(model, model_options(model, batch)), *backend,
+                                           {.training = true, .compute = precision->compute});
+  std::map<std::string, std::pair<int, double>> operations;
+  for (size_t p = 0; p < e.schedule().order.size(); ++p) {
+    auto& [count, bytes] = operations[std::string(op_name(e.graph().node(e.schedule().order[p]).op))];
+    ++count;
+    bytes += traffic_of(*backend, e, p).second;
+  }
+  for (const auto& [name, sum] : operations) fmt::print("{}\t{}\t{:.3f} GB\n", name, sum.first, sum.second * 1e-9);
+  for (const auto& [name, launches] : run_once(*backend, e).kernels) fmt::print("kernel {}\t{}\n", name, launches);
+  print_peak(*backend, e);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   try {
+    set_device_capability(kCapability);
+    if (count == 4) {
+      print_step(arguments[1], arguments[2], std::stoll(arguments[3]));
+      return 0;
+    }
     const std::string text = table();
     if (count > 1) return compare(text, arguments[1]);
     std::cout << text;

@@ -51,6 +51,7 @@ std::vector<Example> examples() {
       {Dropout{}, f32({x, {4}}), {x}},
       {MaxPool{pool}, f32({x}), {half, {0}}},
       {MaxPoolGrad{pool, x}, f32({half, {0}}), {x}},
+      {MaxPoolGradSum{pool, x}, f32({half, {0}, x, x}), {x}},
       {AvgPool{pool}, f32({x}), {half}},
       {AvgPoolGrad{.window = pool, .input = x}, f32({half}), {x}},
       {LocalResponseNorm{}, f32({x}), {x}},
@@ -71,7 +72,7 @@ std::vector<Example> examples() {
       {BatchNormStatistics{.samples = 2}, f32({x, c, c, c}), {c, c, c, c, c, c, c, c}},
       {BatchNormOfSumsGrad{}, f32({x, x, c, c, c, c}), {x, c, c}},
       {BatchNormMaxPool{pool}, f32({x, c, c, c}), {half, {0}}},
-      {BatchNormMaxPoolGrad{pool}, f32({x, half, c, c, c, c, {0}}), {x, c, c}},
+      {BatchNormMaxPoolGrad{.window = pool, .pooled_sums = true}, f32({x, half, c, c, c, c, {0}, half}), {x, c, c}},
   };
 }
 

@@ -62,8 +62,9 @@ struct GradientMark {
 // Immutable after compile(); one thread at a time may run it. The backend must outlive it.
 class Executable {
  public:
-  // The pipeline: rewrite, synchronize_batch_norms, lower_precision, add_gradients, fuse_conv_norm, gather_casts,
-  // recompute_norm, choose_formats, alias_concat, make_schedule, compile kernels, plan_memory, verify_plan.
+  // The pipeline: rewrite, synchronize_batch_norms, lower_precision, add_gradients, fuse_conv_norm, sum_into_pool,
+  // gather_casts, recompute_norm, choose_formats, alias_concat, make_schedule, compile kernels, plan_memory,
+  // verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
   void forward(Stream& stream, const Arenas& arenas, const RankSum& sum = {}) const;

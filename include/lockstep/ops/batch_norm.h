@@ -107,10 +107,13 @@ struct BatchNormMaxPool {  // x, shift, mean, factor -> y, saved
       .name = "BatchNormMaxPool", .differentiable = false, .onnx = false, .lowered_inputs = 0, .saved_output = 1};
   Window window;
 };
-struct BatchNormMaxPoolGrad {  // x, dy, shift, mean, var, factor, saved -> dx, dscale, dshift
+struct BatchNormMaxPoolGrad {  // x, dy, shift, mean, var, factor, saved (, y) -> dx, dscale, dshift
   static constexpr OpFacts facts = internal_op("BatchNormMaxPoolGrad");
   Window window;
   double epsilon = 1e-3;
+  // Sums over y, what was pooled, in the place of x: where y is above 0, x - mean is (y - shift) / factor but for the
+  // rounding of y. For factors that are not small.
+  bool pooled_sums = false;
 };
 struct BatchNormGradApply {  // dz, x, by_dz, by_x, constant -> dx = by_dz dz + by_x x + constant
   static constexpr OpFacts facts = internal_op("BatchNormGradApply", 0);

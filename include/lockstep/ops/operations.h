@@ -72,6 +72,11 @@ struct MaxPoolGrad {  // dy, saved -> dx
   Window window;
   Shape input;
 };
+struct MaxPoolGradSum {  // dy, saved, x1, ..., xk -> dx + x1 + ... + xk
+  static constexpr OpFacts facts = internal_op("MaxPoolGradSum", 2);
+  Window window;
+  Shape input;
+};
 struct AvgPool {  // x -> y
   static constexpr OpFacts facts{.name = "AvgPool", .differentiable = true, .onnx = true, .lowered_inputs = 0};
   Window window;

@@ -20,7 +20,7 @@ using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, Line
                         AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast,
                         SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights,
                         Conv2dGradInputNorm, BatchNormGradApply, BatchNormOfSums, BatchNormStatistics,
-                        BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad, CastMany>;
+                        BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad, MaxPoolGradSum, CastMany>;
 
 std::string_view op_name(const Op& op);
 
@@ -45,9 +45,9 @@ concept SavesNothing = Operation::facts.saved_output < 0;
 
 // What a backend need not have: it says for which shapes it has it (Backend::can).
 template <class Operation>
-concept Fused =
-    OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
-          BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad, CastMany>;
+concept Fused = OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
+                      BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad,
+                      MaxPoolGradSum, CastMany>;
 
 template <class... Fs>
 struct Overload : Fs... {

@@ -216,8 +216,10 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormMaxPoolGrad& op, 
                   .out = row_elements(outputs[0])};
   const PoolLaunch pool{.window = op.window, .image = inputs[0].shape, .out = inputs[1].shape};
   const size_t sums = channel_sums_bytes(norm.shape);
-  const auto body = [norm, pool, sums](const KernelArgs& args, cudaStream_t stream) {
-    launch_norm_max_pool_grad(stream, norm.dtype, pool, input<uint8_t>(args, 6), moments_backward_args(norm, args),
+  const auto body = [norm, pool, sums, y = op.pooled_sums ? row_elements(inputs[7]) : 0](const KernelArgs& args,
+                                                                                         cudaStream_t stream) {
+    const PooledImage pooled{input<uint8_t>(args, 6), {y > 0 ? input(args, 7) : nullptr, y}};
+    launch_norm_max_pool_grad(stream, norm.dtype, pool, pooled, moments_backward_args(norm, args),
                               gradients_of(norm, args), scratch_of(args, sums));
   };
   return make_launch_kernel("norm", body, sums + coefficient_bytes(norm.shape));

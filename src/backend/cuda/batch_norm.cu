@@ -94,6 +94,14 @@ struct VectorsFinish {
   }
 };
 
+// Of PooledTerms.
+struct PooledFinish {
+  GradientFinish finish;
+  __device__ void operator()(int64_t channel, double first, double second) const {
+    finish(channel, first, second / finish.factors[channel]);
+  }
+};
+
 __global__ void moments(MomentTerms t) {
   for (int64_t c = thread_index(); c < t.channels; c += grid_threads()) {
     kernels::moment_terms(t.samples, t.mean[c], t.var[c], t.running_mean[c], t.first[c], t.second[c]);
@@ -181,18 +189,27 @@ __global__ void norm_max_pool(PoolShape s, SavedNorm source, const T* x, T* y, u
   }
 }
 
+GradientFinish finish_of(const NormBackward& args, const NormGradients& gradients, const NormScratch& scratch) {
+  return {args.var,    args.factor,  gradients.dscale,   gradients.dshift, scratch.coefficients,
+          args.values, args.epsilon, args.shape.channels};
+}
+
+template <class T, int kLanes, class Gradient>
+void apply_gradient(cudaStream_t stream, const NormBackward& args, const Gradient& dy, const NormGradients& gradients,
+                    const NormScratch& scratch) {
+  const SavedNorm norm{args.mean, args.factor, args.shift};
+  launch_map_rows<kLanes>(stream, args.shape,
+                          ApplyGradient<T, Gradient>{norm, args.relu, image_in<T>(args.x), dy, scratch.coefficients,
+                                                     args.shape.channels, image_out<T>(gradients.dx)});
+}
+
 template <class T, int kLanes, class Gradient>
 void launch_gradient(cudaStream_t stream, const NormBackward& args, const Gradient& dy, const NormGradients& gradients,
                      const NormScratch& scratch) {
-  const int64_t channels = args.shape.channels;
-  const auto x = image_in<T>(args.x);
   const SavedNorm norm{args.mean, args.factor, args.shift};
-  const GradientFinish finish{args.var,    args.factor,  gradients.dscale, gradients.dshift, scratch.coefficients,
-                              args.values, args.epsilon, channels};
-  launch_sum_rows<kLanes>(stream, args.shape, GradientTerms<T, Gradient>{norm, args.relu, x, dy}, finish, scratch.sums);
-  launch_map_rows<kLanes>(
-      stream, args.shape,
-      ApplyGradient<T, Gradient>{norm, args.relu, x, dy, scratch.coefficients, channels, image_out<T>(gradients.dx)});
+  const GradientTerms<T, Gradient> terms{norm, args.relu, image_in<T>(args.x), dy};
+  launch_sum_rows<kLanes>(stream, args.shape, terms, finish_of(args, gradients, scratch), scratch.sums);
+  apply_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
 }
 
 }  // namespace
@@ -235,14 +252,20 @@ void launch_norm_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& po
   });
 }
 
-void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const uint8_t* saved,
+void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const PooledImage& pooled,
                                const NormBackward& args, const NormGradients& gradients, const NormScratch& scratch) {
-  const int64_t granule = common_granule(dtype, args.shape.channels, {args.x, args.dy, gradients.dx});
+  const RowsIn y = pooled.y.data ? pooled.y : args.dy;
+  const int64_t granule = common_granule(dtype, args.shape.channels, {args.x, args.dy, gradients.dx, y});
   with_packs(dtype, granule, [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kLanes = decltype(lanes)::value;
-    const PooledGradient<T> dy{pool_shape(pool, kLanes, args.x, args.dy), static_cast<const T*>(args.dy.data), saved};
-    launch_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
+    const PooledGradient<T> dy{pool_shape(pool, kLanes, args.x, args.dy), static_cast<const T*>(args.dy.data),
+                               pooled.saved};
+    if (!pooled.y.data) return launch_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
+    const Rows shape{pool.out.n() * pool.out.h() * pool.out.w(), args.shape.channels};
+    const PooledTerms<T> terms{args.shift, image_in<T>(y), image_in<T>(args.dy)};
+    launch_sum_rows<kLanes>(stream, shape, terms, PooledFinish{finish_of(args, gradients, scratch)}, scratch.sums);
+    apply_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
   });
 }
 

@@ -79,7 +79,11 @@ struct NormPool {
 };
 void launch_norm_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const NormPool& args);
 // BatchNormMaxPoolGrad: args.dy is the gradient of what is pooled.
-void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const uint8_t* saved,
+struct PooledImage {
+  const uint8_t* saved = nullptr;
+  RowsIn y;  // for the sums; null: they are those of x
+};
+void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const PooledImage& pooled,
                                const NormBackward& args, const NormGradients& gradients, const NormScratch& scratch);
 
 // BatchNormGradApply.

@@ -17,6 +17,8 @@ struct RowAndGradient {
 // Where the gradient by the normalized image comes from: from memory, or from the windows of a max pool.
 template <class T>
 struct ImageGradient {
+  // Rows in flight of sums and of what is applied, and blocks of a multiprocessor that apply.
+  static constexpr int kSumRows = 4, kApplyRows = 2, kApplyBlocks = 3;
   Image<const T> image;
 
   template <int kLanes>
@@ -26,6 +28,7 @@ struct ImageGradient {
 };
 template <class T>
 struct PooledGradient {
+  static constexpr int kSumRows = 2, kApplyRows = 1, kApplyBlocks = 2;
   PoolShape pool;
   const T* dy;
   const uint8_t* saved;
@@ -129,7 +132,7 @@ struct BatchTerms {
 
 template <class T, class Gradient>
 struct GradientTerms {
-  static constexpr int kRowsInFlight = 4, kBlocksOfProcessor = 2;
+  static constexpr int kRowsInFlight = Gradient::kSumRows, kBlocksOfProcessor = 2;
   SavedNorm source;
   bool relu;
   Image<const T> x;
@@ -159,6 +162,39 @@ struct GradientTerms {
   }
 };
 
+// The same sums for a max pool of what is normalized, over what was pooled, y, and its gradient: each is that of one
+// value of the image, x - mean = (y - shift) / factor; the finish divides.
+template <class T>
+struct PooledTerms {
+  static constexpr int kRowsInFlight = 4, kBlocksOfProcessor = 2;
+  const float* shift;
+  Image<const T> y, dy;
+
+  template <int kLanes>
+  __device__ Pivots<kLanes> at(int64_t channel) const {
+    Pivots<kLanes> pivots;
+    cuda::load<kLanes>(shift + channel, pivots.lane);
+    return pivots;
+  }
+  template <int kLanes>
+  __device__ RowAndGradient<T, kLanes> load(Location location) const {
+    return {load_pack<T, kLanes>(y.at(location)), load_pack<T, kLanes>(dy.at(location))};
+  }
+  template <int kLanes>
+  __device__ void row(const Pivots<kLanes>& shifts, const RowAndGradient<T, kLanes>& loaded, float* first,
+                      float* second) const {
+    float values[kLanes], gradients[kLanes];
+    unpack(loaded.x, values);
+    unpack(loaded.dy, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float g = kernels::relu_gradient(values[i], gradients[i]);
+      first[i] += g;
+      second[i] += g * (values[i] - shifts.lane[i]);
+    }
+  }
+};
+
 template <int kLanes>
 struct Gradients {
   Norms<kLanes> norms;
@@ -167,7 +203,7 @@ struct Gradients {
 
 template <class T, class Gradient>
 struct ApplyGradient {
-  static constexpr int kRowsInFlight = 2, kBlocksOfProcessor = 3;
+  static constexpr int kRowsInFlight = Gradient::kApplyRows, kBlocksOfProcessor = Gradient::kApplyBlocks;
   SavedNorm source;
   bool relu;
   Image<const T> x;

@@ -125,6 +125,8 @@ std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormGrad&
 // pool.cc
 std::unique_ptr<Kernel> compile(const Context& context, const MaxPool& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGradSum& op, Descs inputs, Descs outputs);
+bool can(const Context& context, const MaxPoolGradSum& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const AvgPool& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const AvgPoolGrad& op, Descs inputs, Descs outputs);
 

@@ -35,7 +35,7 @@ Slices slices_of(const Op& op) {
                [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
                [](const BatchNormStatistics&) { return Slices{.inputs = 1}; },
                [](const BatchNormOfSumsGrad&) { return kGradientSlices; },
-               [](const BatchNormMaxPool&) { return kImageSlices; },
+               [](const BatchNormMaxPool&) { return kImageSlices; }, [](const MaxPoolGradSum&) { return kImageSlices; },
                [](const BatchNormMaxPoolGrad&) { return kGradientSlices; },
                [](const BatchNormGradApply&) { return kGradientSlices; }, [](const Fused auto&) { return kNoSlices; },
                [](const OneOf<MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
@@ -90,10 +90,11 @@ class CudaBackend final : public Backend {
     const FormatChoice formats = choose_formats(op, in, out);
     for (size_t i = 0; i < in.size(); ++i) in[i].format = formats.inputs[i];
     for (size_t i = 0; i < out.size(); ++i) out[i].format = formats.outputs[i];
-    return std::visit(Overload{[&](const OneOf<Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm,
-                                               BatchNormMaxPool> auto& o) { return cuda::can(context_, o, in, out); },
-                               [](const auto&) { return true; }},
-                      op);
+    return std::visit(
+        Overload{[&](const OneOf<Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormMaxPool,
+                                 MaxPoolGradSum> auto& o) { return cuda::can(context_, o, in, out); },
+                 [](const auto&) { return true; }},
+        op);
   }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override {

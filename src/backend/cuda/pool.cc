@@ -50,6 +50,16 @@ std::unique_ptr<Kernel> compile(const Context&, const MaxPoolGrad& op, Descs inp
   });
 }
 
+std::unique_ptr<Kernel> compile(const Context&, const MaxPoolGradSum& op, Descs inputs, Descs outputs) {
+  const Pool pool = pool_of(op, launch_of(op.window, op.input, inputs[0].shape), inputs, outputs);
+  return make_launch_kernel("pool", [pool](const KernelArgs& args, cudaStream_t stream) {
+    launch_max_pool_grad(stream, pool.dtype, pool.launch, pool.in(args), input<uint8_t>(args, 1), pool.out(args),
+                         args.inputs.subspan(2));
+  });
+}
+
+bool can(const Context&, const MaxPoolGradSum&, Descs inputs, Descs) { return inputs.size() <= 2 + kMaxSummands; }
+
 std::unique_ptr<Kernel> compile(const Context&, const AvgPool& op, Descs inputs, Descs outputs) {
   Pool pool = pool_of(op, launch_of(op.window, inputs[0].shape, outputs[0].shape), inputs, outputs);
   pool.launch.count_include_pad = op.count_include_pad;

@@ -32,13 +32,27 @@ __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
   }
 }
 
+template <class T>
+struct Summands {
+  const T* data[kMaxSummands];
+  int count;
+};
+
 // Each thread gathers, for a pixel of the image, from the windows that chose it: no two threads add to one sum.
 template <class T, int kLanes>
-__global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, T* dx) {
+__global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, Summands<T> summands, T* dx) {
   for (int64_t i = thread_index(); i < s.in_items; i += grid_threads()) {
     float sums[kLanes] = {};
     const Item in = item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w);
     gather_from_maxima<kLanes>(s, in, dy, saved, sums);
+#pragma unroll
+    for (int k = 0; k < static_cast<int>(kMaxSummands); ++k) {
+      if (k >= summands.count) break;
+      float values[kLanes];
+      load<kLanes>(summands.data[k] + i * kLanes, values);
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) sums[lane] += values[lane];
+    }
     store<kLanes>(sums, dx + in_offset(s, in) * kLanes);
   }
 }
@@ -96,11 +110,13 @@ void launch_max_pool(cudaStream_t stream, DType dtype, const PoolLaunch& pool, R
 }
 
 void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn dy, const uint8_t* saved,
-                          RowsOut dx) {
+                          RowsOut dx, std::span<void* const> summands) {
   with_pool(dtype, pool, dx, dy, [&](auto element, auto lanes, const PoolShape& s) {
     using T = decltype(element);
+    Summands<T> all{{}, static_cast<int>(summands.size())};
+    for (size_t k = 0; k < summands.size(); ++k) all.data[k] = static_cast<const T*>(summands[k]);
     max_pool_grad<T, decltype(lanes)::value><<<blocks_for(s.in_items), kThreads, 0, stream>>>(
-        s, static_cast<const T*>(dy.data), saved, static_cast<T*>(dx.data));
+        s, static_cast<const T*>(dy.data), saved, all, static_cast<T*>(dx.data));
   });
 }
 

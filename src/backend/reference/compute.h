@@ -93,6 +93,7 @@ struct Reference {
   static void compute(const Dropout& op, const Call<T>& call);
   static void compute(const MaxPool& op, const Call<T>& call);
   static void compute(const MaxPoolGrad& op, const Call<T>& call);
+  static void compute(const MaxPoolGradSum& op, const Call<T>& call);
   static void compute(const AvgPool& op, const Call<T>& call);
   static void compute(const AvgPoolGrad& op, const Call<T>& call);
   static void compute(const LocalResponseNorm& op, const Call<T>& call);

@@ -102,6 +102,20 @@ void Reference<T>::compute(const AvgPoolGrad& op, const Call<T>& call) {
                   });
 }
 
+// The output may be the memory of the first summand.
+template <class T>
+void Reference<T>::compute(const MaxPoolGradSum& op, const Call<T>& call) {
+  std::vector<T> dx(static_cast<size_t>(op.input.elements()));
+  void* const outputs[] = {dx.data()};
+  const KernelArgs args{call.args.stream, call.args.inputs, outputs};
+  compute(MaxPoolGrad{op.window, op.input}, Call<T>{call.in, call.out, args, call.threads, 0});
+  for (size_t i = 0; i < dx.size(); ++i) {
+    double sum = dx[i];
+    for (size_t k = 2; k < call.in.size(); ++k) sum += call.input(k)[i];
+    call.output(0)[i] = static_cast<T>(sum);
+  }
+}
+
 template <class T>
 void Reference<T>::compute(const BatchNormMaxPool& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
@@ -127,6 +141,7 @@ void Reference<T>::compute(const BatchNormMaxPoolGrad& op, const Call<T>& call) 
   with_image(call, 1, dz.data(), [&](const Call<T>& inner) { compute(BatchNormOfSumsGrad{op.epsilon, true}, inner); });
 }
 
+LOCKSTEP_REFERENCE_COMPUTE(MaxPoolGradSum);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPool);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPoolGrad);
 LOCKSTEP_REFERENCE_COMPUTE(MaxPool);

@@ -259,9 +259,13 @@ class Fuser {
       const auto& op = std::get<BatchNormGrad>(node.op);
       if (norm.pool >= 0) {
         const Node& pool = old_[norm.pool_grad];
-        return append(
-            node, BatchNormMaxPoolGrad{std::get<MaxPoolGrad>(pool.op).window, op.epsilon},
-            {node.inputs[0], pool.inputs[0], of.inputs[2], of.outputs[1], of.outputs[2], norm.factor, pool.inputs[1]});
+        // A scale that is not trained is 1.
+        const bool fixed = graph_.value(of.inputs[1]).role == ValueRole::statistic;
+        std::vector<ValueId> inputs{node.inputs[0], pool.inputs[0], of.inputs[2],  of.outputs[1],
+                                    of.outputs[2],  norm.factor,    pool.inputs[1]};
+        if (fixed) inputs.push_back(old_[norm.pool].outputs[0]);
+        return append(node, BatchNormMaxPoolGrad{std::get<MaxPoolGrad>(pool.op).window, op.epsilon, fixed},
+                      std::move(inputs));
       }
       return append(node, BatchNormOfSumsGrad{op.epsilon, op.relu},
                     {node.inputs[0], node.inputs[1], of.inputs[2], of.outputs[1], of.outputs[2], norm.factor});

@@ -59,6 +59,10 @@ void add_loss_scale(Graph& graph);
 // add_gradients. Returns the number of fused convolutions and gradients.
 int fuse_conv_norm(Graph& graph, const Backend& backend);
 
+// Lets the gradient of a max pool add the other gradients that an Add sums with it, where the backend can. Runs after
+// add_gradients. Returns the number of sums.
+int sum_into_pool(Graph& graph, const Backend& backend);
+
 // Casts parameters in one kernel (CastMany) before all else, and their gradients in few, where the backend can: a
 // gradient waits until there are several million. Runs after add_gradients. Returns the number of casts.
 int gather_casts(Graph& graph, const Backend& backend);
