@@ -42,6 +42,7 @@ constexpr int kCapability = 9;
 enum Kind { kConvolution, kNorm, kPool, kSum, kCast, kCopy, kOther, kKinds };
 constexpr std::array<const char*, kKinds> kKindNames = {"conv", "norm", "pool", "sum", "cast", "copy", "other"};
 
+// As in the recipes: inception_v3_imagenet has no trained scales.
 ModelOptions model_options(std::string_view model, int64_t batch) {
   const bool small = model == "cifar10_cnn";
   return {.batch_size = batch,
@@ -51,6 +52,7 @@ ModelOptions model_options(std::string_view model, int64_t batch) {
           .aux_weight = model == "inception_v3" ? 0.4 : 0,
           .dropout = 0.2,
           .label_smoothing = 0.1,
+          .bn_scale = model != "inception_v3",
           .hidden = {64, 64},
           .vocabulary = 124,
           .max_ids = 16};
