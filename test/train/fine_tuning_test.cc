@@ -47,7 +47,7 @@ Config tuning(const std::string& optimizer = "sgd") {
 struct Tuned {
   Tuned(const std::string& backend_name, Config c)
       : config(std::move(c)),
-        backend(make_backend(backend_name, {.threads = 2})),
+        backend(make_backend(backend_name, {.threads = 2, .winograd = false})),
         stream(backend->make_stream()),
         model(config, {4, 4}, Purpose::train, *backend, *stream),
         updater(*backend, model.training(), config) {
