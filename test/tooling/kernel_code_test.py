@@ -30,7 +30,7 @@ TABLE = [
     (r"map_rows<.*PooledGradient", 128, 0),
     (r"sum_rows<.*PooledGradient", 128, 16400),
     (r"map_rows<.*(ApplyGradient|GradientOfCoefficients)", 80, 0),
-    (r"sum_rows<.*GradientTerms", 112, 16400),
+    (r"sum_rows<.*(GradientTerms|PooledTerms)", 112, 16400),
     (r"sum_rows<", 88, 16400),
     (r"add<8,.*, 4>", 64, 0),
     (r"transpose<", 56, 4300),
