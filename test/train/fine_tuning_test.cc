@@ -176,7 +176,7 @@ TEST_CASE("frozen layers need no gradients, slots, activations or backward work"
   config.train.freeze = {"stem", "left", "right"};
   const Tuned head(backend, config);
   const Executable &all = full.model.training(), &top = head.model.training();
-  CHECK(10 * top.plan().activation_bytes < 8 * all.plan().activation_bytes);
+  CHECK(10 * top.plan().activation_bytes < 9 * all.plan().activation_bytes);
   CHECK(backward_multiply_adds(top) == 4 * (8 * 8 * 16 * 48 * 9 + 2 * 16 * 3));  // top by weights, fc by both
   CHECK(backward_multiply_adds(all) > 2 * backward_multiply_adds(top));
   std::set<std::string> reduced;
