@@ -43,16 +43,16 @@ std::string file_name_of(std::string value) {
 
 std::string value_of(std::string_view name, const Config& config, const StartFacts& facts, std::string_view where) {
   const auto* const found = std::ranges::find(kPlaceholders, name, &Placeholder::name);
-  if (found != std::end(kPlaceholders)) {
-    const std::string value = file_name_of(found->value(config, facts));
-    if (!value.empty()) return value;
-    fail(ExitCode::config, "{}: {{{}}} has no value here: it is {}", where, name, found->meaning);
-  }
+  const auto checked = [&](const std::string& value, std::string_view meaning) {
+    if (value.empty()) fail(ExitCode::config, "{}: {{{}}} has no value here: it is {}", where, name, meaning);
+    return file_name_of(value);
+  };
+  if (found != std::end(kPlaceholders)) return checked(found->value(config, facts), found->meaning);
   const ConfigKey* const key = find_config_key(name);
   if (key && key->path == PathRole::none && key->member.type <= ConfigType::text) {
     const ConfigValue value = key->member.get(config);
     const auto* const text = std::get_if<std::string>(&value);
-    return file_name_of(text ? *text : config_value_toml(value));
+    return checked(text ? *text : config_value_toml(value), "an empty text");
   }
   std::vector<std::string> known;
   for (const Placeholder& placeholder : kPlaceholders) known.emplace_back(placeholder.name);

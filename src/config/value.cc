@@ -110,10 +110,13 @@ std::string resolve_path(const ConfigKey& key, const std::string& path, const st
          where, key.full_name(), quote_for_message(path));
   }
   // Only the text of the user is a pattern; the directory in front of it must be taken literally.
-  const std::string base = key.path == PathRole::input_pattern    ? literal_pattern(directory)
-                           : key.path == PathRole::output_pattern ? without_placeholders(directory)
-                                                                  : directory;
-  return (std::filesystem::path(base) / path).lexically_normal().string();
+  const bool output = key.path == PathRole::output_pattern;
+  const std::string base = key.path == PathRole::input_pattern ? literal_pattern(directory)
+                           : output                            ? without_placeholders(directory)
+                                                               : directory;
+  const std::filesystem::path normal = (std::filesystem::path(base) / path).lexically_normal();
+  // "runs/a/" is the directory "runs/a".
+  return (normal.has_filename() || !output ? normal : normal.parent_path()).string();
 }
 
 // Follows table 3-7 of the Unicode Standard: no overlong forms, no surrogates, nothing above U+10FFFF.

@@ -31,6 +31,8 @@ TEST_CASE("placeholders of a run's directory are the run's values") {
       directory_of("{model}", {{"model.name", "file"}, {"model.definition", "x"}, {"model.file", "/n/my net.toml"}}) ==
       "/home/a{b}/my_net");
   CHECK(directory_of("") == "/home/a{b}/runs/inception_v3");
+  CHECK(directory_of("runs/{time}/") == "/home/a{b}/runs/20261129-140305");
+  CHECK(directory_of("/{time}/.") == "/20261129-140305");
 }
 
 TEST_CASE("a placeholder that does not exist, or has no value, is an error of the start") {
@@ -40,6 +42,10 @@ TEST_CASE("a placeholder that does not exist, or has no value, is an error of th
   CHECK_THAT(config_error([] { directory_of("{data.train}"); }), ContainsSubstring("{data.train} is no placeholder"));
   CHECK_THAT(config_error([] { directory_of("{job}"); }),
              ContainsSubstring("{job} has no value here: it is `SLURM_JOB_ID`"));
+  CHECK_THAT(config_error([] {
+               directory_of("{time}/{log.jsonl}", {{"log.jsonl", ""}});
+             }),
+             ContainsSubstring("{log.jsonl} has no value here: it is an empty text"));
 }
 
 TEST_CASE("only {time} makes a directory new at every start") {
