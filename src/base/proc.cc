@@ -12,7 +12,11 @@ namespace fs = std::filesystem;
 std::optional<std::string> read_system_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  try {
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // the process has ended since, or it is a directory
+    return std::nullopt;
+  }
 }
 
 std::string_view system_field(std::string_view text, std::string_view key) {

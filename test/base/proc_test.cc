@@ -18,6 +18,11 @@ TEST_CASE("a field of a system file is found by its whole name") {
   CHECK(system_field("", "Mem").empty());
 }
 
+TEST_CASE("a system file that cannot be read has no text") {
+  CHECK_FALSE(read_system_file("/proc/self/no such file"));
+  CHECK_FALSE(read_system_file("/proc/self"));  // a read fails after the file was opened
+}
+
 TEST_CASE("a process is described although its name looks like a part of the description") {
   const ScratchDirectory process;
   write_file(process / "stat", "7 (a) Z 9) S 3 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 23 24\n");
