@@ -116,6 +116,11 @@ class Launcher(LauncherCase):
                                  text=True, check=True, env=kit.environment(ROOT)).stdout
         self.assertIn(" --oversubscribe --bind-to none ", printed)
         self.assertTrue(printed.endswith("trainer 'a b'\n"), printed)
+        for arguments, code, text in ((["--version"], kit.OK, "lockstep (Lockstep) "),
+                                      (["run", "--hostfile", self.directory, "x"], kit.CONFIG, "cannot be read"),
+                                      (["runs"], kit.CONFIG, "did you mean run?")):
+            result = self.start_command([LOCKSTEP, *arguments]).wait()
+            self.assertEqual((result.code, text in result.output), (code, True), str(result))
         self.assertEqual(os.geteuid() == 0, printed.startswith("OMPI_ALLOW_RUN_AS_ROOT=1 "))
 
 

@@ -79,6 +79,8 @@ TEST_CASE("Slurm and a hostfile say how many ranks there are") {
   CHECK_THAT(command({"-np", "4", "--hostfile", "hosts", "x"}, site), ContainsSubstring("ppr:2:node:PE=2"));
   CHECK_THAT(command({"-np", "3", "--hostfile", "hosts", "x"}, site),
              ContainsSubstring("-np 3 --hostfile hosts --bind-to none"));
+  site.hostfile_text = "a slots=2147483647\na slots=2147483647\na slots=4\n";
+  CHECK_THAT(command({"--hostfile", "hosts", "x"}, site), ContainsSubstring("--bind-to none"));
   site.hostfile_text = "a slots=2\nb\n";
   CHECK_THAT(command({"--hostfile", "hosts", "x"}, site), ContainsSubstring("--bind-to none"));
 }

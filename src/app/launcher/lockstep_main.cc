@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -16,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/nearest_word.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/proc.h"
 #include "lockstep/base/program_path.h"
 
 namespace lockstep {
@@ -83,9 +82,9 @@ LaunchSite this_site(const std::string& hostfile) {
     fail(ExitCode::config, "{}: there is no such program, which belongs beside lockstep", site.trainer);
   }
   if (hostfile.empty()) return site;
-  std::ifstream file(hostfile);
-  site.hostfile_text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file) fail(ExitCode::config, "--hostfile {}: cannot be read", printable(hostfile));
+  const auto text = read_system_file(hostfile);
+  if (!text) fail(ExitCode::config, "--hostfile {}: cannot be read", printable(hostfile));
+  site.hostfile_text = *text;
   return site;
 }
 
@@ -112,6 +111,10 @@ int start(std::vector<std::string> arguments) {
     return help ? 0 : static_cast<int>(ExitCode::config);
   }
   if (is_run) return run(arguments);
+  if (first == "--version") {
+    fmt::print("lockstep (Lockstep) {}\n", LOCKSTEP_VERSION);
+    return 0;
+  }
   if (first == "--help-man" || first == "--help-bash") {
     std::fputs((first == "--help-man" ? man_page() : bash_completion()).c_str(), stdout);
     return 0;

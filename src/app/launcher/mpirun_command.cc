@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <sstream>
@@ -40,7 +41,7 @@ int parse_ranks(const std::string& text) {
 
 // Returns the number of ranks on each host if it is the same on all, otherwise 0. `ranks`: of the job; 0: all slots.
 int ranks_of_each_host(const std::string& hostfile, int ranks) {
-  std::map<std::string, int> slots;
+  std::map<std::string, int64_t> slots;
   std::istringstream lines(hostfile);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
@@ -53,10 +54,10 @@ int ranks_of_each_host(const std::string& hostfile, int ranks) {
     slots[host] += listed;
   }
   if (slots.empty()) return 0;
-  const int first = slots.begin()->second;
+  const int64_t first = slots.begin()->second;
   const bool equal = std::ranges::all_of(slots, [&](const auto& host) { return host.second == first; });
-  const bool all = ranks == 0 || ranks == first * static_cast<int>(slots.size());
-  return equal && all ? first : 0;
+  const bool all = ranks == 0 || ranks == first * std::ssize(slots);
+  return equal && all && first <= kMostRanks ? static_cast<int>(first) : 0;
 }
 
 // Returns the options that give each of `ranks` ranks of a host cores of its own. Where they cannot, mpirun binds no
@@ -129,7 +130,9 @@ MpirunCommand mpirun_command(const RunRequest& request, const LaunchSite& site) 
   }
   const bool slurm = site.environment("SLURM_JOB_ID").has_value();
   if (request.ranks == 0 && request.hostfile.empty() && !slurm) {
-    fail(ExitCode::config, "how many ranks? Give -np N, or --hostfile FILE; see lockstep run --help");
+    fail(ExitCode::config,
+         "how many ranks? Give -np N, or --hostfile FILE, before the arguments of the trainer; see lockstep run "
+         "--help");
   }
   MpirunCommand command;
   if (site.root) command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
