@@ -327,7 +327,8 @@ void Trainer::end_if_no_better(double score) {
   if (score > best.score) best = {.score = score, .position = progress_.position};
   const auto samples = static_cast<double>(data_.size());
   const int64_t most = progress_.position + global_batch_ - best.position;
-  if (finished() || static_cast<double>(most) <= config_.eval.patience_epochs * samples) return;
+  const bool is_best = best.position == progress_.position;
+  if (finished() || is_best || static_cast<double>(most) <= config_.eval.patience_epochs * samples) return;
   total_steps_ = progress_.step;
   if (window_.batches > 0) report_if_due();
   const std::string text =

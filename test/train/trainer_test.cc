@@ -260,6 +260,21 @@ TEST_CASE("early stopping ends a run that gets no better, when it is resumed as 
   CHECK(field<std::string>(directory, "event", "event").back() == "early stopping");
 }
 
+TEST_CASE("early stopping does not end a run at its best evaluation, however short the patience") {
+  const SharedDirectory directory;
+  const PlainSource data(8 * world().size()), validation(9);
+  Config config = config_in(directory);
+  config.ema.decay = 0;
+  config.optimizer.lr = 1e-9;
+  config.train.epochs = 9;
+  config.eval.every_steps = 1;
+  config.eval.patience_epochs = 0.25;  // half a step
+  Job job(config, data, &validation);
+  CHECK(job.trainer->run() == RunEnd::finished);
+  CHECK(job.trainer->progress().step == 2);
+  CHECK(job.trainer->progress().best_evaluation.position == 4 * world().size());
+}
+
 TEST_CASE("a finished run evaluates once more and writes nothing") {
   const SharedDirectory directory;
   const PlainSource data(16), validation(5);
