@@ -4,8 +4,8 @@
     to_mlflow.py [--to DIRECTORY|http://HOST:PORT] [--experiment NAME] [--name NAME] RUN_DIRECTORY
 
 `--to` is a directory for MLflow's own files (mlruns, which `mlflow ui --backend-store-uri` shows; MLflow 3 wants
-MLFLOW_ALLOW_FILE_STORE=true for that) or the address of a tracking server. Needs nothing but Python; a server that asks for a login takes MLFLOW_TRACKING_USERNAME and
-MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.
+MLFLOW_ALLOW_FILE_STORE=true for that) or the address of a tracking server. Needs nothing but Python; a server that asks
+for a login takes MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.
 """
 
 import argparse
@@ -83,11 +83,15 @@ def describe(rows, directory, name):
     if last.get("commit"):
         tags["mlflow.source.git.commit"] = str(last["commit"])
     begin = last_time = None
+    ended = False
     for row in rows:
+        if row["kind"] == "start":
+            ended = False
+        elif row["kind"] == "event" and row.get("event") == "summary":
+            ended = True
         if "time" in row:
             begin = row["time"] if begin is None else begin
             last_time = row["time"]
-    ended = any(row["kind"] == "event" and row.get("event") == "summary" for row in rows)
     return {"tags": tags, "parameters": parameters(last.get("configuration", "")), "start": int(1000 * (begin or 0)),
             "end": int(1000 * (last_time or 0)), "status": "FINISHED" if ended else "RUNNING"}
 

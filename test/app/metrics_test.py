@@ -231,6 +231,12 @@ class Metrics(kit.TestCase):
             meta = dict(line.strip().split(": ", 1) for line in file)
         self.assertEqual((meta["status"], meta["run_name"]), ("3", '"run"'))
         self.assertEqual(meta["start_time"], str(int(1000 * kit.metrics(self.path("run"))[0]["time"])))
+        with open(self.path("run/metrics.jsonl"), "a", encoding="utf-8") as file:
+            file.write('{"kind": "start", "step": 9}\n')
+        subprocess.run([sys.executable, TO_MLFLOW, "--to", self.path("running"), self.path("run")], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(*glob.glob(self.path("running/*/*/meta.yaml")), encoding="utf-8") as file:
+            self.assertIn("\nstatus: 1\n", file.read(), "it has been started again")
 
     def test_mlflows_server_gets_every_number_and_setting_of_a_run(self):
         self.stopped_and_resumed()
