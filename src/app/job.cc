@@ -151,6 +151,12 @@ void check_new_directory(const Config& config, const CommandLine& command) {
   }
 }
 
+// What other commands than a training print is their result, which no level leaves out.
+void apply_log_style(const Config::Log& log, Command command) {
+  const bool trains = command == Command::train || command == Command::benchmark;
+  set_log_style(trains ? log.level : LogLevel::info, log.time);
+}
+
 Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool evaluation = command.command == Command::evaluate || command.command == Command::predict;
   const bool in_checkpoint = evaluation && command.config.empty();
@@ -160,7 +166,7 @@ Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
     sources.evaluation = evaluation;
     if (in_checkpoint) take_configuration_of_checkpoint(command, sources);
     LoadedConfig loaded = load_config(sources);
-    set_log_style(loaded.config.log.level, loaded.config.log.time);
+    apply_log_style(loaded.config.log, command.command);
     // The configuration of a checkpoint sets every key, so it says nothing about what the user has chosen.
     if (command.command != Command::benchmark && !sources.effective) announce_choices(loaded, group.size());
     const std::string pattern = loaded.config.checkpoint.directory;
@@ -208,7 +214,7 @@ int omp_num_threads(ProcessGroup& group) {
 Configured configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report) {
   Configured configured = load_config_on_all(command, group);
   Config& config = configured.config;
-  set_log_style(config.log.level, config.log.time);
+  apply_log_style(config.log, command.command);
   watchdog.set_limits(watchdog_limits(config));
   group.set_limits(wait_limits(config));
   watchdog.progress(RunPhase::start, 0);

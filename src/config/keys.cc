@@ -389,8 +389,9 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
                                                "plain lines. bar, lines: always that."},
       {LOCKSTEP_KEY(log, level),
-       .meaning = "Least severe lines that are printed: info: all; warning: no progress either; error: errors only. "
-                  "metrics.jsonl and the event files do not change.",
+       .meaning =
+           "Least severe lines that training prints: info: all; warning: no progress either; error: errors only. "
+           "metrics.jsonl and the event files do not change.",
        .also = {"verbosity", "log_level", "loglevel"}},
       {LOCKSTEP_KEY(log, time),
        .meaning = "Whether every line begins with the local time. Lines of training steps "

@@ -2,6 +2,10 @@
 
 namespace lockstep {
 
+StepProfile::~StepProfile() {
+  if (running_) observe_spans(nullptr);
+}
+
 void StepProfile::start() {
   if (span_observer()) return;
   running_ = true;

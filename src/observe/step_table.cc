@@ -37,8 +37,12 @@ struct Place {
 
 Place place_of(const SpanTime& time) {
   if (time.path.empty() || time.path.front() != "step") return {kBetweenSteps, {}};
+  // The span after that of a pass is called like its operation, which may be any of these words.
+  auto operation = std::ranges::find_if(time.path, has_operations);
+  if (operation != time.path.end()) ++operation;
   for (const auto& [span, part] : kPartSpans) {
-    const auto at = std::ranges::find(time.path, span);
+    auto at = std::ranges::find(time.path, span);
+    if (at == operation && at != time.path.end()) at = std::find(at + 1, time.path.end(), span);
     if (at != time.path.end()) return {part, at + 1 == time.path.end() ? std::string() : time.path.back()};
   }
   return {kOther, {}};

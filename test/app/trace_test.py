@@ -121,7 +121,7 @@ class Profile(kit.TestCase):
                  if event["name"].startswith("step ") and event["ph"] == "X"]
         between = next(part["ms"] for part in profile["parts"] if part["part"] == "between steps")
         traced = sum(step["dur"] for step in steps) / 1e3 / len(steps)
-        self.assertAlmostEqual((profile["step_ms"] - between) / traced, 1, delta=0.03)
+        self.assertAlmostEqual((profile["step_ms"] - between) / traced, 1, delta=0.2)  # a pause may fall between two readings of the clock
 
     def test_profile_runs_steps_prints_where_their_time_went_and_keeps_nothing(self):
         self.records(48)
@@ -148,6 +148,20 @@ class Profile(kit.TestCase):
         # pool1 reads 2 x 6 images of 64 channels in float32 and writes a quarter, beside what it saves.
         read = 2 * 6 * 64 * 16 * 16 * 4 * 1e-9
         self.assertGreaterEqual(self.row(profile, "pool1")["gbytes"], 1.25 * read)
+
+    def test_layers_may_be_called_like_parts_of_a_step_and_the_log_level_hides_no_profile(self):
+        self.records(24)
+        kit.write(self.path("net.toml"), b"""layer = [
+          { op = "conv", name = "reduce", channels = 8 }, { op = "relu", name = "data" },
+          { op = "global_avg_pool", name = "backward" }, { op = "flatten", name = "update" },
+          { op = "linear", name = "save", outputs = "$classes" }, { op = "loss", name = "loss" } ]""")
+        config = self.config({"model.name": "file", "model.file": "net.toml", "log.level": "error"})
+        result = self.run_job(1, "profile", "--config", config, "--steps", "2", "--to", "steps.json")
+        self.assertEqual(result.code, kit.OK, result)
+        self.assertIn("a step takes", result.output)
+        rows = self.profile("steps.json")["rows"]
+        for name in ("reduce", "save"):
+            self.assertIn((name, "forward"), [(row["name"], row["part"]) for row in rows])
 
     def test_a_profile_that_cannot_be_made_says_why(self):
         self.records(24)

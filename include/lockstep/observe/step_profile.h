@@ -27,7 +27,7 @@ class StepProfile final : public SpanObserver {
  public:
   // Both must outlive this object.
   StepProfile(const Backend& backend, Stream& stream) : backend_(backend), stream_(stream) {}
-  ~StepProfile() override { stop(); }
+  ~StepProfile() override;
   StepProfile(const StepProfile&) = delete;
   StepProfile& operator=(const StepProfile&) = delete;
 
