@@ -24,6 +24,7 @@ Config profiled(Config config, int64_t steps) {
   config.train.epochs = 0;
   config.train.audit_every = 0;
   config.train.max_seconds = 0;
+  config.train.not_finite = NonFiniteRule::skip;  // nothing is kept, and there is no checkpoint to go back to
   config.checkpoint.every_steps = 0;
   config.checkpoint.every_seconds = 0;
   config.device.graph = GraphCapture::off;  // events cannot time what is inside of a captured step

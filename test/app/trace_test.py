@@ -149,13 +149,14 @@ class Profile(kit.TestCase):
         read = 2 * 6 * 64 * 16 * 16 * 4 * 1e-9
         self.assertGreaterEqual(self.row(profile, "pool1")["gbytes"], 1.25 * read)
 
-    def test_layers_may_be_called_like_parts_of_a_step_and_the_log_level_hides_no_profile(self):
+    def test_neither_names_of_layers_nor_the_log_level_nor_a_bad_loss_spoil_a_profile(self):
         self.records(24)
         kit.write(self.path("net.toml"), b"""layer = [
           { op = "conv", name = "reduce", channels = 8 }, { op = "relu", name = "data" },
           { op = "global_avg_pool", name = "backward" }, { op = "flatten", name = "update" },
           { op = "linear", name = "save", outputs = "$classes" }, { op = "loss", name = "loss" } ]""")
-        config = self.config({"model.name": "file", "model.file": "net.toml", "log.level": "error"})
+        config = self.config({"model.name": "file", "model.file": "net.toml", "log.level": "error",
+                              "optimizer.lr": 1e30, "train.not_finite": "rollback"})
         result = self.run_job(1, "profile", "--config", config, "--steps", "2", "--to", "steps.json")
         self.assertEqual(result.code, kit.OK, result)
         self.assertIn("a step takes", result.output)
