@@ -18,6 +18,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/supervision/launcher.h"
+#include "lockstep/config/placeholders.h"
 #include "lockstep/train/deadlines.h"
 #include "lockstep/train/trainer.h"
 
@@ -113,14 +114,14 @@ int leave(const RankContext& rank, Reporter& reporter, const Trainer& trainer, R
   rank.watchdog.progress(RunPhase::save, step);
   reporter.close(limit);
   const bool requested = reason.starts_with("SIG");
+  const std::string option =
+      new_directory ? fmt::format("with --checkpoint.directory {} ", without_placeholders(directory)) : "";
   log_info("{} at step {}: the state is saved in {}{}",
            requested ? "stopped on request"
            : stopped ? "stopped"
                      : "finished",
            step, directory,
-           stopped ? fmt::format(" ({}; the same command {}continues the run)", reason,
-                                 new_directory ? fmt::format("with --checkpoint.directory {} ", directory) : "")
-                   : std::string());
+           stopped ? fmt::format(" ({}; the same command {}continues the run)", reason, option) : std::string());
   rank.group.barrier({"the last rows of metrics and events", limit + kRootSpeaksSeconds});
   return static_cast<int>(stopped ? ExitCode::stopped : ExitCode::ok);
 }

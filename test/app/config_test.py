@@ -151,14 +151,14 @@ class Config(kit.TestCase):
 
     def test_the_time_in_a_directory_makes_a_new_one_at_every_start(self):
         self.records(24)
-        config = self.config({"train.steps": 1, "checkpoint.directory": "runs/{model}/{time}"})
+        config = self.config({"train.steps": 1, "checkpoint.directory": "runs/{model}{{x}}/{time}"})
         for _ in range(2):  # perhaps within the same second
             self.assertIn("finished at step 1", self.train(1, config).output)
-        runs = sorted(os.listdir(self.path("runs/cifar10_cnn")))
+        runs = sorted(os.listdir(self.path("runs/cifar10_cnn{x}")))
         self.assertEqual(len(runs), 2)
         for name in runs:
             self.assertRegex(name, r"^\d{8}-\d{6}(-2)?$")
-            self.assertEqual(kit.checkpoints(self.path("runs/cifar10_cnn", name)), ["step-00000001.h5"])
+            self.assertEqual(kit.checkpoints(self.path("runs/cifar10_cnn{x}", name)), ["step-00000001.h5"])
         stopped = self.train(2, config, {"train.steps": 1000000, "train.max_seconds": 0.3}, kit.STOPPED)
         directory = re.search(r"the same command with --checkpoint.directory (\S+) continues the run", stopped.output)[1]
         self.assertIn("resuming at step", self.train(2, config, {"checkpoint.directory": directory}).output)
