@@ -25,7 +25,7 @@ namespace {
 std::vector<NamedTensor> read_tensors(const std::string& path, const ShapeCheck& check) {
   if (path.ends_with(".h5")) return read_hdf5_weights(path, check);
   if (is_onnx(path)) {
-    OnnxModel model = read_onnx_model(path);
+    OnnxModel model = read_onnx_model(path, ExitCode::checkpoint);
     check(model.weights);
     return std::move(model.weights);
   }

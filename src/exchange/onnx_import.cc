@@ -231,17 +231,18 @@ void OnnxImporter::take(const OnnxNode& node, size_t i, const std::string& name,
 
 // ---- files
 
-OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory) {
+OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory,
+                      ExitCode damaged) {
   try {
     const OnnxGraph graph = parse_onnx(file);
     return OnnxImporter(graph, name, file.size(), directory).model();
   } catch (const MalformedMessage& e) {
-    fail(ExitCode::config, "{}: not an ONNX file, or cut short ({})", name, e.what());
+    fail(damaged, "{}: not an ONNX file, or cut short ({})", name, e.what());
   }
 }
 
-OnnxModel read_onnx_model(const std::string& path) {
-  return import_onnx(read_regular_file(path, ExitCode::config), printable(path), parent_directory(path));
+OnnxModel read_onnx_model(const std::string& path, ExitCode damaged) {
+  return import_onnx(read_regular_file(path, damaged), printable(path), parent_directory(path), damaged);
 }
 
 bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }

@@ -51,7 +51,7 @@ WeightFile open_safetensors(const std::string& path) {
 }
 
 WeightFile open_onnx(const std::string& path) {
-  OnnxModel model = read_onnx_model(path);
+  OnnxModel model = read_onnx_model(path, ExitCode::checkpoint);
   WeightFile file = weight_file(path, std::move(model.weights));
   file.image_size = model.image_size;
   return file;

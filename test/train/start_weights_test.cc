@@ -154,6 +154,24 @@ TEST_CASE("a run of an ONNX file starts from its weights, but not in a classifie
   CHECK(Starting(config).start().progress.step == 0);
 }
 
+TEST_CASE("weights that cannot be read are an I/O error in every format") {
+  const SharedDirectory directory;
+  Config config = config_with(directory);
+  for (const char* ending : {"h5", "safetensors", "onnx"}) {
+    const std::string damaged = directory / fmt::format("damaged.{}", ending);
+    if (world().is_root()) write_text_atomically(damaged, "no weights", ExitCode::internal);
+    world().barrier({"the file"});
+    for (const std::string& file : {damaged, directory / fmt::format("none.{}", ending)}) {
+      INFO(file);
+      config.checkpoint.init_from = file;
+      const auto error = agreed_error_of([&] { Starting(config).start(); });
+      REQUIRE(error);
+      CHECK(error->code() == ExitCode::checkpoint);
+      CHECK_THAT(error->what(), ContainsSubstring(file));
+    }
+  }
+}
+
 TEST_CASE("evaluation takes weights and averages of the newest checkpoint or a named one, and deletes nothing") {
   const SharedDirectory directory;
   Config config = config_with(directory, "never");

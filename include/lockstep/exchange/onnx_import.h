@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/exchange/named_tensor.h"
 
 namespace lockstep {
@@ -19,9 +20,11 @@ struct OnnxModel {
 
 // Translates the nodes that the output depends on. `file`: the whole file; `name` is for messages; `directory`: of
 // files that hold weights, empty: there can be none. Memory: the files' bytes four times. Throws Error(config) that
-// names the node and its operation if it cannot be expressed.
-OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory = {});
-OnnxModel read_onnx_model(const std::string& path);
+// names the node and its operation if it cannot be expressed, and Error(damaged) if the file is none or cut short.
+OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory = {},
+                      ExitCode damaged = ExitCode::config);
+// `damaged`: also of a file that cannot be read.
+OnnxModel read_onnx_model(const std::string& path, ExitCode damaged = ExitCode::config);
 
 // Whether model.file names an ONNX file, and not a list of layers.
 bool is_onnx(const std::string& path);
