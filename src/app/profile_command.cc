@@ -36,6 +36,11 @@ Config profiled(Config config, int64_t steps) {
 int profile_command(const CommandLine& command, const Config& given, ProcessGroup& group, Watchdog& watchdog) {
   const ProfileChoices& choices = command.profile;
   const Config config = profiled(given, choices.steps);
+  on_root(group, {"the directory of the profile"}, [&] {
+    const std::string directory = parent_directory(command.to);
+    if (!path_exists(directory)) fail(ExitCode::config, "--to {}: there is no directory {}", command.to, directory);
+    return std::string();
+  });
   RunStart start(config, group, watchdog, RunStart::Use::profile);
   start.make_all();
   const RankContext rank = start.context();

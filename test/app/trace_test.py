@@ -166,10 +166,12 @@ class Profile(kit.TestCase):
 
     def test_a_profile_that_cannot_be_made_says_why(self):
         self.records(24)
-        for arguments, text in ((["--steps", "0"], "--steps"), (["--steps", "1", "--to", "none/steps.json"], "none")):
+        for arguments, text in ((["--steps", "0"], "--steps"),
+                                (["--steps", "1", "--to", "none/steps.json"], "--to none/steps.json: there is no directory none")):
             result = self.run_job(1, "profile", "--config", self.config(), *arguments)
             self.assertEqual(result.code, kit.CONFIG, result)
             self.assertIn(text, result.output)
+            self.assertNotIn("scanning", result.output, "it says so at once")
 
 
 if __name__ == "__main__":
