@@ -189,6 +189,11 @@ OnnxTensor parse_onnx_tensor(Bytes message) {
     if (f.number == field::kTensorLocation) tensor.external = f.value == kExternal;
     if (f.number == field::kTensorExternal) parse_external(f.bytes, tensor);
   }
+  if (tensor.external && tensor.bytes == 0) {  // the length may be left out: it follows from the shape
+    std::vector<int64_t> factors = tensor.dims;
+    factors.push_back(sizeof(float));
+    tensor.bytes = checked_product(factors).value_or(0);
+  }
   return tensor;
 }
 

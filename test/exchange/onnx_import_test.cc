@@ -270,13 +270,14 @@ TEST_CASE("weights are read from a file beside the ONNX file, and from no other"
   const ScratchDirectory directory;
   const std::string path = directory / "net.onnx";
   write_file(directory / "weights", "12345678" + std::string(3 * 3 * 4, '\0') + "xy");
-  const auto model = [&](const std::string& location, const std::string& offset) {
+  const auto model = [&](const std::string& location, const std::string& offset, const std::string& length = "36") {
     ProtobufWriter w;
     for (const int64_t extent : {3, 3, 1, 1}) w.integer(onnx_field::kTensorDims, extent);
     w.integer(onnx_field::kTensorType, onnx_type::kFloat).text(onnx_field::kTensorName, "w");
     w.integer(onnx_field::kTensorLocation, onnx_type::kExternal);
     for (const auto& [key, value] :
-         {std::pair<const char*, std::string>("location", location), {"offset", offset}, {"length", "36"}}) {
+         {std::pair<const char*, std::string>("location", location), {"offset", offset}, {"length", length}}) {
+      if (value.empty() && key == std::string("length")) continue;
       const ProtobufWriter entry =
           ProtobufWriter().text(onnx_field::kEntryKey, key).text(onnx_field::kEntryValue, value);
       w.message(onnx_field::kTensorExternal, entry);
@@ -285,6 +286,7 @@ TEST_CASE("weights are read from a file beside the ONNX file, and from no other"
     return read_onnx_model(path);
   };
   CHECK(model("weights", "8").weights.at(0).values == std::vector<float>(9));
+  CHECK(model("weights", "8", "").weights.at(0).values == std::vector<float>(9));
   struct Row {
     std::string location, offset, message;
   };
