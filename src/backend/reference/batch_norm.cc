@@ -10,6 +10,20 @@ namespace {
 // Lets a NaN through, so that a diverged run is noticed.
 double relu(double value) { return value <= 0 ? 0 : value; }
 
+struct Moments {
+  double mean, var;
+};
+
+// The variance is that of all values, summed around their mean.
+template <class T>
+Moments moments_of(const T* x, const Channel& channel) {
+  double sum = 0, squares = 0;
+  channel.for_each([&](int64_t i) { sum += x[i]; });
+  const double mean = sum / channel.count();
+  channel.for_each([&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+  return {mean, squares / channel.count()};
+}
+
 struct ChannelInputs {
   int64_t channel;
   size_t first;  // number of the scale, behind which shift and running mean are
@@ -17,8 +31,9 @@ struct ChannelInputs {
 
 // What BatchNormOfSums makes of the moments of a channel.
 template <class Operation, class T>
-void put_vectors(const Operation& op, const Call<T>& call, const ChannelInputs& in, double mean, double var) {
+void put_vectors(const Operation& op, const Call<T>& call, const ChannelInputs& in, const Moments& moments) {
   const int64_t c = in.channel;
+  const auto [mean, var] = moments;
   const double inverse = 1 / std::sqrt(var + op.epsilon), factor = call.input(in.first)[c] * inverse;
   const double offset = call.input(in.first + 1)[c] - double{static_cast<T>(factor)} * mean;
   const double d = mean - call.input(in.first + 2)[c];
@@ -38,19 +53,15 @@ void Reference<T>::compute(const BatchNorm& op, const Call<T>& call) {
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t c = 0; c < shape.c(); ++c) {
     const Channel channel(shape, c);
-    double sum = 0, squares = 0;
-    channel.for_each([&](int64_t i) { sum += x[i]; });
-    const double mean = sum / channel.count();
-    channel.for_each([&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-    const double var = squares / channel.count();
-    const double factor = scale[c] / std::sqrt(var + op.epsilon);
+    const Moments moments = moments_of(x, channel);
+    const double factor = scale[c] / std::sqrt(moments.var + op.epsilon);
     channel.for_each([&](int64_t i) {
-      const double value = (x[i] - mean) * factor + shift[c];
+      const double value = (x[i] - moments.mean) * factor + shift[c];
       y[i] = static_cast<T>(op.relu ? relu(value) : value);
       if (op.relu) saved[i] = value > 0;
     });
-    call.output(1)[c] = static_cast<T>(mean);
-    call.output(2)[c] = static_cast<T>(var);
+    call.output(1)[c] = static_cast<T>(moments.mean);
+    call.output(2)[c] = static_cast<T>(moments.var);
   }
 }
 
@@ -213,7 +224,7 @@ void Reference<T>::compute(const BatchNormOfSums& op, const Call<T>& call) {
   const auto values = static_cast<double>(op.values);
   for (int64_t c = 0; c < call.in_shape(2).elements(); ++c) {
     const double mean = call.input(0)[op.begin + c] / values;
-    put_vectors(op, call, {.channel = c, .first = 2}, mean, relu(call.input(1)[op.begin + c] / values - mean * mean));
+    put_vectors(op, call, {.channel = c, .first = 2}, {mean, relu(call.input(1)[op.begin + c] / values - mean * mean)});
   }
 }
 
@@ -222,12 +233,7 @@ void Reference<T>::compute(const BatchNormStatistics& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
   const T* x = call.input(0);
   for (int64_t c = 0; c < shape.c(); ++c) {
-    const Channel channel(shape, c);
-    double sum = 0, squares = 0;
-    channel.for_each([&](int64_t i) { sum += x[i]; });
-    const double mean = sum / channel.count();
-    channel.for_each([&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-    put_vectors(op, call, {.channel = c, .first = 1}, mean, squares / channel.count());
+    put_vectors(op, call, {.channel = c, .first = 1}, moments_of(x, Channel(shape, c)));
   }
 }
 
