@@ -106,16 +106,9 @@ NormVectors vectors_of(const Operation& op, const KernelArgs& args, size_t scale
 
 // Inputs: x, dy, shift, mean, var, factor.
 NormBackward moments_backward_args(const Norm& norm, const KernelArgs& args) {
-  return {.shape = norm.shape,
-          .epsilon = norm.epsilon,
-          .relu = norm.relu,
-          .x = {input(args, 0), norm.x},
-          .dy = {input(args, 1), norm.dy},
-          .mean = input<float>(args, 3),
-          .var = input<float>(args, 4),
-          .factor = input<float>(args, 5),
-          .shift = input<float>(args, 2),
-          .values = static_cast<double>(norm.shape.rows)};
+  NormBackward backward = backward_args(norm, args);
+  backward.shift = input<float>(args, 2);
+  return backward;
 }
 
 NormGradients gradients_of(const Norm& norm, const KernelArgs& args) {
