@@ -160,32 +160,16 @@ __global__ void coefficients_of_sums(NormBackward args, JointGradient joint) {
   }
 }
 
-// The maximum of what is normalized, as of max_pool (pool.cu); the first in row-major order wins, and a NaN over all.
+// The maximum of what is normalized.
 template <class T, int kLanes>
 __global__ void norm_max_pool(PoolShape s, SavedNorm source, const T* x, T* y, uint8_t* saved) {
   for (int64_t i = thread_index(); i < s.out_items; i += grid_threads()) {
     const Item out = item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w);
     const auto norms = norms_at<kLanes>(source, int64_t{out.pack} * kLanes);
-    float best[kLanes];
-    Pack<uint8_t, kLanes> positions;
-#pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) {
-      best[lane] = -INFINITY;
-      positions.lane[lane] = kNoMaximum;
-    }
-    for_window(s, out, [&](int position, int64_t pixel) {
-      float values[kLanes];
-      load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
-#pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const float z = kernels::relu(kernels::normalized(values[lane], norms.lane[lane]));
-        if (positions.lane[lane] != kNoMaximum && !(z > best[lane]) && !isnan(z)) continue;
-        best[lane] = z;
-        positions.lane[lane] = static_cast<uint8_t>(position);
-      }
-    });
-    store<kLanes>(best, y + out_offset(s, out) * kLanes);
-    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = positions;
+    const auto best = maxima_of<kLanes>(
+        s, out, x, [&](float value, int lane) { return kernels::relu(kernels::normalized(value, norms.lane[lane])); });
+    store<kLanes>(best.values, y + out_offset(s, out) * kLanes);
+    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = best.positions;
   }
 }
 

@@ -5,30 +5,13 @@
 namespace lockstep::cuda {
 namespace {
 
-// The first maximum in row-major order wins, and a NaN wins over all.
 template <class T, int kLanes>
 __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
   for (int64_t i = thread_index(); i < s.out_items; i += grid_threads()) {
-    float best[kLanes];
-    Pack<uint8_t, kLanes> positions;
-#pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) {
-      best[lane] = -INFINITY;
-      positions.lane[lane] = kNoMaximum;
-    }
     const Item out = item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w);
-    for_window(s, out, [&](int position, int64_t pixel) {
-      float values[kLanes];
-      load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
-#pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) {
-        if (positions.lane[lane] != kNoMaximum && !(values[lane] > best[lane]) && !isnan(values[lane])) continue;
-        best[lane] = values[lane];
-        positions.lane[lane] = static_cast<uint8_t>(position);
-      }
-    });
-    store<kLanes>(best, y + out_offset(s, out) * kLanes);
-    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = positions;
+    const auto best = maxima_of<kLanes>(s, out, x, [](float value, int) { return value; });
+    store<kLanes>(best.values, y + out_offset(s, out) * kLanes);
+    *reinterpret_cast<Pack<uint8_t, kLanes>*>(saved + i * kLanes) = best.positions;
   }
 }
 

@@ -15,6 +15,35 @@ __device__ inline int64_t out_offset(const PoolShape& s, const Item& out) {
   return pixel_of(out.n, out.h, out.w, s.out_h, s.out_w) * s.out_row + out.pack;
 }
 
+// A pack of what is pooled, and the position in the window that each lane is from. The maximum of transform(value,
+// lane) over the window of `x`: the first in row-major order wins, and a NaN wins over all.
+template <int kLanes>
+struct Maxima {
+  float values[kLanes];
+  Pack<uint8_t, kLanes> positions;
+};
+template <int kLanes, class T, class Transform>
+__device__ Maxima<kLanes> maxima_of(const PoolShape& s, const Item& out, const T* x, const Transform& transform) {
+  Maxima<kLanes> best;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    best.values[lane] = -INFINITY;
+    best.positions.lane[lane] = kNoMaximum;
+  }
+  for_window(s, out, [&](int position, int64_t pixel) {
+    float values[kLanes];
+    load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const float value = transform(values[lane], lane);
+      if (best.positions.lane[lane] != kNoMaximum && !(value > best.values[lane]) && !isnan(value)) continue;
+      best.values[lane] = value;
+      best.positions.lane[lane] = static_cast<uint8_t>(position);
+    }
+  });
+  return best;
+}
+
 // Adds the gradients of the windows that chose this pack of the image.
 template <int kLanes, class T>
 __device__ void gather_from_maxima(const PoolShape& s, const Item& in, const T* dy, const uint8_t* saved,
