@@ -13,14 +13,12 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 2;  // which a trace leaves out
-
 // The configuration of a run of a few steps that keeps nothing.
 Config profiled(Config config, int64_t steps) {
   config.checkpoint.directory.clear();
   config.log.trace_steps = steps;
   config.log.histogram_steps = 0;
-  config.train.steps = kWarmUpSteps + steps;
+  config.train.steps = StepTrace::kWarmUpSteps + steps;
   config.train.epochs = 0;
   config.train.audit_every = 0;
   config.train.max_seconds = 0;

@@ -14,7 +14,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 2;
 constexpr std::array<const char*, kStepParts> kPartNames = {"data", "compute", "reduce", "save"};
 
 using Json = nlohmann::json;

@@ -20,10 +20,12 @@ struct StepTraceOptions {
   StepProfile* profile = nullptr;  // measures the same steps, if not null
 };
 
-// Every rank owns one; only the thread that runs the step uses it. The file leaves out the first two steps of a run, in
+// Every rank owns one; only the thread that runs the step uses it. The file leaves out the first steps of a run, in
 // which libraries initialize. On a backend that only enqueues kernels, kernel spans show the host's time for enqueuing.
 class StepTrace {
  public:
+  static constexpr int64_t kWarmUpSteps = 2;  // of a run, which are left out
+
   // `files` writes rank 0's file.
   StepTrace(ProcessGroup& group, FileWorker& files, StepTraceOptions options)
       : group_(group), files_(files), options_(std::move(options)) {}
