@@ -39,12 +39,6 @@ std::vector<Share> shares_of(std::span<const RankCores> ranks) {
   return shares;
 }
 
-int count_nodes(std::span<const Processor> host) {
-  std::set<int> nodes;
-  for (const Processor& processor : host) nodes.insert(processor.node);
-  return static_cast<int>(nodes.size());
-}
-
 int cores_among(std::span<const Processor> host, const std::set<int>& cpus) {
   std::set<int> cores;
   for (const Processor& processor : host) {

@@ -165,14 +165,10 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
 void print_placement() {
   const std::vector<Processor> host = processors_of_job();
   if (host.empty()) return;
-  std::set<int> cores, nodes;
-  for (const Processor& processor : host) {
-    cores.insert(processor.core);
-    nodes.insert(processor.node);
-  }
-  fmt::print("\nhosts like this one ({}, {}):\n", counted(cores.size(), "core"), counted(nodes.size(), "NUMA node"));
-  fmt::print("  one rank per core:      {}\n", placement_options(host, static_cast<int>(cores.size()), 1));
-  fmt::print("  one rank per NUMA node: {}\n", placement_options(host, static_cast<int>(nodes.size()), 1));
+  const int cores = count_cores(host), nodes = count_nodes(host);
+  fmt::print("\nhosts like this one ({}, {}):\n", counted(cores, "core"), counted(nodes, "NUMA node"));
+  fmt::print("  one rank per core:      {}\n", placement_options(host, cores, 1));
+  fmt::print("  one rank per NUMA node: {}\n", placement_options(host, nodes, 1));
   const auto usable = static_cast<size_t>(usable_cores(cpu_cores()));
   if (usable < host.size()) fmt::print("  this process may use {} of {} processors\n", usable, host.size());
 }

@@ -17,13 +17,14 @@ int count(std::span<const Processor> host, int Processor::*what) {
 }  // namespace
 
 RankMapping map_ranks(std::span<const Processor> host, int ranks) {
-  const int nodes = count(host, &Processor::node);
+  const int nodes = count_nodes(host);
   const bool by_node = nodes > 1 && ranks % nodes == 0;
   return {.map = by_node ? fmt::format("ppr:{}:numa", ranks / nodes) : fmt::format("ppr:{}:node", ranks),
           .cores = std::max(1, count_cores(host) / ranks)};
 }
 
 int count_cores(std::span<const Processor> host) { return count(host, &Processor::core); }
+int count_nodes(std::span<const Processor> host) { return count(host, &Processor::node); }
 
 std::vector<Processor> processors_of_job() {
   std::vector<Processor> host = processors_of("/sys/devices/system");

@@ -18,8 +18,9 @@ struct RankMapping {
 // NUMA node. `host` has at least one processor.
 RankMapping map_ranks(std::span<const Processor> host, int ranks);
 
-// Returns the number of cores of these processors.
+// Return the number of cores and of NUMA nodes of these processors.
 int count_cores(std::span<const Processor> host);
+int count_nodes(std::span<const Processor> host);
 
 // Returns the processors of this host that the job may use; none if the system does not say.
 std::vector<Processor> processors_of_job();
