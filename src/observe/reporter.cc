@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "lockstep/base/counted.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/comm/group/gather_values.h"
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"
 #include "observe/bad_records.h"
@@ -195,11 +195,7 @@ void Reporter::interval(ProgressRow row, const StepTimer& timer) {
 }
 
 std::vector<RankTimes> Reporter::gather(const RankTimes& mine) {
-  const auto numbers = std::bit_cast<std::array<int64_t, sizeof(RankTimes) / sizeof(int64_t)>>(mine);
-  const auto all = group_.all_gather(std::span<const int64_t>(numbers), {"the log line"});
-  std::vector<RankTimes> ranks(group_.size());
-  std::ranges::copy(std::as_bytes(std::span(all)), std::as_writable_bytes(std::span(ranks)).begin());
-  return ranks;
+  return gather_values<RankTimes>(group_, std::span(&mine, 1), {"the log line"});
 }
 
 void Reporter::watch_speed(int64_t step, const StepTotals& totals, std::span<const double> straggler_wait_seconds) {
