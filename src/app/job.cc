@@ -112,8 +112,6 @@ void take_configuration_of_checkpoint(const CommandLine& command, ConfigSources&
   log_info("configuration of {}", file.path());
 }
 
-constexpr std::string_view kNewDirectory = "# a new directory\n";
-
 // Fills in the placeholders of output paths. A directory that is new at every start is made here, because two runs may
 // start within a second.
 void fill_in_outputs(Config& config, const CommandLine& command, int ranks) {
@@ -161,6 +159,7 @@ Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool evaluation = command.command == Command::evaluate || command.command == Command::predict;
   const bool in_checkpoint = evaluation && command.config.empty();
   const Timeout wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
+  bool new_directory = false;
   const std::string text = on_root(group, wait, [&] {
     ConfigSources sources = gather_config_sources(command.config, command.overrides, read_definition);
     sources.evaluation = evaluation;
@@ -170,15 +169,14 @@ Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
     // The configuration of a checkpoint sets every key, so it says nothing about what the user has chosen.
     if (command.command != Command::benchmark && !sources.effective) announce_choices(loaded, group.size());
     const std::string pattern = loaded.config.checkpoint.directory;
-    const bool new_directory = contains_time(pattern);
+    new_directory = contains_time(pattern);
     if (new_directory) check_new_directory(loaded.config, command);
     fill_in_outputs(loaded.config, command, group.size());
     if (pattern.find('{') != std::string::npos)
       log_info("checkpoint.directory: {}", loaded.config.checkpoint.directory);
-    return (new_directory ? std::string(kNewDirectory) : "") + to_toml(loaded.config);
+    return to_toml(loaded.config);
   });
-  return {.config = config_from_toml(text, "the configuration of rank 0"),
-          .new_directory = text.starts_with(kNewDirectory)};
+  return {.config = config_from_toml(text, "the configuration of rank 0"), .new_directory = new_directory};
 }
 
 // Falls back to float32 if a rank would compute in bfloat16 on a processor without instructions for it. Collective.

@@ -20,7 +20,7 @@ namespace lockstep {
 
 struct Configured {
   Config config;
-  bool new_directory = false;  // every start of this command has another checkpoint.directory
+  bool new_directory = false;  // rank 0: every start of this command has another checkpoint.directory
 };
 
 // Rank 0 reads file, environment and command line; every rank gets the result. From here on its limits count, and
