@@ -55,13 +55,17 @@ std::string value_of(std::string_view name, const Config& config, const StartFac
     return checked(text ? *text : config_value_toml(value), "an empty text");
   }
   std::vector<std::string> known;
-  for (const Placeholder& placeholder : kPlaceholders) known.emplace_back(placeholder.name);
+  std::string listed;
+  for (const Placeholder& placeholder : kPlaceholders) {
+    known.emplace_back(placeholder.name);
+    listed += fmt::format("{}{{{}}}", listed.empty() ? "" : ", ", placeholder.name);
+  }
   for (const ConfigKey& one : config_keys()) known.push_back(one.full_name());
-  fail(ExitCode::config,
-       "{}: {{{}}} is no placeholder{}; there are {{{}}}, {{seed}}, {{ranks}}, {{time}}, {{job}} and {{section.key}} "
-       "of a "
-       "key with one value that is no path; write {{{{ for a brace",
-       where, name, did_you_mean(name, known), kPlaceholders[0].name);
+  fail(
+      ExitCode::config,
+      "{}: {{{}}} is no placeholder{}; there are {} and {{section.key}} of a key with one value that is no path; write "
+      "{{{{ for a brace",
+      where, name, did_you_mean(name, known), listed);
 }
 
 // Calls `use` with each placeholder of `path` and puts the text that it returns in its place.
