@@ -405,8 +405,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, trace_steps), .unit = "steps", .range = between(0, 100),
        .meaning = "Number of steps whose activity on all ranks is traced to trace.json in the checkpoint directory, "
                   "for Perfetto or chrome://tracing, with a table of where their time went. The first two steps are "
-                  "left out. 0: "
-                  "none."},
+                  "left out. 0: none."},
   };
 #undef LOCKSTEP_KEY
   for (ConfigKey& key : keys) {
