@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/base/random.h"
+#include "test/backend/fused_geometries.h"
 #include "test/backend/op_runner.h"
 #include "test/catch.h"
 
@@ -23,16 +24,6 @@ HostTensor random_tensor(const Shape& shape, uint64_t seed, double mean = 0, dou
   }
   return tensor;
 }
-
-struct Geometry {
-  Shape x;
-  int64_t outputs;
-  Window window;
-};
-const Geometry kGeometries[] = {{{2, 16, 9, 9}, 24, {3, 3, 1, 1, 1, 1}},
-                                {{3, 8, 5, 5}, 16, {1, 1, 1, 1, 0, 0}},
-                                {{2, 16, 9, 9}, 8, {3, 3, 2, 2, 0, 0}},
-                                {{2, 16, 7, 7}, 16, {1, 7, 1, 1, 0, 3}}};
 
 // conv - norm with ReLU - conv, forward and backward. Numbers of values:
 //   0 image, 1 weights, 2 scale, 3 shift, 4 running mean, 5 weights of the second convolution, 6 gradient of its output

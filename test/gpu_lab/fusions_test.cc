@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "test/backend/fused_geometries.h"
 #include "test/backend/op_runner.h"
 #include "test/catch.h"
 #include "test/fake_gpu/order.h"
@@ -15,7 +16,9 @@ using namespace lockstep;
 using namespace lockstep::lab;
 using cuda::ConvProblem;
 using fake_gpu::InOrder;
+using test::Geometry;
 using test::HostTensor;
+using test::kGeometries;
 
 namespace {
 
@@ -199,16 +202,6 @@ struct Reference {
     fused.set(kShift, shift);
   }
 };
-
-struct Geometry {
-  Shape x;
-  int64_t outputs;
-  Window window;
-};
-const Geometry kGeometries[] = {{{2, 16, 9, 9}, 24, {3, 3, 1, 1, 1, 1}},
-                                {{3, 8, 5, 5}, 16, {1, 1, 1, 1, 0, 0}},
-                                {{2, 16, 9, 9}, 8, {3, 3, 2, 2, 0, 0}},
-                                {{2, 16, 7, 7}, 16, {1, 7, 1, 1, 0, 3}}};
 
 // Sums of y over images and pixels, and of its squares.
 std::array<std::vector<double>, 2> sums_of(const std::vector<double>& y, const Shape& shape) {
