@@ -115,11 +115,10 @@ void check_fit(const Config& config, const CompiledModel& model, const Checkpoin
   check_definition(config.model, file);
   match_schema(model.parameters(), file, {.group = "/model"});
   if (config.ema.decay > 0) match_schema(model.parameters(), file, {.group = "/ema"});
+  SchemaOptions slots{.trained_only = true, .exclude = frozen_in_one(model.parameters(), file)};
   for (std::string_view slot : optimizer_slots(parse_optimizer(config.optimizer.name)).slots) {
-    match_schema(model.parameters(), file,
-                 {.group = fmt::format("/optimizer/{}", slot),
-                  .trained_only = true,
-                  .exclude = frozen_in_one(model.parameters(), file)});
+    slots.group = fmt::format("/optimizer/{}", slot);
+    match_schema(model.parameters(), file, slots);
   }
 }
 
