@@ -99,6 +99,7 @@ class OnnxImporter {
   Value add(std::string_view op, const std::string& name, const std::vector<Value>& inputs,
             const std::string& keys = {});
   void set(const OnnxNode& node, Value value) { values_[node.outputs[0]] = std::move(value); }
+  void set_flat(const OnnxNode& node, const Value& x);  // to x as [N,C*H*W]
   // Makes input `i` the parameter `name`. Of `shape`, or [columns, rows] if it has to be transposed.
   void take(const OnnxNode& node, size_t i, const std::string& name, const Shape& shape, bool transposed = false);
   void take_linear(const OnnxNode& product, const Value& x, const OnnxNode& bias, size_t bias_input, bool transposed);

@@ -274,15 +274,19 @@ void OnnxImporter::concat(const OnnxNode& node) {
   set(node, y);
 }
 
-void OnnxImporter::flatten(const OnnxNode& node) {
-  const Value& x = computed(node, 0);
-  const int64_t axis = integer(node, "axis", 1);
-  if (axis != 1 && axis != 1 - x.rank) refuse(node, "axis = {}: only all of a sample can be flattened, axis 1", axis);
+void OnnxImporter::set_flat(const OnnxNode& node, const Value& x) {
   if (x.rank == 2) return set(node, x);
   Value y = add("flatten", names_.layer(node), {x});
   y.rank = 2;
   if (!x.pooled) y.head = -1;
   set(node, y);
+}
+
+void OnnxImporter::flatten(const OnnxNode& node) {
+  const Value& x = computed(node, 0);
+  const int64_t axis = integer(node, "axis", 1);
+  if (axis != 1 && axis != 1 - x.rank) refuse(node, "axis = {}: only all of a sample can be flattened, axis 1", axis);
+  set_flat(node, x);
 }
 
 // Only to [N,C*H*W]. A shape that is something else gives weights of other shapes than those of the file.
@@ -292,19 +296,13 @@ void OnnxImporter::reshape(const OnnxNode& node) {
   if (shape.size() != 2) {
     refuse(node, "a shape of {} dimensions has no equal in a layer; only [N,C*H*W] has", shape.size());
   }
-  if (x.rank == 2) return set(node, x);
-  Value y = add("flatten", names_.layer(node), {x});
-  y.rank = 2;
-  if (!x.pooled) y.head = -1;
-  set(node, y);
+  set_flat(node, x);
 }
 
 void OnnxImporter::squeeze(const OnnxNode& node) {
   const Value& x = computed(node, 0, 4);
   if (!x.pooled || !are_spatial(integers(node, 1))) refuse(node, "only height and width of 1 can be removed");
-  Value y = add("flatten", names_.layer(node), {x});
-  y.rank = 2;
-  set(node, y);
+  set_flat(node, x);
 }
 
 void OnnxImporter::constant_node(const OnnxNode& node) {
