@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -74,10 +73,7 @@ LaunchSite this_site(const std::string& hostfile) {
                   .usable_processors = cpu_cores().cpus.size(),
                   .root = ::geteuid() == 0,
                   .hostfile_text = {},
-                  .environment = [](const char* name) -> std::optional<std::string> {
-                    const char* value = std::getenv(name);
-                    return value ? std::optional<std::string>(value) : std::nullopt;
-                  }};
+                  .environment = process_environment()};
   if (::access(site.trainer.c_str(), X_OK) != 0) {
     fail(ExitCode::config, "{}: there is no such program, which belongs beside lockstep", site.trainer);
   }

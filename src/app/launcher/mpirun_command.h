@@ -1,14 +1,13 @@
 // From the arguments of `lockstep run` to the command line of mpirun.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/cpu_topology.h"
+#include "lockstep/base/environment.h"
 
 namespace lockstep {
 
@@ -41,7 +40,7 @@ struct LaunchSite {
   size_t usable_processors = 0;       // of these, by the affinity mask of this process
   bool root = false;
   std::string hostfile_text;  // the contents of the request's hostfile
-  std::function<std::optional<std::string>(const char*)> environment;
+  EnvironmentLookup environment;
 };
 
 struct MpirunCommand {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdlib>
 
 #include "lockstep/base/parse_number.h"
 
@@ -30,13 +29,6 @@ bool is_srun_step(const EnvironmentLookup& environment) {
 }
 
 }  // namespace
-
-EnvironmentLookup process_environment() {
-  return [](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  };
-}
 
 std::optional<LaunchClaim> launch_claim(const EnvironmentLookup& environment) {
   if (auto found = claim(environment, "OMPI_COMM_WORLD_SIZE")) return found;

@@ -2,15 +2,12 @@
 // so they may be called before and after MPI_Init.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
-namespace lockstep {
+#include "lockstep/base/environment.h"
 
-// Returns the value of an environment variable, if it is set. Tests pass their own.
-using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
-EnvironmentLookup process_environment();
+namespace lockstep {
 
 // The number of processes that the launcher claims to have started, and the variable that says so. Absent without a
 // launcher.
