@@ -23,13 +23,15 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/proc.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kNotStarted = 127, kStopped = 75, kSignalBase = 128;
+constexpr int kNotStarted = 127, kStopped = static_cast<int>(ExitCode::stopped), kSignalBase = 128;
 // A rank that has just been started has no signal handler yet and would die of the signal.
 constexpr int64_t kYoungMilliseconds = 1000;
 constexpr int64_t kLongestStartMilliseconds = 10'000;  // then a request is passed on whether or not ranks were seen
@@ -39,11 +41,7 @@ constexpr int64_t kEndMilliseconds = 5000;  // mpirun ends within two seconds af
 constexpr int64_t kLeftMilliseconds = 2000;
 constexpr std::chrono::milliseconds kPause{20};
 
-int64_t now_milliseconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
-}
+int64_t now_milliseconds() { return static_cast<int64_t>(monotonic_seconds() * 1000); }
 
 // Keeps signals ignored that nohup (SIGHUP) or a shell (the keys, for background jobs) has ignored. A signal that is
 // blocked would be received in spite of being ignored.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/launcher/launched_job.h"
+#include "lockstep/base/error.h"
 
 namespace {
 
@@ -22,7 +23,7 @@ once, without a save. Ctrl-Z suspends the job. `lockstep run` also chooses the o
 int main(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) {
     std::fputs(kHelp, argc < 2 ? stderr : stdout);
-    return argc < 2 ? 2 : 0;
+    return argc < 2 ? static_cast<int>(lockstep::ExitCode::config) : 0;
   }
   return lockstep::run_launched({.program = "lockstep-run"}, lockstep::hold_signals(),
                                 std::vector<std::string>(argv + 1, argv + argc));
