@@ -1,47 +1,13 @@
 #include "lockstep/config/keys.h"
 
 #include <algorithm>
-#include <type_traits>
-#include <utility>
 
+#include "config/key_member.h"
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/config/model_info.h"
 
 namespace lockstep {
 namespace {
-
-template <auto Section, auto Member>
-using MemberType = std::remove_cvref_t<decltype(std::declval<const Config&>().*Section.*Member)>;
-
-template <auto Section, auto Member>
-requires WordEnum<MemberType<Section, Member>> ConfigMember member() {
-  using T = MemberType<Section, Member>;
-  return {.type = ConfigType::text,
-          .get = [](const Config& config) { return ConfigValue(std::string(word(config.*Section.*Member))); },
-          .set =
-              [](Config& config, ConfigValue value) {  // check_config_value has found the word in kWords<T>
-                config.*Section.*Member = find_word<T>(std::get<std::string>(value)).value();
-              },
-          .words = kWords<T>};
-}
-
-template <auto Section, auto Member>
-ConfigMember member() {
-  using T = MemberType<Section, Member>;
-  return {.type = static_cast<ConfigType>(ConfigValue(T{}).index()),
-          .get = [](const Config& config) { return ConfigValue(config.*Section.*Member); },
-          .set = [](Config& config, ConfigValue value) { config.*Section.*Member = std::get<T>(std::move(value)); }};
-}
-
-ConfigRange at_least(double low) { return {.low = low}; }
-ConfigRange above(double low) { return {.low = low, .low_open = true}; }
-ConfigRange between(double low, double high) { return {.low = low, .high = high}; }
-ConfigRange zero_to_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
-ConfigRange above_zero_to_one() { return {.low = 0, .high = 1, .low_open = true}; }
-
-// Section, name and member of a key cannot disagree: all three come from the same two words.
-#define LOCKSTEP_KEY(section_, name_) \
-  .section = #section_, .name = #name_, .member = member<&Config::section_, &decltype(Config::section_)::name_>()
 
 std::vector<ConfigKey> make_keys() {
   std::vector<ConfigKey> keys = {
@@ -407,7 +373,6 @@ std::vector<ConfigKey> make_keys() {
                   "for Perfetto or chrome://tracing, with a table of where their time went. The first two steps are "
                   "left out. 0: none."},
   };
-#undef LOCKSTEP_KEY
   for (ConfigKey& key : keys) {
     if (!key.member.words.empty()) key.allowed.assign(key.member.words.begin(), key.member.words.end());
   }
