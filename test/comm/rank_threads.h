@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/transport/local_communicator.h"
+#include "test/comm/local_communicator.h"
 
 namespace lockstep::testing {
 

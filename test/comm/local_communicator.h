@@ -1,4 +1,4 @@
-// A Communicator between threads of one process, so that tests can run several ranks without MPI.
+// A communicator between threads of one process: several ranks without MPI.
 #pragma once
 
 #include <memory>

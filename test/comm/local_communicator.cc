@@ -1,4 +1,4 @@
-#include "comm/transport/local_communicator.h"
+#include "test/comm/local_communicator.h"
 
 #include <condition_variable>
 #include <cstring>
