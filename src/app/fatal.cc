@@ -10,11 +10,11 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 #include <thread>
 
 #include "lockstep/base/log.h"
+#include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/mpi_session.h"
 #include "lockstep/comm/group/rank_names.h"
 #include "lockstep/comm/supervision/launcher.h"
@@ -36,20 +36,6 @@ static_assert(kFirstEnds > kOthersReport + kMostTurns * kOtherEndsLargeJob + std
 std::atomic<const FatalReport*> the_context{nullptr};
 std::atomic<int> the_code{0};            // of the thread that failed first
 thread_local bool failed_first = false;  // whether this thread failed first
-
-Error current_error() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return Error(error.code(), message_of(error), error.where());
-  } catch (const std::bad_alloc&) {
-    return Error(ExitCode::internal, "out of memory");
-  } catch (const std::exception& error) {
-    return Error(ExitCode::internal, error.what());
-  } catch (...) {
-    return Error(ExitCode::internal, "an exception of unknown type");
-  }
-}
 
 // Returns the path of the report, or nothing if it could not be written in time, because its disk may be the one that
 // does not answer.

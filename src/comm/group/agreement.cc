@@ -10,18 +10,13 @@
 namespace lockstep {
 namespace {
 
-// Returns what `work` throws. The source location of an internal error becomes part of its text, because only the code
-// and the text are sent to other ranks.
+// Returns what `work` throws.
 std::optional<Error> outcome(const std::function<void()>& work) {
   try {
     work();
     return std::nullopt;
-  } catch (const Error& error) {
-    return Error(error.code(), message_of(error), error.where());
-  } catch (const std::bad_alloc&) {
-    return Error(ExitCode::internal, "out of memory");
-  } catch (const std::exception& error) {
-    return Error(ExitCode::internal, error.what());
+  } catch (...) {
+    return current_error();
   }
 }
 
@@ -45,6 +40,20 @@ Decoded decode(const std::string& message) {
 }
 
 }  // namespace
+
+Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return Error(error.code(), message_of(error), error.where());
+  } catch (const std::bad_alloc&) {
+    return Error(ExitCode::internal, "out of memory");
+  } catch (const std::exception& error) {
+    return Error(ExitCode::internal, error.what());
+  } catch (...) {
+    return Error(ExitCode::internal, "an exception of unknown type");
+  }
+}
 
 std::string on_root(ProcessGroup& group, const Timeout& wait, const std::function<std::string()>& work) {
   std::string message;

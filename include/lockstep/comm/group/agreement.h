@@ -18,6 +18,10 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
+// Called in a catch block: returns the exception as an Error. The source location of an internal error becomes part of
+// its text, because only code and text reach other ranks and the log.
+Error current_error();
+
 // Collective. Runs `work` on rank 0 and returns its result on every rank. If it throws, every rank throws an
 // AgreedError with that code and message. The other ranks wait while `work` runs, so the timeout must cover it.
 std::string on_root(ProcessGroup& group, const Timeout& wait, const std::function<std::string()>& work);
