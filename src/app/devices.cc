@@ -46,10 +46,11 @@ auto agreed(const Decide& decide) {
 
 std::unique_ptr<Backend> make_cpu_of(const Config& config, const BackendOptions& options) {
   const Precision precision = config.train.precision;
-  if (precision != Precision::float32 && precision != Precision::bf16) {
-    throw AgreedError(ExitCode::config,
-                      fmt::format("train.precision = \"{}\" needs a GPU: the CPU backend computes in float32 and bf16",
-                                  word(precision)));
+  if (precision == Precision::bf16 ? !cpu_computes_bf16() : precision != Precision::float32) {
+    fail(ExitCode::config,
+         "train.precision = \"{}\" needs a GPU: the CPU backend computes in float32, and in bf16 on processors with "
+         "AVX512_BF16 or AMX",
+         word(precision));
   }
   auto backend = make_backend("cpu", options);
   return config.device.deferred ? make_deferred_backend(std::move(backend)) : std::move(backend);
@@ -72,17 +73,6 @@ bool wants_nccl(const Config& config, const Backend& backend, bool shared_device
   return nccl;
 }
 
-// Throws AgreedError if a rank would compute in bfloat16 on a processor without instructions for it. Collective.
-void require_precision(const Config& config, ProcessGroup& group, const Timeout& wait) {
-  if (config.train.precision != Precision::bf16) return;
-  int64_t lacking = cpu_computes_bf16() ? 0 : 1;
-  group.all_reduce_max(std::span(&lacking, 1), wait);
-  if (lacking == 0) return;
-  throw AgreedError(ExitCode::config,
-                    "train.precision = \"bf16\" needs a GPU, or processors with AVX512_BF16 or AMX on every host; use "
-                    "float32");
-}
-
 }  // namespace
 
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group) {
@@ -90,9 +80,10 @@ ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, 
                                .tf32 = config.train.precision == Precision::tf32,
                                .winograd = config.device.winograd};
   const Timeout wait{"the devices of all ranks"};
-  const auto on_cpu = [&]() -> ChosenBackend {
-    require_precision(config, group, wait);
-    return {make_cpu_of(config, options)};
+  const auto on_cpu = [&] {
+    ChosenBackend chosen;
+    on_every_rank(group, wait, [&] { chosen.backend = make_cpu_of(config, options); });
+    return chosen;
   };
   if (config.device.kind == DeviceChoice::cpu) return on_cpu();
   GpuChoice mine = try_gpu(options, group);
