@@ -3,7 +3,6 @@
 #include <gnu/libc-version.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "app/host_facts.h"
@@ -122,11 +121,9 @@ Comparison compare_ranks(ProcessGroup& group, const Timeout& wait, const std::ve
 
 Comparison compare_programs(const Config& config, ProcessGroup& group) {
   const Timeout wait{"the comparison of programs"};
-  std::vector<Finding> findings = network_findings(group, wait);
+  const std::vector<Finding> of_network = network_findings(group, wait);
   Comparison result = compare_ranks(group, wait, program_facts(config));
-  findings.insert(findings.end(), std::make_move_iterator(result.findings.begin()),
-                  std::make_move_iterator(result.findings.end()));
-  result.findings = std::move(findings);
+  result.findings.insert(result.findings.begin(), of_network.begin(), of_network.end());
   return result;
 }
 
