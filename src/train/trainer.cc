@@ -122,11 +122,11 @@ void Trainer::step() {
   step_began_ = monotonic_seconds();
   trace_.begin_step(enqueued_ + 1);
   for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
-    enter(StepPart::data);
+    work_.enter(StepPart::data);
     window_.queue_depths += static_cast<double>(loader_->queue_depth());
     window_.batches += 1;
     const Batch batch = upload_.next(*loader_);
-    enter(StepPart::compute);
+    work_.enter(StepPart::compute);
     if (micro == 0) device_state_.begin(rank_.stream, step_input(batch));
     device_state_.begin_batch(rank_.stream, micro);
     work_.enqueue(enqueued_ + 1, micro, upload_.place(rank_.stream, batch));
@@ -135,11 +135,6 @@ void Trainer::step() {
   trace_.end_step();
   ++enqueued_;
   longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
-}
-
-void Trainer::enter(StepPart part) {
-  timer_.enter(part);
-  trace_.enter(part);
 }
 
 void Trainer::write_trace() {

@@ -29,6 +29,9 @@ class StepWork {
   StepWork(const StepWork&) = delete;
   StepWork& operator=(const StepWork&) = delete;
 
+  // Enters a part of the step in the timer and in the trace.
+  void enter(StepPart part);
+
   // Enqueues the work of one micro-batch of a step; with the last of train.accumulate micro-batches, also the
   // all-reduce and the update. If the backend supports it, the work is captured and launched as a whole.
   void enqueue(int64_t step, int64_t micro, const ExternalInputs& batch);
@@ -41,7 +44,6 @@ class StepWork {
   std::span<const double> ready_times() const { return reducer_.ready_times(); }
 
  private:
-  void enter(StepPart part);
   std::unique_ptr<CapturedWork> capture(int64_t micro);
   void compute(int64_t micro);
   void forward();

@@ -64,7 +64,6 @@ class Trainer {
   void continue_from(const Progress& progress);
   void step();
   StepInput step_input(const Batch& batch);
-  void enter(StepPart part);
   void retire(bool all);
   void retire(const StepOutcome& outcome);
   void skip_non_finite(const StepOutcome& outcome);
