@@ -11,11 +11,12 @@
 
 #include "lockstep/backend/backend.h"
 
-// A function that is compiled for each of these processors; the best version is chosen when the program starts.
-// Sanitizers are not initialized at that moment, so their builds have only the baseline. OpenMP moves the body of a
-// parallel region out of such a function, so the region goes around the call.
+// A function that is compiled for each of these levels of instruction sets; the highest that the processor has is
+// chosen when the program starts. (Names of processors would match those of Intel alone.) Sanitizers are not
+// initialized at that moment, so their builds have only the baseline. OpenMP moves the body of a parallel region out of
+// such a function, so the region goes around the call.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LOCKSTEP_VECTORIZED __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define LOCKSTEP_VECTORIZED __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define LOCKSTEP_VECTORIZED
 #endif

@@ -81,10 +81,12 @@ class WidenedKernel final : public Kernel {
 }  // namespace
 
 LOCKSTEP_VECTORIZED void widen(const uint16_t* from, float* to, int64_t count) {
+#pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] = from_bf16(from[i]);
 }
 
 LOCKSTEP_VECTORIZED void narrow(const float* from, uint16_t* to, int64_t count) {
+#pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] = to_bf16(from[i]);
 }
 
