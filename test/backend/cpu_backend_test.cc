@@ -207,6 +207,24 @@ TEST_CASE("the cpu backend computes the same bits every time") {
   }
 }
 
+TEST_CASE("the number of threads changes no bit of batch norm's results on the cpu backend") {
+  const auto one = make_backend("cpu", {.threads = 1});
+  const auto more = make_backend("cpu", {.threads = GENERATE(2, 3, 5)});  // whole blocks of channels, or single tiles
+  size_t tried = 0;
+  for (const OpCase& plain_case : op_cases()) {
+    if (!op_name(plain_case.steps[0].op).starts_with("BatchNorm")) continue;
+    ++tried;
+    for (const OpCase& op_case : {plain_case, in_blocks(plain_case)}) {
+      INFO(op_case.name);
+      const auto inputs = case_inputs(op_case, DType::f32);
+      const ProgramResult a = run_program(*one, inputs, op_case.steps);
+      const ProgramResult b = run_program(*more, inputs, op_case.steps);
+      for (size_t i = 0; i < a.values.size(); ++i) CHECK(a.values[i].values == b.values[i].values);
+    }
+  }
+  CHECK(tried > 3);
+}
+
 TEST_CASE("dropout on the cpu backend makes the reference backend's bits in every format") {
   const auto cpu = make_backend("cpu", {.threads = 2});
   for (const OpCase& op_case : op_cases()) {

@@ -38,10 +38,11 @@ class BatchNormKernel final : public LaneKernel {
     auto* sums = static_cast<MomentSums*>(args.workspace);
     float *mean = output(args, 1), *var = output(args, 2);
     const float* shift = input(args, 2);
-    find_moments(lanes_, threads_, x_, args.inputs[0], sums);
-    combine_moments(x_, sums, mean, var);
-    normalize_tiles(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, args.inputs[0],
-                    args.outputs[0]);
+    const Parameters p{input(args, 1), shift, mean, var, op_.epsilon};
+    in_two_passes(
+        threads_, x_, [&](Range tiles) { find_moments(lanes_, x_, tiles, args.inputs[0], sums); },
+        [&](Range blocks) { combine_moments(x_, blocks, sums, mean, var); },
+        [&](Range tiles) { normalize_tiles(lanes_, tiles, x_, y_, p, op_.relu, args.inputs[0], args.outputs[0]); });
     if (op_.relu) std::copy_n(shift, x_.layout.channels, output(args, 3));
   }
 
@@ -58,7 +59,7 @@ class SyncBatchNormSumsKernel final : public LaneKernel {
 
   void run(const KernelArgs& args) const override {
     auto* moments = static_cast<MomentSums*>(args.workspace);
-    find_moments(lanes_, threads_, x_, args.inputs[0], moments);
+    over_tiles(threads_, x_, [&](Range tiles) { find_moments(lanes_, x_, tiles, args.inputs[0], moments); });
     float* sums = output(args, 0);
     for (int64_t c = 0; c < x_.layout.channels; ++c) {
       const kernels::Moments<double> all = moments_of_channel(x_, moments, c);
@@ -87,8 +88,10 @@ class SyncBatchNormKernel final : public LaneKernel {
       mean[c] = static_cast<float>(running_mean[c] + distance);
       var[c] = static_cast<float>(kernels::relu(mean_square - distance * distance));
     }
-    normalize_tiles(lanes_, threads_, x_, y_, {input(args, 1), shift, mean, var, op_.epsilon}, op_.relu, args.inputs[0],
-                    args.outputs[0]);
+    const Parameters p{input(args, 1), shift, mean, var, op_.epsilon};
+    over_tiles(threads_, x_, [&](Range tiles) {
+      normalize_tiles(lanes_, tiles, x_, y_, p, op_.relu, args.inputs[0], args.outputs[0]);
+    });
     if (op_.relu) std::copy_n(shift, channels, output(args, 3));
   }
 
@@ -110,15 +113,19 @@ class GradientKernel : public LaneKernel {
         zeros_(x_.layout.channels, 0.0F) {}
   static size_t sums_bytes(Descs inputs) { return Tiles(inputs[0]).count() * sizeof(GradientSums); }
 
-  // dscale and dshift of this rank's samples. `sums`: one a tile, scratch memory.
-  void sum_gradients(const KernelArgs& args, GradientSums* sums, float* dscale, float* dshift) const {
+  // `sums`: one a tile.
+  void sum_gradients(const KernelArgs& args, Range tiles, GradientSums* sums) const {
     const Parameters p = parameters(args);
     for_each_tile(
-        threads_, x_, [&](int64_t block) { return channels_of(x_, block, p); },
+        x_, tiles, [&](int64_t block) { return channels_of(x_, block, p); },
         [&](int64_t tile, const NormChannels& channels) {
           lanes_.gradient_sums(norm_tile(args, tile, channels), sums[tile]);
         });
-    combine_gradient_sums(x_, sums, p, dscale, dshift);
+  }
+
+  void combine_sums(const KernelArgs& args, Range blocks, const GradientSums* sums, float* dscale,
+                    float* dshift) const {
+    combine_gradient_sums(x_, blocks, sums, parameters(args), dscale, dshift);
   }
 
   // The parameters' gradients over `values` values of each channel.
@@ -126,13 +133,13 @@ class GradientKernel : public LaneKernel {
     double values;
     const float *dscale, *dshift;
   };
-  void write_dx(const KernelArgs& args, const BatchGradients& batch, const Tiles& to, void* dx) const {
+  void write_dx(const KernelArgs& args, Range tiles, const BatchGradients& batch, const Tiles& to) const {
     const Parameters p = parameters(args);
     for_each_tile(
-        threads_, x_,
+        x_, tiles,
         [&](int64_t block) { return gradient_channels_of(x_, block, p, batch.values, batch.dscale, batch.dshift); },
         [&](int64_t tile, const GradientChannels& channels) {
-          lanes_.gradient(norm_tile(args, tile, channels.norm), channels.gradient, to.in(dx, tile));
+          lanes_.gradient(norm_tile(args, tile, channels.norm), channels.gradient, to.in(args.outputs[0], tile));
         });
   }
 
@@ -165,8 +172,13 @@ class BatchNormGradKernel final : public GradientKernel {
 
   void run(const KernelArgs& args) const override {
     float *dscale = output(args, 1), *dshift = output(args, 2);
-    sum_gradients(args, static_cast<GradientSums*>(args.workspace), dscale, dshift);
-    write_dx(args, {values_, dscale, dshift}, dx_, args.outputs[0]);
+    auto* sums = static_cast<GradientSums*>(args.workspace);
+    in_two_passes(
+        threads_, x(), [&](Range tiles) { sum_gradients(args, tiles, sums); },
+        [&](Range blocks) { combine_sums(args, blocks, sums, dscale, dshift); },
+        [&](Range tiles) {
+          write_dx(args, tiles, {values_, dscale, dshift}, dx_);
+        });
   }
 
  private:
@@ -181,7 +193,9 @@ class SyncBatchNormGradSumsKernel final : public GradientKernel {
 
   void run(const KernelArgs& args) const override {
     float *dscale = output(args, 0), *dshift = output(args, 1);
-    sum_gradients(args, static_cast<GradientSums*>(args.workspace), dscale, dshift);
+    auto* tile_sums = static_cast<GradientSums*>(args.workspace);
+    over_tiles(threads_, x(), [&](Range tiles) { sum_gradients(args, tiles, tile_sums); });
+    combine_sums(args, {0, x().layout.blocks}, tile_sums, dscale, dshift);
     const int64_t channels = x().layout.channels;
     std::copy_n(dscale, channels, output(args, 2));
     std::copy_n(dshift, channels, output(args, 2) + channels);
@@ -195,7 +209,8 @@ class SyncBatchNormGradKernel final : public GradientKernel {
 
   void run(const KernelArgs& args) const override {
     const float* sums = input(args, 6);
-    write_dx(args, {values_, sums, sums + x().layout.channels}, dx_, args.outputs[0]);
+    const BatchGradients batch{values_, sums, sums + x().layout.channels};
+    over_tiles(threads_, x(), [&](Range tiles) { write_dx(args, tiles, batch, dx_); });
   }
 
  private:
@@ -209,9 +224,10 @@ class BatchNormInferenceKernel final : public LaneKernel {
       : LaneKernel(context, inputs[0].dtype, 0), op_(op), x_(inputs[0]), y_(outputs[0]) {}
 
   void run(const KernelArgs& args) const override {
-    normalize_tiles(lanes_, threads_, x_, y_,
-                    {input(args, 1), input(args, 2), input(args, 3), input(args, 4), op_.epsilon}, op_.relu,
-                    args.inputs[0], args.outputs[0]);
+    const Parameters p{input(args, 1), input(args, 2), input(args, 3), input(args, 4), op_.epsilon};
+    over_tiles(threads_, x_, [&](Range tiles) {
+      normalize_tiles(lanes_, tiles, x_, y_, p, op_.relu, args.inputs[0], args.outputs[0]);
+    });
   }
 
  private:

@@ -35,15 +35,41 @@ struct Tiles {
   }
 };
 
-// Calls body(tile, channels) for every tile, where channels = make(block) is computed once for each block of a range.
+// Calls body(tile, channels) for the tiles of a range, where channels = make(block) is computed once for each block.
 template <class Make, class Body>
-void for_each_tile(int threads, const Tiles& tiles, const Make& make, const Body& body) {
-  parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) {
-    for (int64_t tile = range.begin; tile < range.end;) {
-      const int64_t block = tiles.block_of(tile);
-      const int64_t end = std::min(range.end, (block + 1) * tiles.layout.samples);
-      const auto channels = make(block);
-      for (; tile < end; ++tile) body(tile, channels);
+void for_each_tile(const Tiles& tiles, Range range, const Make& make, const Body& body) {
+  for (int64_t tile = range.begin; tile < range.end;) {
+    const int64_t block = tiles.block_of(tile);
+    const int64_t end = std::min(range.end, (block + 1) * tiles.layout.samples);
+    const auto channels = make(block);
+    for (; tile < end; ++tile) body(tile, channels);
+  }
+}
+
+// Calls body(range of tiles) in all threads.
+template <class Body>
+void over_tiles(int threads, const Tiles& tiles, const Body& body) {
+  parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) { body(range); });
+}
+
+// Two passes over the tiles with a step for each block of channels between them: first(range of tiles), combine(range
+// of blocks), second(range of tiles). Where whole blocks divide well among the threads, each block goes through all
+// three, so that the second pass finds in the cache what the first has read.
+template <class First, class Combine, class Second>
+void in_two_passes(int threads, const Tiles& tiles, const First& first, const Combine& combine, const Second& second) {
+  const int64_t blocks = tiles.layout.blocks, samples = tiles.layout.samples;
+  if (blocks % threads != 0 && blocks < 4 * int64_t{threads}) {
+    over_tiles(threads, tiles, first);
+    combine({0, blocks});
+    over_tiles(threads, tiles, second);
+    return;
+  }
+  parallel_ranges(threads, blocks, 1, [&](Range range, int) {
+    for (int64_t block = range.begin; block < range.end; ++block) {
+      const Range of_block{block * samples, (block + 1) * samples};
+      first(of_block);
+      combine({block, block + 1});
+      second(of_block);
     }
   });
 }
@@ -69,12 +95,10 @@ inline NormChannels channels_of(const Tiles& tiles, int64_t block, const Paramet
   return channels;
 }
 
-inline void find_moments(const LaneKernels& lanes, int threads, const Tiles& tiles, const void* x, MomentSums* sums) {
-  parallel_ranges(threads, tiles.count(), 1, [&](Range range, int) {
-    for (int64_t tile = range.begin; tile < range.end; ++tile) {
-      lanes.moments(tiles.shape(), tiles.in(x, tile), sums[tile]);
-    }
-  });
+inline void find_moments(const LaneKernels& lanes, const Tiles& tiles, Range range, const void* x, MomentSums* sums) {
+  for (int64_t tile = range.begin; tile < range.end; ++tile) {
+    lanes.moments(tiles.shape(), tiles.in(x, tile), sums[tile]);
+  }
 }
 
 inline kernels::Moments<double> moments_of_channel(const Tiles& tiles, const MomentSums* sums, int64_t c) {
@@ -87,9 +111,9 @@ inline kernels::Moments<double> moments_of_channel(const Tiles& tiles, const Mom
   return all;
 }
 
-inline void combine_moments(const Tiles& tiles, const MomentSums* sums, float* mean, float* var) {
+inline void combine_moments(const Tiles& tiles, Range blocks, const MomentSums* sums, float* mean, float* var) {
   const auto pixels = static_cast<double>(tiles.layout.pixels);
-  for (int64_t block = 0; block < tiles.layout.blocks; ++block) {
+  for (int64_t block = blocks.begin; block < blocks.end; ++block) {
     MomentSums all = sums[block * tiles.layout.samples];
     for (int64_t n = 1; n < tiles.layout.samples; ++n) {
       const MomentSums& of = sums[block * tiles.layout.samples + n];
@@ -105,10 +129,10 @@ inline void combine_moments(const Tiles& tiles, const MomentSums* sums, float* m
   }
 }
 
-inline void normalize_tiles(const LaneKernels& lanes, int threads, const Tiles& from, const Tiles& to,
+inline void normalize_tiles(const LaneKernels& lanes, Range range, const Tiles& from, const Tiles& to,
                             const Parameters& p, bool relu, const void* x, void* y) {
   for_each_tile(
-      threads, from, [&](int64_t block) { return channels_of(from, block, p); },
+      from, range, [&](int64_t block) { return channels_of(from, block, p); },
       [&](int64_t tile, const NormChannels& channels) {
         lanes.normalize({.tile = from.shape(), .x = from.in(x, tile), .relu = relu, .channels = channels},
                         to.in(y, tile));
@@ -116,9 +140,9 @@ inline void normalize_tiles(const LaneKernels& lanes, int threads, const Tiles& 
 }
 
 // Adds up the tiles' sums and writes dscale and dshift of the whole batch.
-inline void combine_gradient_sums(const Tiles& tiles, const GradientSums* sums, const Parameters& p, float* dscale,
-                                  float* dshift) {
-  for (int64_t block = 0; block < tiles.layout.blocks; ++block) {
+inline void combine_gradient_sums(const Tiles& tiles, Range blocks, const GradientSums* sums, const Parameters& p,
+                                  float* dscale, float* dshift) {
+  for (int64_t block = blocks.begin; block < blocks.end; ++block) {
     GradientSums all = sums[block * tiles.layout.samples];
     for (int64_t n = 1; n < tiles.layout.samples; ++n) {
       const GradientSums& of = sums[block * tiles.layout.samples + n];
