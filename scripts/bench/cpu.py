@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compares training steps on the CPU with PyTorch's, and two ranks with two that exchange nothing.
 
-    /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--newest PYTHON] [--only NAME ...] [--rounds N] [--report FILE]
+    /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--newest PYTHON] [--avx2] [--only NAME ...] [--rounds N] [--report FILE]
 
 All programs take turns on the same cores in every round, so that a busy moment of the machine affects all of them. Each is
-started as a user would start it; Lockstep's figures come from its metrics.jsonl. Needs
-python3-torch and python3-torchvision, and with --newest another Python that has PyTorch of PyPI. Takes about ten minutes on
-two cores, twice that with --newest.
+started as a user would start it, twice: the first start, which ends after a step, makes the memory and the files of the second
+as warm for one side as for the other. Lockstep's figures come from its metrics.jsonl. The report is appended to a page for
+this kind of machine under docs/benchmarks/cpu. Needs python3-torch and python3-torchvision, and with --newest another Python
+that has PyTorch of PyPI. Takes about a quarter of an hour on two cores, three times that with --newest.
 """
 
 import argparse
@@ -29,8 +30,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 POLL_SECONDS = 0.02
 
-# Ways to run the newest PyTorch; the first round tries all of them, the others the fastest.
-VARIANTS = [(), ("--autocast",), ("--compile",), ("--compile", "--autocast")]
+# Ways to run the newest PyTorch in each precision; the first round tries all of them, the others the fastest.
+VARIANTS = {"float32": [(), ("--compile",)], "bf16": [("--autocast",), ("--compile", "--autocast")]}
+AVX2_ONLY = {"ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+
+OURS, OURS_BF16 = "Lockstep", "Lockstep, bf16"
+PYTORCH, NEWEST, NEWEST_BF16 = "PyTorch", "newest PyTorch", "newest PyTorch, bf16 autocast"
 
 RMSPROP = 'name = "rmsprop_tf"\nlr = 0.01\nmomentum = 0.9\ndecay = 0.9\nepsilon = 1.0\nweight_decay = 4e-5'
 SGD = 'name = "sgd"\nlr = 0.01\nmomentum = 0.9\nweight_decay = 1e-4'
@@ -227,16 +232,27 @@ class Newest:
 
     def __init__(self, python):
         self.python = python
-        self.best = {}  # comparison: variant
+        self.best = {}  # (comparison, precision): variant
 
-    def run(self, comparison, threads):
-        runs = {flags: run_pytorch(comparison, threads, self.python, flags)
-                for flags in ([self.best[comparison]] if comparison in self.best else VARIANTS)}
+    def run(self, comparison, precision, threads):
+        known = self.best.get((comparison, precision))
+        runs = {flags: second_of_two(lambda part: run_pytorch(part, threads, self.python, flags), comparison)
+                for flags in ([known] if known is not None else VARIANTS[precision])}
         best = min(runs, key=lambda flags: statistics.median(runs[flags].step_seconds))
         for flags, run in runs.items():
             print(f"  newest PyTorch {' '.join(flags) or 'eager'}: {statistics.median(run.step_seconds):.3f}", flush=True)
-        self.best[comparison] = best
+        self.best[comparison, precision] = best
         return runs[best]
+
+    def variants_of(self, comparison):
+        return [(precision, " ".join(flags) or "eager")
+                for (part, precision), flags in self.best.items() if part == comparison]
+
+
+def second_of_two(run, comparison):
+    """run(comparison) after a run that ends with its first step."""
+    run(dataclasses.replace(comparison, steps=1, warm_up=0))
+    return run(comparison)
 
 
 def run_alone_together(comparison, trainer, directory, cores):
@@ -275,21 +291,25 @@ def machine_lines(cores, trainer, newest):
     revision = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
     onednn = output_of(["dpkg-query", "-W", "-f", "${Version}", "libdnnl2"])
     return [f"- date: {datetime.date.today().isoformat()}",
-            f"- machine: {cpu} ({instruction_sets()}), {len(cores)} cores used of {os.cpu_count()}, Linux {platform.release()}, {system}",
+            f"- machine: {cpu} ({', '.join(sorted(instruction_sets()))}), {len(cores)} cores used of {os.cpu_count()}, "
+            f"Linux {platform.release()}, {system}",
             f"- {output_of([trainer, '--version']).splitlines()[0]} (commit {revision}), {mpi}",
             f"- {pytorch_version(sys.executable)}, channels-last memory format; oneDNN {onednn or 'of an unknown version'} on "
             "both sides",
-            *([f"- newest: {pytorch_version(newest.python)}, channels-last, with its own oneDNN; the fastest of eager, bfloat16 "
-               "autocast, torch.compile and both"] if newest else [])]
-
-
-def has_bfloat16():
-    return any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
+            *([f"- newest: {pytorch_version(newest.python)}, channels-last, with its own oneDNN; the faster of eager and "
+               "torch.compile"] if newest else [])]
 
 
 def instruction_sets():
-    flags = set(pathlib.Path("/proc/cpuinfo").read_text().split())
-    return ", ".join(flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags) or "none of AVX2's"
+    return {"avx2", "avx512f", "avx512_bf16", "amx_bf16"} & set(pathlib.Path("/proc/cpuinfo").read_text().split())
+
+
+def kind_of_machine(avx2):
+    """The name of its page: maker, family and the most that its instruction sets offer, such as amd-family-25-avx2."""
+    facts = dict(re.findall(r"(?m)^(vendor_id|cpu family)\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text()))
+    maker = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}.get(facts.get("vendor_id"), platform.machine())
+    best = "limited-to-avx2" if avx2 else "-".join(sorted(instruction_sets() - {"avx2"})) or "avx2"
+    return f"{maker}-family-{facts.get('cpu family', 'unknown')}-{best}"
 
 
 def spread(values):
@@ -314,36 +334,40 @@ def describe(values):
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
+HOW = ["Appended by `scripts/bench/cpu.py`. Float32 unless stated, random images. The programs take turns on the same cores. "
+       "Seconds per step: median of the steps after the warm-up; spread: lowest and highest median of a run. Time to the end of "
+       "step 1 counts from the start of the command, the second in a row. Peak memory is the largest resident set during "
+       "training, without writing a checkpoint. In parentheses: minimum and maximum of the rounds."]
 HEADER = ["| | seconds per step | spread | images/s | to the end of step 1 | peak memory per process |",
           "|---|---|---|---|---|---|"]
 
 
-def ratio_line(peer, ours, theirs):
+# Sides that are compared.
+PAIRS = [(OURS, PYTORCH), (OURS, NEWEST), (OURS_BF16, NEWEST_BF16)]
+
+
+def ratio_line(ours, theirs):
     speed = ratios(ours, theirs, lambda run: statistics.median(run.step_seconds))
     memory = ratios(theirs, ours, lambda run: run.peak_kb)
     start = ratios(theirs, ours, lambda run: run.first_step_seconds)
-    return (f"Relative to {peer}: speed {describe(speed)}, peak memory {describe(memory)}, launch to the end of the first "
-            f"step {describe(start)}.")
+    return (f"speed {describe(speed)}, peak memory {describe(memory)}, launch to the end of the first step {describe(start)}.")
 
 
-def comparison_lines(comparison, ours, low, theirs, newest, variant):
-    lines = [f"## {comparison.name}", "", *HEADER, row("Lockstep", comparison.batch, ours)]
-    if low:
-        lines += [row("Lockstep, bf16", comparison.batch, low)]
-    lines += [row("PyTorch", comparison.batch, theirs)]
-    if newest:
-        lines += [row(f"newest PyTorch ({' '.join(variant) or 'eager'})", comparison.batch, newest)]
-    lines += ["", ratio_line("PyTorch", ours, theirs), ""]
-    if newest:
-        lines += [ratio_line("the newest PyTorch", ours, newest), ""]
-    if newest and low:
-        lines += [ratio_line("the newest PyTorch, with bf16", low, newest), ""]
+def comparison_lines(comparison, runs, newest):
+    """`runs`: name of a side: its runs."""
+    lines = [f"### {comparison.name}", "", *HEADER,
+             *(row(side, comparison.batch, found) for side, found in runs.items()), ""]
+    for ours, theirs in PAIRS:
+        if ours in runs and theirs in runs:
+            lines += [f"{ours} and {theirs}: {ratio_line(runs[ours], runs[theirs])}", ""]
+    for precision, flags in (newest.variants_of(comparison) if newest else []):
+        lines += [f"The newest PyTorch was the fastest in {precision} as: {flags}.", ""]
     return lines
 
 
 def scaling_lines(comparison, together, alone):
     efficiency = ratios(together, alone, lambda run: statistics.median(run.step_seconds))
-    return [f"## {comparison.model.name}, {comparison.name}, a core for each", "",
+    return [f"### {comparison.model.name}, {comparison.name}, a core for each", "",
             *HEADER, row("two ranks", 2 * comparison.batch, together),
             row("two ranks without exchange", 2 * comparison.batch, alone), "",
             f"Two ranks train at {describe(efficiency)} times the speed of two that do not exchange anything.", ""]
@@ -353,59 +377,66 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
     parser.add_argument("--newest", metavar="PYTHON", help="a Python with another PyTorch to compare with as well")
+    parser.add_argument("--avx2", action="store_true", help="keep all sides from using AVX-512 and what came after it")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names contain one of these")
     parser.add_argument("--rounds", type=int, help="of every part, instead of its own number")
-    parser.add_argument("--report", default=ROOT / "docs/benchmarks/cpu.md", type=pathlib.Path)
+    parser.add_argument("--report", type=pathlib.Path, help="the page to append to")
     arguments = parser.parse_args()
     trainer = arguments.trainer.resolve(strict=True)
     newest = Newest(arguments.newest) if arguments.newest else None
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
+    if arguments.avx2:
+        os.environ.update(AVX2_ONLY)
+    bf16 = not arguments.avx2 and bool({"avx512_bf16", "amx_bf16"} & instruction_sets())
 
     def wanted(part):
         return not arguments.only or any(text in part.name for text in arguments.only)
 
     loads = []
     lines = []
-    runs = collections.defaultdict(list)
 
-    def note(part, side, run):
-        runs[part.name, side].append(run)
+    def note(part, runs, side, run):
+        runs[side].append(run)
         print(f"{part.name}, {side}: {statistics.median(run.step_seconds):.3f} s a step, first step after "
               f"{run.first_step_seconds:.1f} s, {run.peak_kb / 1e6:.2f} GB", flush=True)
 
     with tempfile.TemporaryDirectory() as name:
         directories = (pathlib.Path(name) / str(number) for number in range(1_000_000))
-        for part in filter(wanted, COMPARISONS):
-            for _ in range(arguments.rounds or part.rounds):
-                loads.append(os.getloadavg()[0])
-                note(part, "Lockstep", Lockstep(part, trainer, next(directories), threads=len(cores)).wait())
-                if has_bfloat16():
-                    note(part, "Lockstep, bf16",
-                         Lockstep(part, trainer, next(directories), threads=len(cores), precision="bf16").wait())
-                note(part, "PyTorch", run_pytorch(part, len(cores)))
-                if newest:
-                    note(part, "newest PyTorch", newest.run(part, len(cores)))
-            lines += comparison_lines(part, runs[part.name, "Lockstep"], runs[part.name, "Lockstep, bf16"],
-                                      runs[part.name, "PyTorch"], runs[part.name, "newest PyTorch"], newest and newest.best[part])
-        for part in filter(wanted, SCALINGS if len(cores) == 2 else []):
-            for _ in range(arguments.rounds or part.rounds):
-                loads.append(os.getloadavg()[0])
-                note(part, "together", Lockstep(part, trainer, next(directories), ranks=2).wait())
-                note(part, "alone", run_alone_together(part, trainer, next(directories), cores))
-            lines += scaling_lines(part, runs[part.name, "together"], runs[part.name, "alone"])
 
-    head = ["# Training on the CPU, compared with PyTorch", "",
-            "Written by `scripts/bench/cpu.py`; run it again to replace this page. Float32 unless stated, random images. "
-            "The programs take turns on the same cores. Seconds per step: median of the steps after the warm-up; spread: lowest and "
-            "highest median of a run. Time to the end of step 1 counts from the start of the command. Peak memory is the "
-            "largest resident set during training, without writing a checkpoint. In parentheses: minimum and maximum of "
-            "the rounds.", "",
-            *machine_lines(cores, trainer, newest),
-            f"- load average before each round: {', '.join(f'{load:.2f}' for load in loads)}", ""]
-    arguments.report.parent.mkdir(parents=True, exist_ok=True)
-    arguments.report.write_text("\n".join(head + lines).rstrip() + "\n")
-    print(f"written: {arguments.report}")
+        def lockstep(part, **options):
+            return Lockstep(part, trainer, next(directories), **options).wait()
+
+        for part in filter(wanted, COMPARISONS):
+            runs = collections.defaultdict(list)
+            for _ in range(arguments.rounds or part.rounds):
+                loads.append(os.getloadavg()[0])
+                sides = {OURS: lambda p: lockstep(p, threads=len(cores)), PYTORCH: lambda p: run_pytorch(p, len(cores))}
+                if bf16:
+                    sides[OURS_BF16] = lambda p: lockstep(p, threads=len(cores), precision="bf16")
+                for side, run in sides.items():
+                    note(part, runs, side, second_of_two(run, part))
+                if newest:
+                    note(part, runs, NEWEST, newest.run(part, "float32", len(cores)))
+                if newest and bf16:
+                    note(part, runs, NEWEST_BF16, newest.run(part, "bf16", len(cores)))
+            lines += comparison_lines(part, runs, newest)
+        for part in filter(wanted, SCALINGS if len(cores) == 2 else []):
+            runs = collections.defaultdict(list)
+            for _ in range(arguments.rounds or part.rounds):
+                loads.append(os.getloadavg()[0])
+                note(part, runs, "together", lockstep(part, ranks=2))
+                note(part, runs, "alone", run_alone_together(part, trainer, next(directories), cores))
+            lines += scaling_lines(part, runs["together"], runs["alone"])
+
+    page = arguments.report or ROOT / "docs/benchmarks/cpu" / f"{kind_of_machine(arguments.avx2)}.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    head = [] if page.exists() else [f"# {kind_of_machine(arguments.avx2)}", "", *HOW]
+    head += ["", f"## {datetime.date.today().isoformat()}", "", *machine_lines(cores, trainer, newest),
+             f"- load average before each round: {', '.join(f'{load:.2f}' for load in loads)}", ""]
+    with page.open("a") as file:
+        file.write("\n".join(head + lines).rstrip() + "\n")
+    print(f"appended to {page}")
 
 
 if __name__ == "__main__":
