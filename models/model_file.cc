@@ -18,7 +18,8 @@ constexpr size_t kMostLayers = 10'000;
 constexpr double kMostElements = 2147483648.0;  // of a weight, and of one sample's output of a layer
 constexpr int64_t kMostChannels = 65'536;
 constexpr size_t kAnyNumber = 1024;  // of inputs
-constexpr std::string_view kConv = "channels kernel stride pad bias deviation";
+constexpr std::string_view kKeys[] = {"layer", "block", "classes", "image_size"};
+constexpr std::string_view kConv = "channels kernel stride pad bias deviation groups";
 
 struct Output {
   ValueId value = -1;
@@ -37,10 +38,10 @@ class Drawing {
   void draw() {
     const toml::table root = parse();
     for (const auto& [key, node] : root) {
-      if (key.str() != "layer" && key.str() != "block") {
-        const std::string hint = did_you_mean(key.str(), {"layer", "block"});
+      if (std::ranges::find(kKeys, key.str()) == std::end(kKeys)) {
+        const std::string hint = did_you_mean(key.str(), {std::begin(kKeys), std::end(kKeys)});
         fail(ExitCode::config, "{}:{}: unknown key {}{}", path_, line_of(node), printable(key.str()),
-             hint.empty() ? ": a model file has layer = [...] and [block]" : hint);
+             hint.empty() ? ": a model file has layer = [...], [block], classes and image_size" : hint);
       }
     }
     blocks_ = root["block"].as_table();
@@ -267,9 +268,14 @@ class Drawing {
 
   ModelBuilder::Conv convolution(const LayerText& layer, ValueId x) const {
     ModelBuilder::Conv conv{.channels = layer.integer("channels", 1, kMostChannels), .window = layer.window(1)};
-    const int64_t area = conv.window.kernel_h * conv.window.kernel_w;
-    require_weight(layer, b_.shape(x).c() * area, conv.channels);
-    conv.deviation = layer.deviation(b_.shape(x).c() * area, conv.channels * area);
+    if (layer.find("groups")) conv.groups = layer.integer("groups", 1, kMostChannels);
+    if (b_.shape(x).c() % conv.groups != 0 || conv.channels % conv.groups != 0) {
+      layer.refuse("{} groups do not divide its {} input and {} output channels", conv.groups, b_.shape(x).c(),
+                   conv.channels);
+    }
+    const int64_t area = conv.window.kernel_h * conv.window.kernel_w, inputs = b_.shape(x).c() / conv.groups * area;
+    require_weight(layer, inputs, conv.channels);
+    conv.deviation = layer.deviation(inputs, conv.channels * area);
     conv.bias = layer.flag("bias");
     return conv;
   }
@@ -290,6 +296,7 @@ class Drawing {
     return b_.batch_norm(x[0], l.name, epsilon);
   }
   ValueId relu(const LayerText& l, const Inputs& x) { return b_.relu(x[0], l.name); }
+  ValueId relu6(const LayerText& l, const Inputs& x) { return b_.relu(x[0], l.name, true); }
   ValueId add(const LayerText& l, const Inputs& x) { return b_.add(x[0], x[1], l.name); }
   ValueId concat(const LayerText& l, const Inputs& x) { return b_.concat(x, l.name); }
   Window pool(const LayerText& l, ValueId x) const {
@@ -328,8 +335,9 @@ class Drawing {
   ValueId linear(const LayerText& l, const Inputs& x) {
     const int64_t inputs = b_.shape(x[0])[1], outputs = l.integer("outputs", 1, 1'000'000);
     require_weight(l, inputs, outputs);
-    const ModelBuilder::Dense dense{
-        .outputs = outputs, .deviation = l.deviation(inputs, outputs), .bias = l.number("bias", 0)};
+    ModelBuilder::Dense dense{.outputs = outputs, .deviation = l.deviation(inputs, outputs), .bias = {}};
+    const toml::node* bias = l.find("bias");
+    if (!bias || bias->value_exact<bool>() != false) dense.bias = l.number("bias", 0);
     return b_.linear(x[0], l.name, dense);
   }
   ValueId loss(const LayerText& l, const Inputs& x) {
@@ -365,6 +373,7 @@ std::span<const Drawing::Operation> Drawing::operations() {
       {"conv_norm_relu", kConv, 4, 1, 1, &Drawing::conv_norm_relu},
       {"batch_norm", "epsilon", 4, 1, 1, &Drawing::batch_norm},
       {"relu", "", 0, 1, 1, &Drawing::relu},
+      {"relu6", "", 0, 1, 1, &Drawing::relu6},
       {"add", "", 0, 2, 2, &Drawing::add},
       {"concat", "", 4, 2, kAnyNumber, &Drawing::concat},
       {"max_pool", kMaxPool, 4, 1, 1, &Drawing::max_pool},

@@ -115,7 +115,9 @@ class Drawing {
     } else {
       for (size_t i = 1; i < node_->inputs.size(); ++i) inputs.push_back(name(node_->inputs[i]));
     }
-    emit("Conv", inputs, window_attributes(op.window));
+    Attributes attributes = window_attributes(op.window);
+    if (op.groups != 1) attributes.push_back(attribute("group", op.groups));
+    emit("Conv", inputs, attributes);
   }
 
   // y[n] = bias + sum over l of values[n,l] * table[ids[n,l]], without the ids below 0: a row [1,L] times a matrix
@@ -147,7 +149,13 @@ class Drawing {
     require(!op.relu, "{}: a rewritten graph", node_->name);
   }
 
-  void draw(const Relu&) { emit("Relu", inputs()); }
+  void draw(const Relu& op) {
+    if (!op.six) return emit("Relu", inputs());
+    const std::string zero = node_->name + ":zero", six = node_->name + ":six";
+    initializer({zero, Shape(), {0}});
+    initializer({six, Shape(), {6}});
+    emit("Clip", {name(node_->inputs[0]), zero, six});
+  }
   void draw(const Add&) { emit("Sum", inputs()); }
   void draw(const MaxPool& op) { emit("MaxPool", inputs(), window_attributes(op.window)); }
 

@@ -32,7 +32,9 @@ class Explainer {
   }
 
   std::string no_sums(const Node& node) const {
-    if (const auto* conv = std::get_if<Conv2d>(&node.op); conv && conv->bias) return "it has a bias";
+    if (const auto* conv = std::get_if<Conv2d>(&node.op); conv && (conv->bias || conv->groups != 1)) {
+      return conv->bias ? "it has a bias" : "its channels are in groups";
+    }
     const ValueId y = node.outputs[0];
     if (reader<SyncBatchNorm, SyncBatchNormSums>(y)) return "its norm is that of all ranks";
     if (!reader<BatchNorm, BatchNormStatistics>(y)) return "no batch norm reads it";

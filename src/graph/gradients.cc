@@ -94,18 +94,20 @@ class Differentiator {
   void rule(const Conv2d& op) {
     const ValueId d = dy();
     if (wants_input(1) || (op.bias && wants_input(2))) {
-      const auto weights = emit("grad_weights", Conv2dGradWeights{op.window, op.bias}, {in(0), d});
+      const auto weights = emit("grad_weights", Conv2dGradWeights{op.window, op.bias, op.groups}, {in(0), d});
       give(1, weights[0]);
       if (op.bias) give(2, weights[1]);
     }
-    if (wants_input(0)) give(0, emit("grad_input", Conv2dGradInput{op.window, shape_in(0)}, {d, in(1)}).front());
+    if (wants_input(0)) {
+      give(0, emit("grad_input", Conv2dGradInput{op.window, shape_in(0), op.groups}, {d, in(1)}).front());
+    }
   }
-  void rule(const Linear&) {
+  void rule(const Linear& op) {
     const ValueId d = dy();
-    if (wants_input(1) || wants_input(2)) {
-      const auto weights = emit("grad_weights", LinearGradWeights{}, {in(0), d});
+    if (wants_input(1) || (op.bias && wants_input(2))) {
+      const auto weights = emit("grad_weights", LinearGradWeights{op.bias}, {in(0), d});
       give(1, weights[0]);
-      give(2, weights[1]);
+      if (op.bias) give(2, weights[1]);
     }
     if (wants_input(0)) give(0, emit("grad_input", LinearGradInput{}, {d, in(1)}).front());
   }
@@ -136,7 +138,7 @@ class Differentiator {
     inputs.push_back(emit("grad_all_sums", SumOverRanks{}, {own[2]}).front());
     give(0, emit("grad", SyncBatchNormGrad{op.epsilon, op.relu, op.values}, inputs).front());
   }
-  void rule(const Relu&) { unary(ReluGrad{}, {out(0), dy()}); }
+  void rule(const Relu& op) { unary(ReluGrad{op.six}, {out(0), dy()}); }
   void rule(const Add&) {
     const ValueId d = dy();
     for (size_t i = 0; i < current_.inputs.size(); ++i) give(i, d);

@@ -49,10 +49,10 @@ ValueId ModelBuilder::one(const std::string& name, Op op, std::vector<ValueId> i
 
 ValueId ModelBuilder::conv(ValueId x, const std::string& name, const Conv& conv) {
   const Window& w = conv.window;
-  std::vector<ValueId> inputs = {x, parameter(name + ".weight", {conv.channels, shape(x).c(), w.kernel_h, w.kernel_w},
-                                              ParameterKind::weight, normal(conv.deviation))};
+  const Shape weight{conv.channels, shape(x).c() / conv.groups, w.kernel_h, w.kernel_w};
+  std::vector<ValueId> inputs = {x, parameter(name + ".weight", weight, ParameterKind::weight, normal(conv.deviation))};
   if (conv.bias) inputs.push_back(parameter(name + ".bias", {conv.channels}, ParameterKind::bias, constant(0)));
-  return one(name, Conv2d{w, conv.bias}, std::move(inputs));
+  return one(name, Conv2d{w, conv.bias, conv.groups}, std::move(inputs));
 }
 
 ValueId ModelBuilder::batch_norm(ValueId x, const std::string& name, std::optional<double> chosen) {
@@ -78,7 +78,7 @@ ValueId ModelBuilder::conv_norm_relu(ValueId x, const std::string& name, const C
   return relu(batch_norm(conv(x, name + ".conv", c), name + ".bn"), name + ".relu");
 }
 
-ValueId ModelBuilder::relu(ValueId x, const std::string& name) { return one(name, Relu{}, {x}); }
+ValueId ModelBuilder::relu(ValueId x, const std::string& name, bool six) { return one(name, Relu{six}, {x}); }
 
 ValueId ModelBuilder::add(ValueId x, ValueId y, const std::string& name) { return one(name, Add{}, {x, y}); }
 
@@ -114,10 +114,12 @@ ValueId ModelBuilder::dropout(ValueId x, const std::string& name, std::optional<
 }
 
 ValueId ModelBuilder::linear(ValueId x, const std::string& name, const Dense& dense) {
-  const ValueId weight =
-      parameter(name + ".weight", {dense.outputs, shape(x)[1]}, ParameterKind::weight, normal(dense.deviation));
-  const ValueId bias = parameter(name + ".bias", {dense.outputs}, ParameterKind::bias, constant(dense.bias));
-  return one(name, Linear{}, {x, weight, bias});
+  std::vector<ValueId> inputs = {
+      x, parameter(name + ".weight", {dense.outputs, shape(x)[1]}, ParameterKind::weight, normal(dense.deviation))};
+  if (dense.bias) {
+    inputs.push_back(parameter(name + ".bias", {dense.outputs}, ParameterKind::bias, constant(*dense.bias)));
+  }
+  return one(name, Linear{dense.bias.has_value()}, std::move(inputs));
 }
 
 ValueId ModelBuilder::embedding_sum(const std::string& name, const Embedding& e) {

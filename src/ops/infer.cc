@@ -44,35 +44,40 @@ Shape pooled(const Window& w, const Shape& x, int64_t channels) {
           window_output(x.w(), w.kernel_w, w.stride_w, w.pad_w, 'W')};
 }
 
-Shape conv_weights(const Window& w, int64_t out, int64_t in) { return {out, in, w.kernel_h, w.kernel_w}; }
+Shape conv_weights(const Window& w, int64_t out, int64_t in, int64_t groups) {
+  if (groups < 1 || in % groups != 0 || out % groups != 0) {
+    fail(ExitCode::config, "{} groups do not divide {} input and {} output channels", groups, in, out);
+  }
+  return {out, in / groups, w.kernel_h, w.kernel_w};
+}
 
 Result infer_op(const Conv2d& op, Descs in) {
   expect_inputs(in, op.bias ? 3 : 2);
   expect_rank(in[0], 4, "input");
   expect_rank(in[1], 4, "weights");
   const int64_t out = in[1].shape[0];
-  expect_shape(in[1], conv_weights(op.window, out, in[0].shape.c()), "weights");
+  expect_shape(in[1], conv_weights(op.window, out, in[0].shape.c(), op.groups), "weights");
   if (op.bias) expect_shape(in[2], {out}, "bias");
   return {like(in[0], pooled(op.window, in[0].shape, out))};
 }
 Result infer_op(const Conv2dGradInput& op, Descs in) {
   expect_inputs(in, 2);
-  expect_shape(in[1], conv_weights(op.window, in[0].shape.c(), op.input.c()), "weights");
+  expect_shape(in[1], conv_weights(op.window, in[0].shape.c(), op.input.c(), op.groups), "weights");
   expect_shape(in[0], pooled(op.window, op.input, in[1].shape[0]), "output gradient");
   return {like(in[0], op.input)};
 }
 Result infer_op(const Conv2dGradWeights& op, Descs in) {
   expect_inputs(in, 2);
   expect_shape(in[1], pooled(op.window, in[0].shape, in[1].shape.c()), "output gradient");
-  Result out{like(in[0], conv_weights(op.window, in[1].shape.c(), in[0].shape.c()))};
+  Result out{like(in[0], conv_weights(op.window, in[1].shape.c(), in[0].shape.c(), op.groups))};
   if (op.bias) out.push_back(like(in[0], {in[1].shape.c()}));
   return out;
 }
-Result infer_op(const Linear&, Descs in) {
-  expect_inputs(in, 3);
+Result infer_op(const Linear& op, Descs in) {
+  expect_inputs(in, op.bias ? 3 : 2);
   expect_rank(in[0], 2, "input");
   expect_shape(in[1], {in[1].shape[0], in[0].shape[1]}, "weights");
-  expect_shape(in[2], {in[1].shape[0]}, "bias");
+  if (op.bias) expect_shape(in[2], {in[1].shape[0]}, "bias");
   return {like(in[0], {in[0].shape[0], in[1].shape[0]})};
 }
 Result infer_op(const LinearGradInput&, Descs in) {
@@ -80,10 +85,12 @@ Result infer_op(const LinearGradInput&, Descs in) {
   expect_shape(in[0], {in[0].shape[0], in[1].shape[0]}, "output gradient");
   return {like(in[0], {in[0].shape[0], in[1].shape[1]})};
 }
-Result infer_op(const LinearGradWeights&, Descs in) {
+Result infer_op(const LinearGradWeights& op, Descs in) {
   expect_inputs(in, 2);
   expect_shape(in[1], {in[0].shape[0], in[1].shape[1]}, "output gradient");
-  return {like(in[0], {in[1].shape[1], in[0].shape[1]}), like(in[0], {in[1].shape[1]})};
+  Result out{like(in[0], {in[1].shape[1], in[0].shape[1]})};
+  if (op.bias) out.push_back(like(in[0], {in[1].shape[1]}));
+  return out;
 }
 void expect_bags(const TensorDesc& ids, const TensorDesc& values, int64_t samples) {
   expect_rank(ids, 2, "ids");

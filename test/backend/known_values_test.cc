@@ -91,6 +91,24 @@ TEST_CASE("a convolution is a cross-correlation with zero padding") {
   });
 }
 
+TEST_CASE("a convolution in groups is a convolution of each group of channels") {
+  on_every_backend([](const Runner& r) {
+    const HostTensor x = r.real({1, 2, 1, 2}, {1, 2, 3, 4}), dy = r.real({1, 4, 1, 2}, {1, 0, 0, 1, 1, 1, 2, 0});
+    const HostTensor weights = r.real({4, 1, 1, 1}, {1, 10, 100, 1000});
+    check_near(r.run(Conv2d{Window{}, false, 2}, {x, weights})[0].values, {1, 2, 10, 20, 300, 400, 3000, 4000});
+    check_near(r.run(Conv2dGradInput{Window{}, {1, 2, 1, 2}, 2}, {dy, weights})[0].values, {1, 10, 2100, 100});
+    check_near(r.run(Conv2dGradWeights{Window{}, false, 2}, {x, dy})[0].values, {1, 2, 7, 6});
+  });
+}
+
+TEST_CASE("ReLU6 and its gradient are cut off at 0 and 6") {
+  on_every_backend([](const Runner& r) {
+    const HostTensor y = r.run(Relu{true}, {r.real({6}, {-1, 0, 2, 5.5, 6, 7})})[0];
+    check_near(y.values, {0, 0, 2, 5.5, 6, 6});
+    check_near(r.run(ReluGrad{true}, {y, r.real({6}, {1, 2, 3, 4, 5, 6})})[0].values, {0, 0, 3, 4, 0, 0});
+  });
+}
+
 TEST_CASE("a linear layer multiplies by the transposed weights") {
   on_every_backend([](const Runner& r) {
     const HostTensor x = r.real({1, 2}, {3, 5}), weights = r.real({3, 2}, {1, 0, 0, 1, 2, -1});
@@ -100,6 +118,8 @@ TEST_CASE("a linear layer multiplies by the transposed weights") {
     const auto gradients = r.run(LinearGradWeights{}, {x, dy});
     check_near(gradients[0].values, {3, 5, 6, 10, 9, 15});
     check_near(gradients[1].values, {1, 2, 3});
+    check_near(r.run(Linear{false}, {x, weights})[0].values, {3, 5, 1});
+    CHECK(r.run(LinearGradWeights{false}, {x, dy}).size() == 1);
   });
 }
 

@@ -24,20 +24,22 @@ std::string describe(const Shape& x, const Window& w) {
                      w.stride_w, w.pad_h, w.pad_w);
 }
 
-OpCase conv_case(const Shape& x, int64_t out, const Window& w, bool bias = false) {
-  const Shape weights{out, x.c(), w.kernel_h, w.kernel_w};
-  OpCase result{.name = fmt::format("conv {} to {} channels{}", describe(x, w), out, bias ? " bias" : "")};
+OpCase conv_case(const Shape& x, int64_t out, const Window& w, bool bias = false, int64_t groups = 1) {
+  const Shape weights{out, x.c() / groups, w.kernel_h, w.kernel_w};
+  OpCase result{.name = fmt::format("conv {} to {} channels{}{}", describe(x, w), out, bias ? " bias" : "",
+                                    groups > 1 ? fmt::format(" in {} groups", groups) : "")};
   result.inputs = {{x}, {weights, Fill::weight}};
   result.dy = 2;
   if (bias) {
     result.inputs.push_back({{out}, Fill::small});
     result.dy = 3;
   }
-  Shape y = bias ? output_shape(Conv2d{w, true}, {x, weights, {out}}) : output_shape(Conv2d{w, false}, {x, weights});
+  const Conv2d conv{w, bias, groups};
+  const Shape y = bias ? output_shape(conv, {x, weights, {out}}) : output_shape(conv, {x, weights});
   result.inputs.push_back({y});
-  result.steps = {{Conv2d{w, bias}, bias ? std::vector{0, 1, 2} : std::vector{0, 1}},
-                  {Conv2dGradInput{w, x}, {result.dy, 1}},
-                  {Conv2dGradWeights{w, bias}, {0, result.dy}}};
+  result.steps = {{conv, bias ? std::vector{0, 1, 2} : std::vector{0, 1}},
+                  {Conv2dGradInput{w, x, groups}, {result.dy, 1}},
+                  {Conv2dGradWeights{w, bias, groups}, {0, result.dy}}};
   const int dx = result.dy + 2;
   result.adjoints = {{0, dx}, {1, dx + 1}};
   if (bias) result.adjoints.push_back({2, dx + 2});
@@ -50,6 +52,14 @@ OpCase linear_case(int64_t batch, int64_t in, int64_t out) {
           .steps = {{Linear{}, {0, 1, 2}}, {LinearGradInput{}, {3, 1}}, {LinearGradWeights{}, {0, 3}}},
           .dy = 3,
           .adjoints = {{0, 5}, {1, 6}, {2, 7}}};
+}
+
+OpCase product_case(int64_t batch, int64_t in, int64_t out) {
+  return {.name = fmt::format("linear [{},{}] to {} without bias", batch, in, out),
+          .inputs = {{{batch, in}}, {{out, in}, Fill::weight}, {{batch, out}}},
+          .steps = {{Linear{false}, {0, 1}}, {LinearGradInput{}, {2, 1}}, {LinearGradWeights{false}, {0, 2}}},
+          .dy = 2,
+          .adjoints = {{0, 4}, {1, 5}}};
 }
 
 OpCase embedding_case(int64_t batch, int64_t most, int64_t vocabulary, int64_t width) {
@@ -114,10 +124,10 @@ OpCase response_norm_case(const Shape& x, const LocalResponseNorm& n) {
           .adjoints = {{0, 3}}};
 }
 
-OpCase relu_case(const Shape& x) {
-  return {.name = "relu " + x.to_string(),
+OpCase relu_case(const Shape& x, bool six = false) {
+  return {.name = (six ? "relu6 " : "relu ") + x.to_string(),
           .inputs = {{x}, {x}},
-          .steps = {{Relu{}, {0}}, {ReluGrad{}, {2, 1}}},
+          .steps = {{Relu{six}, {0}}, {ReluGrad{six}, {2, 1}}},
           .dy = 1,
           .adjoints = {{0, 3}}};
 }
@@ -206,6 +216,11 @@ void add_convolutions(std::vector<OpCase>& cases) {
   cases.push_back(conv_case({1, 1, 6, 9}, 1, window(2, 2, 1)));
   cases.push_back(conv_case({2, 17, 5, 8}, 19, {3, 2, 2, 1, 1, 0}));
   cases.push_back(conv_case({2, 3, 1, 2}, 4, {5, 7, 1, 1, 2, 3}));
+  // Groups: ResNeXt's, MobileNet's (one channel each), and off the vector width.
+  cases.push_back(conv_case({2, 64, 9, 9}, 64, window(3, 1, 1), false, 4));
+  cases.push_back(conv_case({2, 48, 7, 7}, 48, window(3, 2, 1), false, 48));
+  cases.push_back(conv_case({1, 3, 6, 6}, 6, window(3, 1, 1), true, 3));
+  cases.push_back(conv_case({3, 10, 5, 4}, 15, {3, 1, 1, 2, 1, 0}, true, 5));
 }
 
 void add_norms(std::vector<OpCase>& cases) {
@@ -246,12 +261,15 @@ void add_others(std::vector<OpCase>& cases) {
   cases.push_back(linear_case(3, 192, 48));
   cases.push_back(linear_case(2, 2048, 10));
   cases.push_back(linear_case(1, 5, 3));
+  cases.push_back(product_case(3, 192, 48));
+  cases.push_back(product_case(2, 5, 3));
   cases.push_back(embedding_case(40, 14, 124, 10));
   cases.push_back(embedding_case(5, 9, 3, 17));
   cases.push_back(embedding_case(1, 1, 1, 1));
   cases.push_back(relu_case({2, 48, 5, 5}));
   cases.push_back(relu_case({3, 7, 3, 5}));
   cases.push_back(relu_case({3, 37}));
+  cases.push_back(relu_case({2, 48, 5, 5}, true));
   cases.push_back(add_case({2, 48, 5, 5}, 2));
   cases.push_back(add_case({1, 7, 3, 5}, 4));
   cases.push_back(dropout_case({3, 48, 2, 2}, 0.2));

@@ -25,7 +25,9 @@ std::string text_of(const Window& w) {
   return fmt::format("{}x{} stride {}x{} pad {}x{}", w.kernel_h, w.kernel_w, w.stride_h, w.stride_w, w.pad_h, w.pad_w);
 }
 struct Attributes {
-  std::string operator()(const Conv2d& op) const { return fmt::format("{} {}", text_of(op.window), op.bias); }
+  std::string operator()(const Conv2d& op) const {
+    return fmt::format("{} {} {}", text_of(op.window), op.bias, op.groups);
+  }
   std::string operator()(const MaxPool& op) const { return text_of(op.window); }
   std::string operator()(const AvgPool& op) const {
     return fmt::format("{} {}", text_of(op.window), op.count_include_pad);
@@ -39,8 +41,8 @@ struct Attributes {
   std::string operator()(const LocalResponseNorm& op) const {
     return fmt::format("{} {} {} {}", op.size, op.alpha, op.beta, op.k);
   }
-  std::string operator()(const Linear&) const { return ""; }
-  std::string operator()(const Relu&) const { return ""; }
+  std::string operator()(const Linear& op) const { return fmt::format("{}", op.bias); }
+  std::string operator()(const Relu& op) const { return fmt::format("{}", op.six); }
   std::string operator()(const Add&) const { return ""; }
   std::string operator()(const Concat&) const { return ""; }
   template <class Other>
@@ -174,6 +176,22 @@ TEST_CASE("layers have the epsilon, rate and padding that the file gives them") 
   CHECK(numbers == std::vector<double>{0.5, 1e-3, 0.25, 0, 1});
 }
 
+TEST_CASE("convolutions have groups, linear layers can be without a bias, and there is ReLU6") {
+  const Graph graph = build_model(
+      "file", small("classes = 7\nimage_size = 9\nlayer = [\n  { op = \"conv\", name = \"a\", channels = 8 },\n"
+                    "  { op = \"conv\", name = \"b\", channels = 12, groups = 4, kernel = 3, pad = 1 },\n"
+                    "  { op = \"relu6\", name = \"r\" },\n  { op = \"global_avg_pool\", name = \"g\" },\n"
+                    "  { op = \"flatten\", name = \"f\" },\n"
+                    "  { op = \"linear\", name = \"fc\", outputs = \"$classes\", bias = false },\n"
+                    "  { op = \"loss\", name = \"loss\" },\n]\n"));
+  const ParameterId grouped = graph.parameters.find("b.weight");
+  CHECK(graph.parameters[grouped].shape == Shape{12, 2, 3, 3});
+  CHECK(graph.parameters[grouped].init.deviation == std::sqrt(2.0 / (2 * 9)));
+  CHECK(graph.parameters.find("fc.bias") < 0);
+  CHECK(std::get<Conv2d>(graph.nodes[1].op).groups == 4);
+  CHECK(std::get<Relu>(graph.nodes[2].op).six);
+}
+
 TEST_CASE("what is wrong with a model file is said with its line and layer") {
   struct Row {
     std::string definition, message;
@@ -202,6 +220,8 @@ TEST_CASE("what is wrong with a model file is said with its line and layer") {
       {around("  { op = \"conv\", name = \"x\", channels = 3, kernel = 9 },"),
        "net.toml:3: layer x: Conv2d: a window of 9"},
       {around("  { op = \"conv\", name = \"x\", channels = 3, bias = 1 },"), "layer x: bias is true or false"},
+      {around("  { op = \"conv\", name = \"x\", channels = 4, groups = 2 },"),
+       "layer x: 2 groups do not divide its 3 input and 4 output channels"},
       {around("  { op = \"conv\", name = \"x\", channels = 3, deviation = \"he\" },"), "deviation is a number of 0 or"},
       {around("  { op = \"relu\", name = \"x\", input = \"b\" },"), "layer x: its input b is no layer above it"},
       {around("  { op = \"relu\", name = \"x\", input = 7 },"), "layer x: its inputs are names of layers above it"},

@@ -31,6 +31,8 @@ std::vector<Example> examples() {
       {Conv2dGradInput{conv, x}, f32({{2, 5, 6, 6}, {5, 4, 3, 3}}), {x}},
       {Conv2dGradWeights{conv, true}, f32({x, {2, 5, 6, 6}}), {{5, 4, 3, 3}, {5}}},
       {Linear{}, f32({{2, 7}, {3, 7}, {3}}), {{2, 3}}},
+      {Linear{false}, f32({{2, 7}, {3, 7}}), {{2, 3}}},
+      {LinearGradWeights{false}, f32({{2, 7}, {2, 3}}), {{3, 7}}},
       {LinearGradInput{}, f32({{2, 3}, {3, 7}}), {{2, 7}}},
       {LinearGradWeights{}, f32({{2, 7}, {2, 3}}), {{3, 7}, {3}}},
       {EmbeddingBag{}, f32({{9, 5}, {2, 3}, {2, 3}, {5}}), {{2, 5}}},
@@ -154,6 +156,21 @@ TEST_CASE("a layer and its two gradients count the same multiply-adds, and nothi
   }
 }
 
+TEST_CASE("each group of a convolution has its share of the channels, and of the multiply-adds") {
+  const Shape x{2, 4, 6, 6}, y{2, 8, 6, 6};
+  const Window w = window(3, 1, 1);
+  for (const auto& [groups, weights] : {std::pair(int64_t{2}, Shape{8, 2, 3, 3}), {int64_t{4}, Shape{8, 1, 3, 3}}}) {
+    for (const auto& [op, inputs, output] : {std::tuple(Op(Conv2d{w, false, groups}), f32({x, weights}), y),
+                                             {Conv2dGradInput{w, x, groups}, f32({y, weights}), x},
+                                             {Conv2dGradWeights{w, false, groups}, f32({x, y}), weights}}) {
+      INFO(op_name(op));
+      const std::vector<TensorDesc> outputs = infer(op, inputs);
+      CHECK(outputs[0].shape == output);
+      CHECK(multiply_adds(op, inputs, outputs) == y.elements() * 4 / groups * 9);
+    }
+  }
+}
+
 TEST_CASE("outputs take the element type of what they are made of") {
   const TensorDesc x{{2, 4, 6, 6}, DType::bf16, Format::channels_last()}, c{{4}, DType::f32, Format::plain()};
   const auto norm = infer(BatchNorm{}, std::vector{x, c, c});
@@ -185,6 +202,7 @@ TEST_CASE("shapes that do not fit are refused with the operation, the tensor and
        {Conv2d{w, true}, f32({x, {5, 4, 3, 3}, {4}}), "Conv2d: bias has shape [4], expected [5]"},
        {Conv2d{w}, f32({{2, 4, 2, 6}, {5, 4, 3, 3}}),
         "Conv2d: a window of 3 does not fit into H = 2 (padding 0): the image is too small for the model"},
+       {Conv2d{w, false, 3}, f32({x, {6, 1, 3, 3}}), "Conv2d: 3 groups do not divide 4 input and 6 output channels"},
        {Conv2dGradInput{w, x}, f32({{2, 5, 6, 6}, {5, 4, 3, 3}}),
         "Conv2dGradInput: output gradient has shape [2,5,6,6], expected [2,5,4,4]"},
        {Conv2dGradWeights{w}, f32({x, {2, 5, 6, 6}}),

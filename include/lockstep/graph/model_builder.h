@@ -45,6 +45,7 @@ class ModelBuilder {
     Window window;
     bool bias = false;
     double deviation = 0.1;  // of the truncated normal that its weights start from
+    int64_t groups = 1;
   };
   // Parameters <name>.weight (, <name>.bias).
   ValueId conv(ValueId x, const std::string& name, const Conv& conv);
@@ -54,7 +55,7 @@ class ModelBuilder {
   ValueId batch_norm(ValueId x, const std::string& name, std::optional<double> epsilon = {});
   // torchvision's BasicConv2d: <name>.conv, <name>.bn, ReLU.
   ValueId conv_norm_relu(ValueId x, const std::string& name, const Conv& conv);
-  ValueId relu(ValueId x, const std::string& name);
+  ValueId relu(ValueId x, const std::string& name, bool six = false);
   ValueId add(ValueId x, ValueId y, const std::string& name);
   ValueId max_pool(ValueId x, const std::string& name, const Window& window);
   ValueId avg_pool(ValueId x, const std::string& name, const Window& window, bool count_include_pad = true);
@@ -67,9 +68,9 @@ class ModelBuilder {
   struct Dense {
     int64_t outputs = 0;
     double deviation = 0.1;
-    double bias = 0;
+    std::optional<double> bias = 0;  // its initial value; nullopt: no bias
   };
-  // Parameters <name>.weight, <name>.bias.
+  // Parameters <name>.weight (, <name>.bias).
   ValueId linear(ValueId x, const std::string& name, const Dense& dense);
   struct Embedding {
     int64_t vocabulary = 0;

@@ -16,7 +16,8 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-// ---- convolution: x [N,I,H,W], weights [O,I,kh,kw], bias [O], y [N,O,H',W']
+// ---- convolution: x [N,I,H,W], weights [O,I/groups,kh,kw], bias [O], y [N,O,H',W']. Input and output channels are in
+// `groups` groups of adjacent ones; a group of outputs reads its group of inputs alone.
 struct Conv2d {  // x, weights (, bias) -> y
   static constexpr OpFacts facts{.name = "Conv2d",
                                  .differentiable = true,
@@ -25,22 +26,25 @@ struct Conv2d {  // x, weights (, bias) -> y
                                  .product = Product{.y = output_operand(0), .weights = input_operand(1)}};
   Window window;
   bool bias = false;
+  int64_t groups = 1;
 };
 struct Conv2dGradInput {  // dy, weights -> dx
   static constexpr OpFacts facts =
       internal_op("Conv2dGradInput", Product{.y = input_operand(0), .weights = input_operand(1)});
   Window window;
   Shape input;  // [N,I,H,W]
+  int64_t groups = 1;
 };
 struct Conv2dGradWeights {  // x, dy -> dweights (, dbias)
   static constexpr OpFacts facts =
       internal_op("Conv2dGradWeights", Product{.y = input_operand(1), .weights = output_operand(0)});
   Window window;
   bool bias = false;
+  int64_t groups = 1;
 };
 
-// ---- convolutions that compute parts of the batch norm before or behind them, so that the image is read and written
-// less often. graph/passes/fuse_conv_norm.cc makes them where the backend has them (Backend::can).
+// ---- convolutions of one group that compute parts of the batch norm before or behind them, so that the image is read
+// and written less often. graph/passes/fuse_conv_norm.cc makes them where the backend has them (Backend::can).
 //
 // A batch norm with ReLU is z = relu(factor (x - mean) + shift) with factor = scale inverse and inverse = 1 /
 // sqrt(var + epsilon). A convolution that reads x in the place of z computes relu(slope x + offset), where slope and

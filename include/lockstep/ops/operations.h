@@ -13,20 +13,22 @@
 namespace lockstep {
 
 // ---- fully connected: x [N,I], weights [O,I], bias [O], y [N,O]
-struct Linear {  // x, weights, bias -> y
+struct Linear {  // x, weights (, bias) -> y
   static constexpr OpFacts facts{.name = "Linear",
                                  .differentiable = true,
                                  .onnx = true,
                                  .lowered_inputs = kAllInputs,
                                  .product = Product{.y = output_operand(0), .weights = input_operand(1)}};
+  bool bias = true;
 };
 struct LinearGradInput {  // dy, weights -> dx
   static constexpr OpFacts facts =
       internal_op("LinearGradInput", Product{.y = input_operand(0), .weights = input_operand(1)});
 };
-struct LinearGradWeights {  // x, dy -> dweights, dbias
+struct LinearGradWeights {  // x, dy -> dweights (, dbias)
   static constexpr OpFacts facts =
       internal_op("LinearGradWeights", Product{.y = input_operand(1), .weights = output_operand(0)});
+  bool bias = true;
 };
 
 // ---- embedding sum: table [V,D], ids i32[N,L] below V, values [N,L], bias [D], y [N,D]. A sample has at most L ids;
@@ -43,9 +45,11 @@ struct EmbeddingBagGrad {  // dy, ids, values -> dtable, dbias
 struct Relu {  // x -> y
   static constexpr OpFacts facts{
       .name = "Relu", .differentiable = true, .onnx = true, .lowered_inputs = 0, .in_place_input = 0};
+  bool six = false;  // ReLU6: nothing above 6
 };
 struct ReluGrad {  // y, dy -> dx
   static constexpr OpFacts facts = internal_op("ReluGrad", 1);
+  bool six = false;
 };
 struct Add {  // x1, ..., xk (k >= 2, equal shapes) -> y
   static constexpr OpFacts facts{

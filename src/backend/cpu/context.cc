@@ -10,7 +10,10 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-memory::dims dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
+memory::dims dims(const Shape& shape, int64_t groups = 1) {
+  if (groups == 1) return {shape.begin(), shape.end()};
+  return {groups, shape[0] / groups, shape[1], shape[2], shape[3]};
+}
 
 memory::data_type data_type(DType dtype) {
   require(dtype == DType::f32 || dtype == DType::bf16, "no tensor of {} reaches oneDNN", dtype_name(dtype));
@@ -18,8 +21,8 @@ memory::data_type data_type(DType dtype) {
 }
 
 Tag row_major(int rank) {
-  constexpr Tag kTags[] = {Tag::a, Tag::ab, Tag::abc, Tag::abcd};
-  require(rank >= 1 && rank <= 4, "no tensor of {} dimensions reaches oneDNN", rank);
+  constexpr Tag kTags[] = {Tag::a, Tag::ab, Tag::abc, Tag::abcd, Tag::abcde};
+  require(rank >= 1 && rank <= 5, "no tensor of {} dimensions reaches oneDNN", rank);
   return kTags[rank - 1];
 }
 
@@ -44,12 +47,12 @@ MemoryDesc OpaqueFormats::desc_of(Format format) const {
   return descs_[format.id];
 }
 
-MemoryDesc Context::memory_desc(const TensorDesc& desc) const {
+MemoryDesc Context::memory_desc(const TensorDesc& desc, int64_t groups) const {
   require(desc.parent_channels == 0, "{} is no tensor for oneDNN", desc.to_string());
-  const auto described = [&](Tag tag) { return MemoryDesc(dims(desc.shape), data_type(desc.dtype), tag); };
+  const auto described = [&](Tag tag) { return MemoryDesc(dims(desc.shape, groups), data_type(desc.dtype), tag); };
   switch (desc.format.kind) {
     case Format::Kind::plain:
-      return described(row_major(desc.shape.rank()));
+      return described(row_major(desc.shape.rank() + (groups == 1 ? 0 : 1)));
     case Format::Kind::channels_last:
       return described(Tag::acdb);
     case Format::Kind::blocked:
@@ -60,11 +63,13 @@ MemoryDesc Context::memory_desc(const TensorDesc& desc) const {
   fail(ExitCode::internal, "unknown format {}", desc.format.to_string());
 }
 
-MemoryDesc Context::any_desc(const TensorDesc& desc) { return {dims(desc.shape), data_type(desc.dtype), Tag::any}; }
+MemoryDesc Context::any_desc(const TensorDesc& desc, int64_t groups) {
+  return {dims(desc.shape, groups), data_type(desc.dtype), Tag::any};
+}
 
-Format Context::format_of(const MemoryDesc& layout, TensorDesc desc) const {
+Format Context::format_of(const MemoryDesc& layout, TensorDesc desc, int64_t groups) const {
   desc.format = Format::plain();
-  return layout == memory_desc(desc) ? Format::plain() : opaque.format_of(layout);
+  return layout == memory_desc(desc, groups) ? Format::plain() : opaque.format_of(layout);
 }
 
 }  // namespace lockstep::cpu

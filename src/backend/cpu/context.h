@@ -37,11 +37,12 @@ struct Context {
   Format blocked = Format::blocked(channel_block());  // the format in which the library's kernels are fastest
   mutable OpaqueFormats opaque;
 
-  MemoryDesc memory_desc(const TensorDesc& desc) const;
+  // Weights of several groups have a dimension more, [groups,O/groups,I/groups,kh,kw].
+  MemoryDesc memory_desc(const TensorDesc& desc, int64_t groups = 1) const;
   // The tensor in format `any`: the library chooses.
-  static MemoryDesc any_desc(const TensorDesc& desc);
+  static MemoryDesc any_desc(const TensorDesc& desc, int64_t groups = 1);
   // The format of a layout that the library chose for a tensor: plain, or else opaque.
-  Format format_of(const MemoryDesc& layout, TensorDesc desc) const;
+  Format format_of(const MemoryDesc& layout, TensorDesc desc, int64_t groups = 1) const;
 };
 
 // While it lives, OpenMP, and so the library, uses exactly `threads` threads in the thread that made it: the library

@@ -13,11 +13,16 @@ struct Roles {
   TensorDesc src, weights, dst;
   bool bias;
   Window window;
+  int64_t groups;
 };
 
-Roles roles(const Conv2d& op, Descs in, Descs out) { return {in[0], in[1], out[0], op.bias, op.window}; }
-Roles roles(const Conv2dGradInput& op, Descs in, Descs out) { return {out[0], in[1], in[0], false, op.window}; }
-Roles roles(const Conv2dGradWeights& op, Descs in, Descs out) { return {in[0], out[0], in[1], op.bias, op.window}; }
+Roles roles(const Conv2d& op, Descs in, Descs out) { return {in[0], in[1], out[0], op.bias, op.window, op.groups}; }
+Roles roles(const Conv2dGradInput& op, Descs in, Descs out) {
+  return {out[0], in[1], in[0], false, op.window, op.groups};
+}
+Roles roles(const Conv2dGradWeights& op, Descs in, Descs out) {
+  return {in[0], out[0], in[1], op.bias, op.window, op.groups};
+}
 
 FormatChoice choice(const Conv2d& op, Format src, Format weights, Format dst) {
   FormatChoice formats{{src, weights}, {dst}};
@@ -52,6 +57,9 @@ ConvolutionDescs memory_descs(const Context& context, const Roles& r, const Memo
 }
 
 WinogradConvolution winograd(const Roles& r) { return {r.src, r.dst, r.window, r.bias}; }
+bool takes_winograd(const Context& context, const Roles& r) {
+  return r.groups == 1 && winograd_pays(context, winograd(r));
+}
 
 // The formats of source and destination to try, best first. Reading an image of a few channels in its plain
 // format is cheaper than padding it to a block.
@@ -65,15 +73,15 @@ std::vector<std::pair<Format, Format>> candidates(const Context& context, const 
 template <class ConvOp>
 FormatChoice choose(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
   Roles r = roles(op, inputs, outputs);
-  if (winograd_pays(context, winograd(r))) return choice(op, context.blocked, Format::plain(), context.blocked);
-  const MemoryDesc any_weights = Context::any_desc(r.weights);
+  if (takes_winograd(context, r)) return choice(op, context.blocked, Format::plain(), context.blocked);
+  const MemoryDesc any_weights = Context::any_desc(r.weights, r.groups);
   FormatChoice fallback;
   for (const auto& [src, dst] : candidates(context, r.src)) {
     r.src.format = src;
     r.dst.format = dst;
     const auto description = describe(op, context.engine, memory_descs(context, r, any_weights));
     if (!description) continue;
-    const Format weights = context.format_of(weights_desc(description), r.weights);
+    const Format weights = context.format_of(weights_desc(description), r.weights, r.groups);
     FormatChoice formats = choice(op, src, weights, dst);
     if (!is_reference(description)) return formats;
     if (fallback.inputs.empty()) fallback = std::move(formats);
@@ -88,14 +96,14 @@ std::unique_ptr<Kernel> compile_winograd(const Context& context, const ConvOp& o
                                          decltype(make_winograd_forward) make) {
   const Roles r = roles(op, inputs, outputs);
   const bool blocked = r.src.format == context.blocked && r.dst.format == context.blocked;
-  if (!blocked || r.weights.format != Format::plain() || !winograd_pays(context, winograd(r))) return nullptr;
+  if (!blocked || r.weights.format != Format::plain() || !takes_winograd(context, r)) return nullptr;
   return make(context, winograd(r));
 }
 
 template <class ConvOp>
 auto describe_compiled(const Context& context, const ConvOp& op, Descs inputs, Descs outputs) {
   const Roles r = roles(op, inputs, outputs);
-  auto description = describe(op, context.engine, memory_descs(context, r, context.memory_desc(r.weights)));
+  auto description = describe(op, context.engine, memory_descs(context, r, context.memory_desc(r.weights, r.groups)));
   require(static_cast<bool>(description), "oneDNN has no {} for {}, {} -> {}", op_name(op), r.src.to_string(),
           r.weights.to_string(), r.dst.to_string());
   return description;

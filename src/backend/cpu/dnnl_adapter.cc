@@ -112,6 +112,14 @@ dnnl::reorder::primitive_desc describe_reorder(const engine& on, const MemoryDes
   return {on, from, on, to, attributes(), true};
 }
 
+MemoryDesc with_dimensions_of(const MemoryDesc& other, const MemoryDesc& plain) {
+#if DNNL_VERSION_MAJOR >= 3
+  return plain.get_dims() == other.get_dims() ? plain : plain.reshape(other.get_dims());
+#else
+  return plain.dims() == other.dims() ? plain : plain.reshape(other.dims());
+#endif
+}
+
 bool is_reference(const dnnl::primitive_desc_base& description) {
   return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
 }

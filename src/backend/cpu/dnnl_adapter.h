@@ -52,6 +52,9 @@ PoolingBackward::primitive_desc describe_pooling_backward(const dnnl::engine& en
 dnnl::reorder::primitive_desc describe_reorder(const dnnl::engine& engine, const MemoryDesc& from,
                                                const MemoryDesc& to);
 
+// A plain tensor with the dimensions of `other`, which are more where that is the weights of several groups.
+MemoryDesc with_dimensions_of(const MemoryDesc& other, const MemoryDesc& plain);
+
 // Whether the library serves a primitive by its slow fallback.
 bool is_reference(const dnnl::primitive_desc_base& description);
 

@@ -44,7 +44,9 @@ std::unique_ptr<Kernel> make_copy(const TensorDesc& desc) {
 
 std::unique_ptr<Kernel> compile_reorder(const Context& context, const Op& op, const TensorDesc& x,
                                         const TensorDesc& y) {
-  const MemoryDesc from = context.memory_desc(x), to = context.memory_desc(y);
+  MemoryDesc from = context.memory_desc(x), to = context.memory_desc(y);
+  if (x.format == Format::plain()) from = with_dimensions_of(to, from);
+  if (y.format == Format::plain()) to = with_dimensions_of(from, to);
   const auto d = describe_reorder(context.engine, from, to);
   require(static_cast<bool>(d), "oneDNN has no {} from {} to {}", op_name(op), x.to_string(), y.to_string());
   return make_primitive_kernel<dnnl::reorder>(context, d,

@@ -39,6 +39,16 @@ LOCKSTEP_VECTORIZED void relu_grad(const float* y, const float* dy, float* dx, i
   }
 }
 
+LOCKSTEP_VECTORIZED void relu6(const float* x, float* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = kernels::relu6(x[i]);
+}
+
+LOCKSTEP_VECTORIZED void relu6_grad(const float* y, const float* dy, float* dx, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) dx[i] = kernels::relu6_gradient(y[i], dy[i]);
+}
+
 LOCKSTEP_VECTORIZED void add(const float* a, const float* b, float* sum, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
@@ -89,12 +99,15 @@ void drop(const DropoutMask& mask, uint64_t counter, uint64_t step, std::span<co
 }  // namespace
 
 std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs inputs, Descs) {
-  return compile_elementwise(context, op, inputs, [](Inputs in, float* y, int64_t count) { relu(in[0], y, count); });
+  constexpr Formula kRelu = [](Inputs in, float* y, int64_t count) { relu(in[0], y, count); };
+  constexpr Formula kRelu6 = [](Inputs in, float* y, int64_t count) { relu6(in[0], y, count); };
+  return compile_elementwise(context, op, inputs, op.six ? kRelu6 : kRelu);
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs) {
-  return compile_elementwise(context, op, inputs,
-                             [](Inputs in, float* dx, int64_t count) { relu_grad(in[0], in[1], dx, count); });
+  constexpr Formula kRelu = [](Inputs in, float* dx, int64_t count) { relu_grad(in[0], in[1], dx, count); };
+  constexpr Formula kRelu6 = [](Inputs in, float* dx, int64_t count) { relu6_grad(in[0], in[1], dx, count); };
+  return compile_elementwise(context, op, inputs, op.six ? kRelu6 : kRelu);
 }
 
 // The output may be the memory of the first summand, so this summand is read first.

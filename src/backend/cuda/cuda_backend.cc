@@ -21,8 +21,10 @@ std::vector<Format> dense_formats(Descs tensors) {
 }
 
 // Of a convolution or its gradient by weights: the image, and the weights, which are an input or the first output.
-FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient) {
+// Padding would change the number of groups that cuDNN takes from the shapes.
+FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient, int64_t groups = 1) {
   FormatChoice choice{dense_formats(inputs), dense_formats(outputs)};
+  if (groups != 1) return choice;
   choice.inputs[0] = for_convolution(inputs[0]);
   (gradient ? choice.outputs[0] : choice.inputs[1]) = for_convolution(gradient ? outputs[0] : inputs[1]);
   return choice;
@@ -74,10 +76,10 @@ class CudaBackend final : public Backend {
               }
               return choice;
             },
-            [&](const OneOf<Conv2d, Conv2dStatistics> auto&) { return convolution_formats(inputs, outputs, false); },
-            [&](const OneOf<Conv2dGradWeights, Conv2dNormalizedGradWeights> auto&) {
-              return convolution_formats(inputs, outputs, true);
-            },
+            [&](const Conv2d& conv) { return convolution_formats(inputs, outputs, false, conv.groups); },
+            [&](const Conv2dStatistics&) { return convolution_formats(inputs, outputs, false); },
+            [&](const Conv2dGradWeights& conv) { return convolution_formats(inputs, outputs, true, conv.groups); },
+            [&](const Conv2dNormalizedGradWeights&) { return convolution_formats(inputs, outputs, true); },
             [&](const auto&) {
               return FormatChoice{dense_formats(inputs), dense_formats(outputs)};
             }},

@@ -52,11 +52,11 @@ std::unique_ptr<Kernel> compile(const Context& context, const Linear& op, Descs 
       {.transpose_a = CUBLAS_OP_T, .m = out, .n = batch, .k = in, .row_a = in, .row_b = in, .row_c = out},
       dtype,
       context.tf32};
-  return make_launch_kernel("cublas",
-                            [multiply, dtype, rows = Rows{batch, out}](const KernelArgs& args, cudaStream_t stream) {
-                              multiply(stream_of(args), args.inputs[1], args.inputs[0], args.outputs[0]);
-                              launch_add_bias(stream, dtype, rows, args.inputs[2], args.outputs[0]);
-                            });
+  const auto body = [multiply, op, dtype, rows = Rows{batch, out}](const KernelArgs& args, cudaStream_t stream) {
+    multiply(stream_of(args), args.inputs[1], args.inputs[0], args.outputs[0]);
+    if (op.bias) launch_add_bias(stream, dtype, rows, args.inputs[2], args.outputs[0]);
+  };
+  return make_launch_kernel("cublas", body);
 }
 
 std::unique_ptr<Kernel> compile(const Context& context, const LinearGradInput& op, Descs inputs, Descs outputs) {
@@ -78,11 +78,11 @@ std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights&
       dtype,
       context.tf32};
   const Rows rows{batch, out};
-  const auto body = [multiply, dtype, rows](const KernelArgs& args, cudaStream_t stream) {
+  const auto body = [multiply, op, dtype, rows](const KernelArgs& args, cudaStream_t stream) {
     multiply(stream_of(args), args.inputs[0], args.inputs[1], args.outputs[0]);
-    launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], sums_memory(args));
+    if (op.bias) launch_channel_sums(stream, dtype, rows, args.inputs[1], args.outputs[1], sums_memory(args));
   };
-  return make_launch_kernel("cublas", body, channel_sums_bytes(rows));
+  return make_launch_kernel("cublas", body, op.bias ? channel_sums_bytes(rows) : 0);
 }
 
 }  // namespace lockstep::cuda

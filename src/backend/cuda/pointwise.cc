@@ -6,18 +6,18 @@ namespace lockstep::cuda {
 
 std::unique_ptr<Kernel> compile(const Context&, const Relu& op, Descs inputs, Descs) {
   expect_alike(op, inputs);
-  const auto body = [count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
-                                                                                  cudaStream_t stream) {
-    launch_relu(stream, dtype, count, input(args, 0), output(args, 0));
+  const auto body = [op, count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
+                                                                                      cudaStream_t stream) {
+    launch_relu(stream, dtype, count, op.six, input(args, 0), output(args, 0));
   };
   return make_launch_kernel("pointwise", body);
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const ReluGrad& op, Descs inputs, Descs) {
   expect_alike(op, inputs);
-  const auto body = [count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
-                                                                                  cudaStream_t stream) {
-    launch_relu_grad(stream, dtype, count, input(args, 0), input(args, 1), output(args, 0));
+  const auto body = [op, count = inputs[0].shape.elements(), dtype = inputs[0].dtype](const KernelArgs& args,
+                                                                                      cudaStream_t stream) {
+    launch_relu_grad(stream, dtype, count, op.six, input(args, 0), input(args, 1), output(args, 0));
   };
   return make_launch_kernel("pointwise", body);
 }

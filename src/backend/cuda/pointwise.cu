@@ -13,6 +13,12 @@ struct ApplyRelu {
 struct ApplyReluGradient {
   __device__ float operator()(float y, float dy) const { return kernels::relu_gradient(y, dy); }
 };
+struct ApplyRelu6 {
+  __device__ float operator()(float x, float) const { return kernels::relu6(x); }
+};
+struct ApplyRelu6Gradient {
+  __device__ float operator()(float y, float dy) const { return kernels::relu6_gradient(y, dy); }
+};
 
 // out[i] = body(a[i], b[i]) in packs, and one by one what is left over; b may be null for bodies of one argument.
 template <int kLanes, class T, class Body>
@@ -115,12 +121,15 @@ __global__ void drop(DropoutLaunch what, const int32_t* step, const T* x, T* y) 
 
 }  // namespace
 
-void launch_relu(cudaStream_t stream, DType dtype, int64_t count, const void* x, void* y) {
-  launch_map<ApplyRelu>(stream, dtype, count, x, nullptr, y);
+void launch_relu(cudaStream_t stream, DType dtype, int64_t count, bool six, const void* x, void* y) {
+  const auto launch = six ? launch_map<ApplyRelu6> : launch_map<ApplyRelu>;
+  launch(stream, dtype, count, x, nullptr, y);
 }
 
-void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const void* y, const void* dy, void* dx) {
-  launch_map<ApplyReluGradient>(stream, dtype, count, y, dy, dx);
+void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, bool six, const void* y, const void* dy,
+                      void* dx) {
+  const auto launch = six ? launch_map<ApplyRelu6Gradient> : launch_map<ApplyReluGradient>;
+  launch(stream, dtype, count, y, dy, dx);
 }
 
 void launch_add(cudaStream_t stream, DType dtype, int64_t count, std::span<const void* const> terms, void* sum) {

@@ -8,8 +8,9 @@
 
 namespace lockstep::cuda {
 
-void launch_relu(cudaStream_t stream, DType dtype, int64_t count, const void* x, void* y);
-void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, const void* y, const void* dy, void* dx);
+void launch_relu(cudaStream_t stream, DType dtype, int64_t count, bool six, const void* x, void* y);
+void launch_relu_grad(cudaStream_t stream, DType dtype, int64_t count, bool six, const void* y, const void* dy,
+                      void* dx);
 // The sum of at most kMaxTerms arrays, rounded once.
 constexpr size_t kMaxTerms = 4;
 void launch_add(cudaStream_t stream, DType dtype, int64_t count, std::span<const void* const> terms, void* sum);

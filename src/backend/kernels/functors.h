@@ -30,6 +30,15 @@ LOCKSTEP_FORMULA V relu_gradient(V y, V dy) {
   return LaneFunctions<V>::select(y <= V(0), V(0), dy);
 }
 
+template <class V>
+LOCKSTEP_FORMULA V relu6(V x) {
+  return LaneFunctions<V>::select(x >= V(6), V(6), relu(x));
+}
+template <class V>
+LOCKSTEP_FORMULA V relu6_gradient(V y, V dy) {
+  return LaneFunctions<V>::select(y >= V(6), V(0), relu_gradient(y, dy));
+}
+
 // A rank's contribution to the moments of the global batch (BatchMoments).
 template <class V>
 LOCKSTEP_FORMULA void moment_terms(V samples, const V& mean, const V& var, const V& running_mean, V& first, V& second) {

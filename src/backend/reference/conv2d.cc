@@ -18,19 +18,23 @@ struct Axis {
 struct Geometry {
   Axis h, w;
   int64_t channels_in, channels_out, batch;
+  int64_t group_in, group_out;  // channels of a group
 
-  Geometry(const Window& window, const Shape& x, const Shape& y)
+  Geometry(const Window& window, const Shape& x, const Shape& y, int64_t groups)
       : h{x.h(), y.h(), window.kernel_h, window.stride_h, window.pad_h},
         w{x.w(), y.w(), window.kernel_w, window.stride_w, window.pad_w},
         channels_in(x.c()),
         channels_out(y.c()),
-        batch(x.n()) {
+        batch(x.n()),
+        group_in(x.c() / groups),
+        group_out(y.c() / groups) {
     // For a 1x1 kernel the plane is one long row, so that the inner loops are long.
     if (window == Window{}) {
       w.input = w.output = x.h() * x.w();
       h.input = h.output = 1;
     }
   }
+  int64_t first_input(int64_t o) const { return o / group_out * group_in; }  // of the channels that output o reads
   int64_t taps() const { return h.kernel * w.kernel; }
   int64_t x_plane() const { return h.input * w.input; }
   int64_t y_plane() const { return h.output * w.output; }
@@ -64,16 +68,16 @@ void for_each_row(const Geometry& g, Visit&& visit) {
 
 template <class T>
 void Reference<T>::compute(const Conv2d& op, const Call<T>& call) {
-  const Geometry g(op.window, call.in_shape(0), call.out_shape(0));
+  const Geometry g(op.window, call.in_shape(0), call.out_shape(0), op.groups);
   const T* weights = call.input(1);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t n = 0; n < g.batch; ++n) {
     for (int64_t o = 0; o < g.channels_out; ++o) {
       double* sums = call.scratch();
       std::fill_n(sums, g.y_plane(), op.bias ? double{call.input(2)[o]} : 0.0);
-      for (int64_t i = 0; i < g.channels_in; ++i) {
-        const T* x = call.input(0) + (n * g.channels_in + i) * g.x_plane();
-        const T* kernel = weights + (o * g.channels_in + i) * g.taps();
+      for (int64_t i = 0; i < g.group_in; ++i) {
+        const T* x = call.input(0) + (n * g.channels_in + g.first_input(o) + i) * g.x_plane();
+        const T* kernel = weights + (o * g.group_in + i) * g.taps();
         for_each_row(g, [&](const Row& row) {
           const double weight = kernel[row.tap];
           for (int64_t j = 0; j < row.count; ++j) sums[row.y + j] += weight * x[row.x + j * row.stride];
@@ -87,16 +91,17 @@ void Reference<T>::compute(const Conv2d& op, const Call<T>& call) {
 
 template <class T>
 void Reference<T>::compute(const Conv2dGradInput& op, const Call<T>& call) {
-  const Geometry g(op.window, call.out_shape(0), call.in_shape(0));
+  const Geometry g(op.window, call.out_shape(0), call.in_shape(0), op.groups);
   const T* weights = call.input(1);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t n = 0; n < g.batch; ++n) {
     for (int64_t i = 0; i < g.channels_in; ++i) {
       double* sums = call.scratch();
       std::fill_n(sums, g.x_plane(), 0.0);
-      for (int64_t o = 0; o < g.channels_out; ++o) {
+      const int64_t first = i / g.group_in * g.group_out;
+      for (int64_t o = first; o < first + g.group_out; ++o) {
         const T* dy = call.input(0) + (n * g.channels_out + o) * g.y_plane();
-        const T* kernel = weights + (o * g.channels_in + i) * g.taps();
+        const T* kernel = weights + (o * g.group_in + i % g.group_in) * g.taps();
         for_each_row(g, [&](const Row& row) {
           const double weight = kernel[row.tap];
           for (int64_t j = 0; j < row.count; ++j) sums[row.x + j * row.stride] += weight * dy[row.y + j];
@@ -110,14 +115,14 @@ void Reference<T>::compute(const Conv2dGradInput& op, const Call<T>& call) {
 
 template <class T>
 void Reference<T>::compute(const Conv2dGradWeights& op, const Call<T>& call) {
-  const Geometry g(op.window, call.in_shape(0), call.in_shape(1));
+  const Geometry g(op.window, call.in_shape(0), call.in_shape(1), op.groups);
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t o = 0; o < g.channels_out; ++o) {
-    for (int64_t i = 0; i < g.channels_in; ++i) {
+    for (int64_t i = 0; i < g.group_in; ++i) {
       double* sums = call.scratch();
       std::fill_n(sums, g.taps(), 0.0);
       for (int64_t n = 0; n < g.batch; ++n) {
-        const T* x = call.input(0) + (n * g.channels_in + i) * g.x_plane();
+        const T* x = call.input(0) + (n * g.channels_in + g.first_input(o) + i) * g.x_plane();
         const T* dy = call.input(1) + (n * g.channels_out + o) * g.y_plane();
         for_each_row(g, [&](const Row& row) {
           double sum = 0;
@@ -126,7 +131,7 @@ void Reference<T>::compute(const Conv2dGradWeights& op, const Call<T>& call) {
           sums[row.tap] += sum;
         });
       }
-      T* dweights = call.output(0) + (o * g.channels_in + i) * g.taps();
+      T* dweights = call.output(0) + (o * g.group_in + i) * g.taps();
       for (int64_t tap = 0; tap < g.taps(); ++tap) dweights[tap] = static_cast<T>(sums[tap]);
     }
   }

@@ -6,7 +6,7 @@
 namespace lockstep::reference {
 
 template <class T>
-void Reference<T>::compute(const Linear&, const Call<T>& call) {
+void Reference<T>::compute(const Linear& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], in = call.in_shape(0)[1], out = call.out_shape(0)[1];
 #pragma omp parallel for collapse(2) num_threads(call.threads)
   for (int64_t n = 0; n < batch; ++n) {
@@ -16,7 +16,7 @@ void Reference<T>::compute(const Linear&, const Call<T>& call) {
       double sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (int64_t i = 0; i < in; ++i) sum += double{x[i]} * weights[i];
-      call.output(0)[n * out + o] = static_cast<T>(sum + call.input(2)[o]);
+      call.output(0)[n * out + o] = static_cast<T>(op.bias ? sum + call.input(2)[o] : sum);
     }
   }
 }
@@ -38,7 +38,7 @@ void Reference<T>::compute(const LinearGradInput&, const Call<T>& call) {
 }
 
 template <class T>
-void Reference<T>::compute(const LinearGradWeights&, const Call<T>& call) {
+void Reference<T>::compute(const LinearGradWeights& op, const Call<T>& call) {
   const int64_t batch = call.in_shape(0)[0], in = call.in_shape(0)[1], out = call.in_shape(1)[1];
 #pragma omp parallel for num_threads(call.threads)
   for (int64_t o = 0; o < out; ++o) {
@@ -52,7 +52,7 @@ void Reference<T>::compute(const LinearGradWeights&, const Call<T>& call) {
       for (int64_t i = 0; i < in; ++i) sums[i] += dy * x[i];
     }
     for (int64_t i = 0; i < in; ++i) call.output(0)[o * in + i] = static_cast<T>(sums[i]);
-    call.output(1)[o] = static_cast<T>(bias);
+    if (op.bias) call.output(1)[o] = static_cast<T>(bias);
   }
 }
 

@@ -1,20 +1,24 @@
 // Elementwise operations.
 #include "backend/host.h"
+#include "backend/kernels/functors.h"
 #include "backend/reference/compute.h"
 
 namespace lockstep::reference {
 
-// A NaN passes, so that a diverged run is noticed.
 template <class T>
-void Reference<T>::compute(const Relu&, const Call<T>& call) {
+void Reference<T>::compute(const Relu& op, const Call<T>& call) {
   const T* x = call.input(0);
-  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) call.output(0)[i] = x[i] <= 0 ? T{0} : x[i];
+  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) {
+    call.output(0)[i] = op.six ? kernels::relu6(x[i]) : kernels::relu(x[i]);
+  }
 }
 
 template <class T>
-void Reference<T>::compute(const ReluGrad&, const Call<T>& call) {
+void Reference<T>::compute(const ReluGrad& op, const Call<T>& call) {
   const T *y = call.input(0), *dy = call.input(1);
-  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) call.output(0)[i] = y[i] <= 0 ? T{0} : dy[i];
+  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) {
+    call.output(0)[i] = op.six ? kernels::relu6_gradient(y[i], dy[i]) : kernels::relu_gradient(y[i], dy[i]);
+  }
 }
 
 // The output may be the memory of the first summand.

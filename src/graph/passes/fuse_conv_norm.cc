@@ -65,7 +65,8 @@ class Fuser {
       y = graph_.node(graph_.value(y).producer).inputs[0];
     }
     const auto* conv = maker_of<Conv2d>(y);
-    if (conv && !conv->bias && can(Conv2dStatistics{conv->window}, graph_.node(graph_.value(y).producer).inputs)) {
+    if (conv && !conv->bias && conv->groups == 1 &&
+        can(Conv2dStatistics{conv->window}, graph_.node(graph_.value(y).producer).inputs)) {
       norm.convolution = graph_.value(y).producer;
     }
     for (size_t output : {1, 2, 3}) {
@@ -102,9 +103,10 @@ class Fuser {
       inputs[0] = x;
       const auto* conv = std::get_if<Conv2d>(&user.op);
       const auto* weights = std::get_if<Conv2dGradWeights>(&user.op);
-      if (conv && !conv->bias) {
+      if (conv && !conv->bias && conv->groups == 1) {
         if (!can(Conv2dStatistics{conv->window, true}, inputs, 2, type)) return false;
-      } else if (!weights || weights->bias || !can(Conv2dNormalizedGradWeights{weights->window}, inputs, 2, type)) {
+      } else if (!weights || weights->bias || weights->groups != 1 ||
+                 !can(Conv2dNormalizedGradWeights{weights->window}, inputs, 2, type)) {
         return false;
       }
     }
@@ -122,7 +124,7 @@ class Fuser {
       if (!std::holds_alternative<BatchNormGrad>(grad.op)) continue;
       const ValueId dz = grad.inputs[1];
       const auto* conv = maker_of<Conv2dGradInput>(dz);
-      if (!conv || readers_[dz].size() != 1) return;
+      if (!conv || conv->groups != 1 || readers_[dz].size() != 1) return;
       const NodeId maker = graph_.value(dz).producer;
       std::vector<ValueId> inputs = graph_.node(maker).inputs;
       inputs.insert(inputs.end(), {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[1], node.outputs[2]});

@@ -23,7 +23,8 @@ int fuse_norm_relu(Graph& graph) {
     const auto& read_by = readers[y];
     if (read_by.size() != 1 || graph.value(y).kept) continue;
     Node& relu = graph.node(read_by[0]);
-    if (!std::holds_alternative<Relu>(relu.op)) continue;
+    const auto* op = std::get_if<Relu>(&relu.op);
+    if (!op || op->six) continue;
     *flag = true;
     const ValueId result = relu.outputs[0];  // keeps its name and readers, and is now written by the batch norm
     graph.value(result).producer = graph.value(y).producer;
