@@ -61,6 +61,14 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
        keys_to_lower(config, batches, gpu));
 }
 
+// Marks what a factor of 0 keeps (optimizer.lr_factors) in a graph that has some of the parameters of `table`.
+void mark_zero_rates(Graph& graph, const ParameterTable& table, const std::vector<double>& factors) {
+  for (ParameterId id = 0; id < graph.parameters.size(); ++id) {
+    const ParameterId same = table.find(graph.parameters[id].name);
+    if (factors[static_cast<size_t>(same)] == 0) graph.parameters.set_zero_rate(id);
+  }
+}
+
 }  // namespace
 
 ModelOptions model_options(const Config& config, int64_t batch_size, bool training) {
@@ -98,10 +106,11 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   // norm.
   const int64_t drawn_batch = purpose == Purpose::train ? batches.training : 2;
   Graph graph = build_model(config.model.name, model_options(config, drawn_batch, true));
+  const std::vector<double> factors = rate_factors(graph.parameters, config.optimizer);
+  mark_zero_rates(graph, graph.parameters, factors);
   table_ = graph.parameters;
   int64_t activations = 0;
   if (purpose == Purpose::train) {
-    rate_factors(table_, config.optimizer);  // so that a pattern that matches nothing is found at the start
     training_ = Executable::compile(std::move(graph), backend,
                                     {.rewrites = rewrites,
                                      .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,
@@ -113,6 +122,7 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
     layout_ = lay_out_parameters(table_, trained_in_table_order(table_), graph.adjacent_parameters);
   }
   Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));
+  mark_zero_rates(evaluation, table_, factors);
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
   evaluation_ = Executable::compile(std::move(evaluation), backend,
                                     {.rewrites = rewrites, .training = false, .compute = compute, .layout = &layout});

@@ -35,7 +35,7 @@ TEST_CASE("a hoisted convolution is a sibling, too") {
   CHECK(graph.adjacent_parameters[0].size() == 3);
 }
 
-TEST_CASE("convolutions with a bias, an odd number of channels or another window stay apart") {
+TEST_CASE("convolutions with a bias, groups, an odd number of channels or another window stay apart") {
   const auto merged = [](const ModelBuilder::Conv& second) {
     ModelBuilder b(small_options());
     const ValueId x = b.conv(b.images(), "stem", {.channels = 16});
@@ -46,8 +46,17 @@ TEST_CASE("convolutions with a bias, an odd number of channels or another window
   };
   CHECK(merged({.channels = 32}) == 1);
   CHECK(merged({.channels = 16, .bias = true}) == 0);
+  CHECK(merged({.channels = 16, .groups = 2}) == 0);
   CHECK(merged({.channels = 20}) == 0);
   CHECK(merged({.channels = 16, .window = kThree}) == 0);
+}
+
+TEST_CASE("siblings that training changes are not merged with one that it keeps") {
+  Graph graph = block_net(small_options());
+  graph.parameters.set_zero_rate(graph.parameters.find("one.conv.weight"));
+  CHECK(merge_siblings(graph) == 0);
+  graph.parameters.set_zero_rate(graph.parameters.find("two_1.conv.weight"));
+  CHECK(merge_siblings(graph) == 1);
 }
 
 TEST_CASE("merged siblings' parameters lie side by side in the arenas, in training and in evaluation") {

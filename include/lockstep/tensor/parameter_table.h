@@ -37,7 +37,8 @@ struct Parameter {
   Shape shape;       // canonical: OIHW, [O,I] or [C]
   ParameterKind kind = ParameterKind::weight;
   Initializer init;
-  bool frozen = false;  // keeps its initial value, although its kind is trained or follows the batches
+  bool frozen = false;     // keeps its initial value, although its kind is trained or follows the batches
+  bool zero_rate = false;  // trained with a learning rate of 0
   bool trained() const { return kind <= ParameterKind::norm_shift && !frozen; }
   bool follows_batches() const { return kind >= ParameterKind::running_mean && !frozen; }
   bool is_norm_or_bias() const { return kind != ParameterKind::weight; }
@@ -49,6 +50,7 @@ class ParameterTable {
  public:
   // Throws on a name that is already there.
   ParameterId add(Parameter parameter);
+  void set_zero_rate(ParameterId id) { parameters_[static_cast<size_t>(id)].zero_rate = true; }
   int32_t size() const { return static_cast<int32_t>(parameters_.size()); }
   const Parameter& operator[](ParameterId id) const { return parameters_[id]; }
   std::span<const Parameter> all() const { return parameters_; }

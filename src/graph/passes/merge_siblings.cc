@@ -10,9 +10,14 @@ constexpr int64_t kBlock = 16;  // a view of a blocked tensor must start at a bl
 // Returns the parameter that holds the weights of the convolution, or -1 if they are not a parameter.
 ParameterId weights_of(const Graph& graph, const Node& node) { return graph.value(node.inputs[1]).parameter; }
 
+bool weights_change(const Graph& graph, const Node& node) {
+  const Parameter& weights = graph.parameters[weights_of(graph, node)];
+  return weights.trained() && !weights.zero_rate;
+}
+
 bool may_merge(const Graph& graph, const Node& node) {
   const auto* conv = std::get_if<Conv2d>(&node.op);
-  if (!conv || conv->bias || node.inputs[0] == node.outputs[0]) return false;
+  if (!conv || conv->bias || conv->groups != 1 || node.inputs[0] == node.outputs[0]) return false;
   const Value& y = graph.value(node.outputs[0]);
   const ParameterId id = weights_of(graph, node);
   return !y.kept && y.desc.shape.c() % kBlock == 0 && id >= 0 &&
@@ -24,11 +29,11 @@ std::vector<NodeId> siblings_of(const Graph& graph, NodeId first) {
   std::vector<NodeId> siblings;
   if (!may_merge(graph, node)) return siblings;
   const Window& window = std::get<Conv2d>(node.op).window;
-  const bool trained = graph.parameters[weights_of(graph, node)].trained();
+  const bool change = weights_change(graph, node);
   for (NodeId n = first; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
     const Node& other = graph.node(n);
     if (may_merge(graph, other) && other.inputs[0] == node.inputs[0] && std::get<Conv2d>(other.op).window == window &&
-        graph.parameters[weights_of(graph, other)].trained() == trained) {
+        weights_change(graph, other) == change) {
       siblings.push_back(n);
     }
   }

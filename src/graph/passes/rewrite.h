@@ -29,8 +29,9 @@ int flatten_concat(Graph& graph);
 int hoist_pointwise(Graph& graph);
 
 // Merges convolutions without bias that have equal windows and read the same value into one convolution, of whose
-// output theirs become slices. Their weights become adjacent (Graph::adjacent_parameters), so nothing is copied; all of
-// them are trained or none. Numbers of channels must be multiples of 16.
+// output theirs become slices. Their weights become adjacent (Graph::adjacent_parameters), so nothing is copied.
+// Training changes all of them or none, so that train.freeze and a learning rate of 0 merge the same ones and give the
+// same bits. Numbers of channels must be multiples of 16, without groups.
 int merge_siblings(Graph& graph);
 
 // Fuses a batch norm with a ReLU that is its only reader.
