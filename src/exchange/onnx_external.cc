@@ -15,8 +15,8 @@ const OnnxExternal::File& OnnxExternal::open(const OnnxTensor& tensor) {
          printable(tensor.name), printable(name));
   }
   File file{.path = directory_ + "/" + name, .descriptor = {}};
-  file.descriptor = open_regular_file(file.path, ExitCode::config);
-  file.size = file_size(file.descriptor, file.path, ExitCode::config);
+  file.descriptor = open_regular_file(file.path, damaged_);
+  file.size = file_size(file.descriptor, file.path, damaged_);
   opened_bytes_ += static_cast<uint64_t>(file.size);
   return files_.emplace(name, std::move(file)).first->second;
 }
@@ -27,9 +27,9 @@ std::vector<std::byte> OnnxExternal::read(const OnnxTensor& tensor) {
   require_available({.what = fmt::format("{}: {}", printable(file.path), printable(tensor.name)),
                      .declared = static_cast<uint64_t>(tensor.bytes),
                      .available = static_cast<uint64_t>(left),
-                     .blame = ExitCode::config});
+                     .blame = damaged_});
   std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes));
-  pread_all(file.descriptor, bytes, {.path = file.path, .offset = tensor.offset, .blame = ExitCode::config});
+  pread_all(file.descriptor, bytes, {.path = file.path, .offset = tensor.offset, .blame = damaged_});
   return bytes;
 }
 

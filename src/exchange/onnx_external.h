@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exchange/onnx_file.h"
+#include "lockstep/base/error.h"
 #include "lockstep/io/file.h"
 
 namespace lockstep {
@@ -16,9 +17,9 @@ namespace lockstep {
 class OnnxExternal {
  public:
   // `directory`: of the ONNX file. Tensors can name only files that are directly in it; none if it is empty.
-  explicit OnnxExternal(std::string directory) : directory_(std::move(directory)) {}
+  OnnxExternal(std::string directory, ExitCode damaged) : directory_(std::move(directory)), damaged_(damaged) {}
 
-  // The bytes of a tensor. Throws Error(config) if the file cannot be read, or ends before them.
+  // The bytes of a tensor. Throws Error(damaged) if the file cannot be read, or ends before them.
   std::vector<std::byte> read(const OnnxTensor& tensor);
   uint64_t opened_bytes() const { return opened_bytes_; }  // of all files so far
 
@@ -31,6 +32,7 @@ class OnnxExternal {
   const File& open(const OnnxTensor& tensor);
 
   std::string directory_;
+  ExitCode damaged_;
   std::map<std::string, File> files_;  // by name in the ONNX file
   uint64_t opened_bytes_ = 0;
 };

@@ -61,7 +61,7 @@ void OnnxImporter::read_input() {
 }
 
 // Nodes that the output does not depend on, such as those of running statistics, are left out.
-std::set<const OnnxNode*> OnnxImporter::needed_nodes() const {
+std::set<const OnnxNode*> OnnxImporter::needed_nodes() {
   std::set<std::string_view> wanted = {graph_.outputs[0]};
   std::set<const OnnxNode*> needed;
   for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
@@ -69,6 +69,7 @@ std::set<const OnnxNode*> OnnxImporter::needed_nodes() const {
     if (std::ranges::none_of(node->outputs, is_wanted)) continue;
     needed.insert(&*node);
     wanted.insert(node->inputs.begin(), node->inputs.end());
+    for (const std::string_view input : node->inputs) readers_[input].push_back(&*node);
     wanted.erase("");  // an input that is left out
   }
   return needed;
@@ -100,14 +101,17 @@ void OnnxImporter::finish() {
          printable(graph_.outputs[0]));
   }
   const Value logits = output->second;
+  std::string classes;
   if (logits.head >= 0) {  // the last key of its line is the number of its outputs
     std::string& text = layers_[static_cast<size_t>(logits.head)].text;
-    const size_t number = text.rfind("= ") + 2;
-    text.replace(number, text.rfind(" }") - number, "\"$classes\"");
+    const size_t number = text.rfind("= ") + 2, digits = text.rfind(" }") - number;
+    classes = fmt::format("classes = {}\n", text.substr(number, digits));
+    text.replace(number, digits, "\"$classes\"");
   }
   add("loss", names_.unused("loss"), {logits});
-  model_.definition = fmt::format("# Of an ONNX file, for images of {} pixels.\nlayer = [\n",
-                                  model_.image_size > 0 ? std::to_string(model_.image_size) : "any number of");
+  model_.definition = "# Of an ONNX file.\n" + classes;
+  if (model_.image_size > 0) model_.definition += fmt::format("image_size = {}\n", model_.image_size);
+  model_.definition += "layer = [\n";
   for (const Layer& layer : layers_) model_.definition += layer.text;
   model_.definition += "]\n";
 }
@@ -148,7 +152,6 @@ const OnnxImporter::Value& OnnxImporter::input(const OnnxNode& node, size_t i) c
 const OnnxImporter::Value& OnnxImporter::computed(const OnnxNode& node, size_t i, int rank) const {
   const Value& value = input(node, i);
   const std::string name = printable(node.inputs[i]);
-  if (value.product) refuse(node, "its input {} is a product without a bias, which linear layers have", name);
   if (!value.of_layer()) refuse(node, "its input {} is not the output of a layer", name);
   if (rank != 0 && value.rank != rank) refuse(node, "its input {} has {} dimensions, not {}", name, value.rank, rank);
   return value;
@@ -207,7 +210,7 @@ OnnxImporter::Value OnnxImporter::add(std::string_view op, const std::string& na
 void OnnxImporter::take(const OnnxNode& node, size_t i, const std::string& name, const Shape& shape, bool transposed) {
   const OnnxTensor& tensor = constant(node, i);
   const std::string_view what = node.inputs[i];
-  if (shape.rank() > 1 && !used_.insert(what).second) {
+  if (shape.rank() > 1 && !used_.insert(&tensor).second) {
     refuse(node, "its weights {} are those of another layer; layers cannot share weights", printable(what));
   }
   std::vector<float> read = floats(node, i);
@@ -235,7 +238,7 @@ OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, 
                       ExitCode damaged) {
   try {
     const OnnxGraph graph = parse_onnx(file);
-    return OnnxImporter(graph, name, file.size(), directory).model();
+    return OnnxImporter(graph, name, file.size(), directory, damaged).model();
   } catch (const MalformedMessage& e) {
     fail(damaged, "{}: not an ONNX file, or cut short ({})", name, e.what());
   }

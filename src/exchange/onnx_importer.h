@@ -25,8 +25,10 @@ namespace lockstep {
 class OnnxImporter {
  public:
   // `file_bytes`: the size of the file, which limits how often constants can be used. `directory`: of its other files.
-  OnnxImporter(const OnnxGraph& graph, const std::string& path, size_t file_bytes, const std::string& directory)
-      : graph_(graph), path_(path), names_(graph), file_bytes_(file_bytes), external_(directory) {}
+  // `damaged`: the code of the error if one of those cannot be read.
+  OnnxImporter(const OnnxGraph& graph, const std::string& path, size_t file_bytes, const std::string& directory,
+               ExitCode damaged)
+      : graph_(graph), path_(path), names_(graph), file_bytes_(file_bytes), external_(directory, damaged) {}
 
   OnnxModel model() &&;
 
@@ -42,6 +44,7 @@ class OnnxImporter {
     const OnnxNode* product = nullptr;      // a MatMul whose bias has not come yet
     int64_t pad_h = 0, pad_w = 0;           // zeros around it
     const OnnxTensor* tensor = nullptr;     // constants
+    bool transposed = false;                // of the constants, which are a matrix
     std::optional<Integers> integers = {};  // a shape or a part of one; 0: the batch
     bool of_layer() const { return !product && pad_h == 0 && pad_w == 0 && !tensor && !integers; }
   };
@@ -57,16 +60,18 @@ class OnnxImporter {
   static std::span<const Operator> operators();
 
   void read_input();
-  std::set<const OnnxNode*> needed_nodes() const;
+  std::set<const OnnxNode*> needed_nodes();
   void translate(const OnnxNode& node);
   void finish();
 
   // ---- what a node says
   template <class... Args>
   [[noreturn]] void refuse(const OnnxNode& node, fmt::format_string<Args...> format, Args&&... args) const {
+    fail_at(node, ExitCode::config, fmt::format(format, std::forward<Args>(args)...));
+  }
+  [[noreturn]] void fail_at(const OnnxNode& node, ExitCode code, const std::string& what) const {
     const std::string_view name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-    fail(ExitCode::config, "{}: node {} ({}): {}", path_, printable(name), printable(node.type),
-         fmt::format(format, std::forward<Args>(args)...));
+    fail(code, "{}: node {} ({}): {}", path_, printable(name), printable(node.type), what);
   }
   static const OnnxAttribute* find(const OnnxNode& node, std::string_view name);
   int64_t integer(const OnnxNode& node, std::string_view name, int64_t otherwise) const;
@@ -89,7 +94,7 @@ class OnnxImporter {
     try {
       return get(tensor);
     } catch (const Error& e) {
-      refuse(node, "{}", e.what());
+      fail_at(node, e.code(), e.what());
     }
   }
 
@@ -102,11 +107,13 @@ class OnnxImporter {
   void set_flat(const OnnxNode& node, const Value& x);  // to x as [N,C*H*W]
   // Makes input `i` the parameter `name`. Of `shape`, or [columns, rows] if it has to be transposed.
   void take(const OnnxNode& node, size_t i, const std::string& name, const Shape& shape, bool transposed = false);
-  void take_linear(const OnnxNode& product, const Value& x, const OnnxNode& bias, size_t bias_input, bool transposed);
+  void take_linear(const OnnxNode& product, const Value& x, const OnnxNode& last, std::optional<size_t> bias,
+                   bool transposed);
 
   void add_or_bias(const OnnxNode& node);
   void average_pool(const OnnxNode& node);
   void batch_normalization(const OnnxNode& node);
+  void clip(const OnnxNode& node);
   void concat(const OnnxNode& node);
   void constant_node(const OnnxNode& node);
   void conv(const OnnxNode& node);
@@ -126,6 +133,7 @@ class OnnxImporter {
   void shape_of(const OnnxNode& node);
   void softmax(const OnnxNode& node);
   void squeeze(const OnnxNode& node);
+  void transpose(const OnnxNode& node);
   void unsqueeze(const OnnxNode& node);
 
   const OnnxGraph& graph_;
@@ -135,8 +143,9 @@ class OnnxImporter {
   OnnxExternal external_;
   size_t taken_bytes_ = 0;
   std::map<std::string_view, Value> values_;
-  std::set<std::string_view> used_;   // weights
-  std::deque<OnnxTensor> constants_;  // of nodes
+  std::map<std::string_view, std::vector<const OnnxNode*>> readers_;  // that are needed, of each value
+  std::set<const OnnxTensor*> used_;                                  // weights
+  std::deque<OnnxTensor> constants_;                                  // of nodes
   std::vector<Layer> layers_;
   size_t text_bytes_ = 0;
   OnnxModel model_;

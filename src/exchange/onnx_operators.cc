@@ -31,6 +31,7 @@ std::span<const OnnxImporter::Operator> OnnxImporter::operators() {
       {"Add", "", &I::add_or_bias},
       {"AveragePool", "auto_pad ceil_mode count_include_pad dilations kernel_shape pads strides", &I::average_pool},
       {"BatchNormalization", "epsilon momentum training_mode", &I::batch_normalization},
+      {"Clip", "", &I::clip},
       {"Concat", "axis", &I::concat},
       {"Constant", "value value_int value_ints", &I::constant_node},
       {"Conv", "auto_pad dilations group kernel_shape pads strides", &I::conv},
@@ -52,6 +53,7 @@ std::span<const OnnxImporter::Operator> OnnxImporter::operators() {
       {"Softmax", "axis", &I::softmax},
       {"Squeeze", "", &I::squeeze},
       {"Sum", "", &I::add_or_bias},
+      {"Transpose", "perm", &I::transpose},
       {"Unsqueeze", "", &I::unsqueeze},
   };
   return kOperators;
@@ -86,14 +88,13 @@ std::string OnnxImporter::window(const OnnxNode& node, const Value& x, const Int
 void OnnxImporter::conv(const OnnxNode& node) {
   const Value& x = input(node, 0);
   if (!x.pad_h && !x.pad_w) computed(node, 0, 4);
-  if (const int64_t groups = integer(node, "group", 1); groups != 1) {
-    refuse(node, "group = {}: a layer for grouped convolutions would be needed", groups);
-  }
+  const int64_t groups = integer(node, "group", 1);
   const Integers& w = weight_shape(node, 1, 4);
   const std::string name = names_.layer(node, node.inputs[1]);
   const bool bias = has_input(node, 2);
   Value y = add("conv", name, {x},
-                fmt::format("{}{}, channels = {}", window(node, x, {w[2], w[3]}), bias ? ", bias = true" : "", w[0]));
+                fmt::format("{}{}{}, channels = {}", window(node, x, {w[2], w[3]}), bias ? ", bias = true" : "",
+                            groups == 1 ? "" : fmt::format(", groups = {}", groups), w[0]));
   take(node, 1, name + ".weight", {w[0], w[1], w[2], w[3]});
   if (bias) take(node, 2, name + ".bias", {w[0]});
   y.head = y.layer;
@@ -189,6 +190,16 @@ void OnnxImporter::lrn(const OnnxNode& node) {
 
 void OnnxImporter::relu(const OnnxNode& node) { set(node, add("relu", names_.layer(node), {computed(node, 0)})); }
 
+// ReLU6, or ReLU where there is no upper limit.
+void OnnxImporter::clip(const OnnxNode& node) {
+  const bool limited = has_input(node, 2);
+  if (!has_input(node, 1) || floats(node, 1) != std::vector<float>{0} ||
+      (limited && floats(node, 2) != std::vector<float>{6})) {
+    refuse(node, "only the limits 0 and 6, ReLU6, have an equal in a layer");
+  }
+  set(node, add(limited ? "relu6" : "relu", names_.layer(node), {computed(node, 0)}));
+}
+
 // The rate of training, whatever the mode in which the file was written.
 void OnnxImporter::dropout(const OnnxNode& node) {
   const std::vector<float> rate = has_input(node, 1) ? floats(node, 1) : std::vector<float>{0.5F};
@@ -211,8 +222,12 @@ void OnnxImporter::identity(const OnnxNode& node) { set(node, input(node, 0)); }
 void OnnxImporter::add_or_bias(const OnnxNode& node) {
   if (node.inputs.size() != 2) refuse(node, "it has {} inputs; two are wanted", node.inputs.size());
   for (const size_t i : {0, 1}) {
-    if (const OnnxNode* product = input(node, i).product)
-      return take_linear(*product, computed(*product, 0, 2), node, 1 - i, true);
+    const OnnxNode* product = input(node, i).product;
+    if (!product) continue;
+    const bool is_bias = input(node, 1 - i).tensor != nullptr;
+    take_linear(*product, computed(*product, 0, 2), is_bias ? node : *product,
+                is_bias ? std::optional(1 - i) : std::nullopt, true);
+    if (is_bias) return;
   }
   const Value &x = computed(node, 0), &y = computed(node, 1, x.rank);
   Value sum = add("add", names_.layer(node), {x, y});
@@ -221,10 +236,15 @@ void OnnxImporter::add_or_bias(const OnnxNode& node) {
   set(node, sum);
 }
 
+// A bias comes with the Add that alone reads the product.
 void OnnxImporter::mat_mul(const OnnxNode& node) {
-  computed(node, 0, 2);
+  const Value& x = computed(node, 0, 2);
   weight_shape(node, 1, 2);
-  set(node, {.rank = 2, .product = &node});
+  const std::vector<const OnnxNode*>& readers = readers_[node.outputs[0]];
+  if (readers.size() == 1 && readers[0]->type == "Add" && node.outputs[0] != graph_.outputs[0]) {
+    return set(node, {.rank = 2, .product = &node});
+  }
+  take_linear(node, x, node, {}, true);
 }
 
 void OnnxImporter::gemm(const OnnxNode& node) {
@@ -233,21 +253,23 @@ void OnnxImporter::gemm(const OnnxNode& node) {
       refuse(node, "{} = {} has no equal in a layer; only 1 has", factor, number(node, factor, 1));
   }
   require_integer(node, "transA", 0);
-  if (!has_input(node, 2)) refuse(node, "it has no bias, which linear layers have");
-  take_linear(node, computed(node, 0, 2), node, 2, integer(node, "transB", 0) == 0);
+  const std::optional<size_t> bias = has_input(node, 2) ? std::optional<size_t>(2) : std::nullopt;
+  take_linear(node, computed(node, 0, 2), node, bias, integer(node, "transB", 0) == 0);
 }
 
-// `transposed`: its weights are [inputs, outputs].
-void OnnxImporter::take_linear(const OnnxNode& product, const Value& x, const OnnxNode& bias, size_t bias_input,
-                               bool transposed) {
+// `last`: the node whose output is the layer's, and which of its inputs is the bias, if any. `transposed`: the weights
+// are [inputs, outputs].
+void OnnxImporter::take_linear(const OnnxNode& product, const Value& x, const OnnxNode& last,
+                               std::optional<size_t> bias, bool transposed) {
   const Integers& w = weight_shape(product, 1, 2);
+  transposed ^= input(product, 1).transposed;
   const int64_t inputs = w[transposed ? 0 : 1], outputs = w[transposed ? 1 : 0];
-  const std::string name = names_.layer(product, product.inputs[1]);
-  Value y = add("linear", name, {x}, fmt::format(", outputs = {}", outputs));
+  const std::string name = names_.layer(product, constant(product, 1).name);
+  Value y = add("linear", name, {x}, fmt::format("{}, outputs = {}", bias ? "" : ", bias = false", outputs));
   take(product, 1, name + ".weight", {outputs, inputs}, transposed);
-  take(bias, bias_input, name + ".bias", {outputs});
+  if (bias) take(last, *bias, name + ".bias", {outputs});
   y.head = y.layer;
-  set(bias, y);
+  set(last, y);
 }
 
 // ---- shapes
@@ -303,6 +325,14 @@ void OnnxImporter::squeeze(const OnnxNode& node) {
   const Value& x = computed(node, 0, 4);
   if (!x.pooled || !are_spatial(integers(node, 1))) refuse(node, "only height and width of 1 can be removed");
   set_flat(node, x);
+}
+
+// Only of weights, as PyTorch writes a linear layer without a bias.
+void OnnxImporter::transpose(const OnnxNode& node) {
+  weight_shape(node, 0, 2);
+  const OnnxAttribute* perm = find(node, "perm");
+  if (perm && perm->integers != Integers{1, 0}) refuse(node, "perm = [{}]: only [1,0]", fmt::join(perm->integers, ","));
+  set(node, {.tensor = &constant(node, 0), .transposed = !input(node, 0).transposed});
 }
 
 void OnnxImporter::constant_node(const OnnxNode& node) {

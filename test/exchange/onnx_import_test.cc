@@ -105,6 +105,13 @@ TEST_CASE("each operation of ONNX becomes its layer") {
                     onnx_node({"Identity", "i", {"r"}, {"same"}}), onnx_node({"Add", "", {"same", "x"}, {"a"}})}),
        "  { op = \"relu\", name = \"layer1.0.relu\" },\n"
        "  { op = \"add\", name = \"a\", inputs = [\"layer1.0.relu\", \"images\"] },"},
+      {one({"Conv", "c", {"x", "w"}, {"a"}, {}, {{"group", 3}}}, {onnx_weights("w", {3, 1, 1, 1})}),
+       R"(  { op = "conv", name = "c", kernel = 1, groups = 3, channels = 3 },)"},
+      {one({"Clip", "c", {"x", "zero", "six"}, {"a"}},
+           {onnx_tensor("zero", {}, {0.0F}), onnx_tensor("six", {}, {6.0F})}),
+       R"(  { op = "relu6", name = "c" },)"},
+      {one({"Clip", "c", {"x", "zero"}, {"a"}}, {onnx_tensor("zero", {}, {0.0F})}),
+       R"(  { op = "relu", name = "c" },)"},
       {one({"LRN", "n", {"x"}, {"a"}, {}, {{"size", 3}}}),
        R"(  { op = "local_response_norm", name = "n", size = 3, alpha = 0.0001, beta = 0.75, k = 1 },)"},
       {around(Texts{onnx_node({"Constant", "c", {}, {"ratio"}, {}, {}, {}, {{"value", onnx_tensor("", {}, {0.25F})}}}),
@@ -175,6 +182,33 @@ TEST_CASE("weights of a product are transposed") {
   CHECK(model.weights[1].values == std::vector<float>{0, 0.125F});
 }
 
+TEST_CASE("linear layers have a bias only where the file has one") {
+  const Texts nodes = {
+      onnx_node({"Flatten", "f", {"x"}, {"f"}}),        onnx_node({"MatMul", "m", {"f", "w"}, {"p"}}),
+      onnx_node({"Relu", "r", {"p"}, {"r"}}),           onnx_node({"Transpose", "t", {"l.weight"}, {"v"}}),
+      onnx_node({"MatMul", "left", {"r", "v"}, {"l"}}), onnx_node({"Gemm", "right", {"p", "u"}, {"g"}}),
+      onnx_node({"Add", "sum", {"l", "g"}, {"s"}}),     onnx_node({"MatMul", "fc", {"s", "last"}, {"y"}})};
+  const std::string file = onnx_model({.nodes = nodes,
+                                       .tensors = {onnx_weights("w", {3, 2}), onnx_weights("l.weight", {2, 2}),
+                                                   onnx_weights("u", {2, 2}), onnx_weights("last", {2, 4})},
+                                       .input = {2, 3, 1, 1}});
+  CHECK(layers_of(file) == R"(  { op = "flatten", name = "f" },
+  { op = "linear", name = "m", bias = false, outputs = 2 },
+  { op = "relu", name = "r" },
+  { op = "linear", name = "right", input = "m", bias = false, outputs = 2 },
+  { op = "linear", name = "l", input = "r", bias = false, outputs = 2 },
+  { op = "add", name = "sum", inputs = ["l", "right"] },
+  { op = "linear", name = "fc", bias = false, outputs = "$classes" },
+  { op = "loss", name = "loss" },
+)");
+  const std::vector<NamedTensor> weights = imported(file).weights;
+  REQUIRE(weights.size() == 4);
+  CHECK(weights[0].values == std::vector<float>{0, 0.25F, 0.5F, 0.125F, 0.375F, 0.625F});
+  CHECK(weights[2].name == "l.weight");
+  CHECK(weights[2].values == std::vector<float>{0, 0.125F, 0.25F, 0.375F});
+  CHECK_THAT(imported(file).definition, ContainsSubstring("\nclasses = 4\nimage_size = 1\n"));
+}
+
 TEST_CASE("what is wrong with an ONNX file, or cannot be expressed, is said with the node and its operation") {
   const std::string weights = onnx_weights("w", {3, 3, 1, 1});
   const auto conv = [](const std::string& name, const std::string& input, const std::string& output) {
@@ -212,8 +246,6 @@ TEST_CASE("what is wrong with an ONNX file, or cannot be expressed, is said with
       {one({"Relu", "r", {"z"}, {"a"}}), "node r (Relu): no node before it has the output z"},
       {one({"Relu", "", {}, {"a"}}), "node a (Relu): it has no input 0"},
       {one({"Relu", "r", {"x"}, {"a"}, {}, {{"alpha", 1}}}), "node r (Relu): its attribute alpha is not known"},
-      {one({"Conv", "c", {"x", "w"}, {"a"}, {}, {{"group", 3}}}, {weights}),
-       "node c (Conv): group = 3: a layer for grouped convolutions"},
       {one({"Conv", "c", {"x", "w"}, {"a"}, {{"dilations", {2, 2}}}}, {weights}),
        "node c (Conv): a layer for windows with dilation"},
       {one({"Conv", "c", {"x", "w"}, {"a"}, {{"pads", {0, 0, 1, 1}}}}, {weights}),
@@ -234,6 +266,10 @@ TEST_CASE("what is wrong with an ONNX file, or cannot be expressed, is said with
        "w has fewer values than its shape says"},
       {around(Texts{conv("c", "x", "b"), conv("d", "b", "a")}, {weights}),
        "node d (Conv): its weights w are those of another layer"},
+      {one({"Clip", "c", {"x", "zero", "one"}, {"a"}},
+           {onnx_tensor("zero", {}, {0.0F}), onnx_tensor("one", {}, {1.0F})}),
+       "node c (Clip): only the limits 0 and 6, ReLU6, have"},
+      {one({"Clip", "c", {"x"}, {"a"}}), "node c (Clip): only the limits 0 and 6, ReLU6, have"},
       {one({"Add", "s", {"x", "w"}, {"a"}}, {weights}), "node s (Add): its input w is not the output of a layer"},
       {one({"Flatten", "s", {"x"}, {"a"}, {}, {{"axis", 2}}}), "node s (Flatten): axis = 2: only all of a sample"},
       {one({"Concat", "s", {"x", "x"}, {"a"}, {}, {{"axis", 2}}}), "node s (Concat): axis = 2: only channels"},
@@ -270,6 +306,7 @@ TEST_CASE("weights are read from a file beside the ONNX file, and from no other"
   const ScratchDirectory directory;
   const std::string path = directory / "net.onnx";
   write_file(directory / "weights", "12345678" + std::string(3 * 3 * 4, '\0') + "xy");
+  ExitCode damaged = ExitCode::config;
   const auto model = [&](const std::string& location, const std::string& offset, const std::string& length = "36") {
     ProtobufWriter w;
     for (const int64_t extent : {3, 3, 1, 1}) w.integer(onnx_field::kTensorDims, extent);
@@ -283,7 +320,7 @@ TEST_CASE("weights are read from a file beside the ONNX file, and from no other"
       w.message(onnx_field::kTensorExternal, entry);
     }
     write_file(path, one({"Conv", "c", {"x", "w"}, {"a"}}, {w.data()}));
-    return read_onnx_model(path);
+    return read_onnx_model(path, damaged);
   };
   CHECK(model("weights", "8").weights.at(0).values == std::vector<float>(9));
   CHECK(model("weights", "8", "").weights.at(0).values == std::vector<float>(9));
@@ -303,5 +340,11 @@ TEST_CASE("weights are read from a file beside the ONNX file, and from no other"
     REQUIRE(error);
     CHECK(error->code() == ExitCode::config);
     CHECK_THAT(error->what(), ContainsSubstring(message));
+  }
+  damaged = ExitCode::checkpoint;
+  for (const auto& [location, offset] : {std::pair("other", "8"), {"weights", "12"}}) {
+    const auto error = error_of([&, name = location, at = offset] { model(name, at); });
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::checkpoint);
   }
 }

@@ -1,6 +1,6 @@
 """Exports narrow networks to ONNX by both of PyTorch's exporters, and computes their golden files (README.md).
 
-    python3 test/golden/make_onnx.py test/golden/onnx
+    python3 test/golden/make_onnx.py test/golden/onnx [NETWORK...]
 
 NAME.onnx is written in training mode, which keeps batch normalization, NAME_folded.onnx and NAME_dynamo.onnx in
 evaluation mode.
@@ -40,6 +40,27 @@ class Branches(nn.Module):
         return self.fc(self.drop(torch.relu(self.hidden(x.view(x.size(0), -1)))))
 
 
+class Groups(nn.Module):
+    """A block of MobileNetV2, a convolution in groups, ReLU6, and linear layers without a bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6())
+        self.expand = nn.Sequential(nn.Conv2d(16, 32, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6())
+        self.depthwise = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, groups=32, bias=False), nn.BatchNorm2d(32),
+                                       nn.ReLU6())
+        self.project = nn.Sequential(nn.Conv2d(32, 16, 1, bias=False), nn.BatchNorm2d(16))
+        self.grouped = nn.Conv2d(16, 24, 3, padding=1, groups=4)
+        self.six = nn.ReLU6()
+        self.hidden = nn.Linear(24, 12, bias=False)
+        self.fc = nn.Linear(12, CLASSES, bias=False)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = self.six(self.grouped(x + self.project(self.depthwise(self.expand(x)))))
+        return self.fc(torch.relu(self.hidden(x.mean((2, 3)))))
+
+
 def narrow(build, divisor):
     """A network of torchvision with fewer channels."""
     def layer(base, count):
@@ -53,7 +74,7 @@ def narrow(build, divisor):
         return build(weights=None, num_classes=CLASSES)
 
 
-NETWORKS = {"branches": (Branches, 16), "resnet18": (lambda: narrow(torchvision.models.resnet18, 32), 64),
+NETWORKS = {"branches": (Branches, 16), "groups": (Groups, 32), "resnet18": (lambda: narrow(torchvision.models.resnet18, 32), 64),
             "squeezenet1_1": (lambda: narrow(torchvision.models.squeezenet1_1, 8), 47)}
 
 
@@ -85,7 +106,8 @@ def export(model, path, image_size):
 
 def main():
     directory = pathlib.Path(sys.argv[1])
-    for name, (build, image_size) in NETWORKS.items():
+    for name in sys.argv[2:] or NETWORKS:
+        build, image_size = NETWORKS[name]
         export(make_golden.with_weights(build()), directory / name, image_size)
         case = {"model": "file", "salt": "", "batch": 6, "image_size": image_size, "classes": CLASSES,
                 "aux_weight": 0.0, "label_smoothing": 0.1, "lr": 0.01, "weight_decay": 1e-3}

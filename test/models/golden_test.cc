@@ -149,6 +149,10 @@ TEST_CASE("a convolutional network with branches from ONNX computes what PyTorch
   check_onnx("branches");
 }
 
+TEST_CASE("groups, ReLU6 and linear layers without a bias from ONNX compute what PyTorch does", "[golden]") {
+  check_onnx("groups");
+}
+
 TEST_CASE("resnet18 from ONNX computes what PyTorch does", "[golden]") { check_onnx("resnet18"); }
 
 TEST_CASE("squeezenet1_1 from ONNX computes what PyTorch does", "[golden]") { check_onnx("squeezenet1_1"); }
