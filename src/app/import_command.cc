@@ -82,18 +82,12 @@ std::optional<Config> recognize(const std::vector<NamedTensor>& tensors) {
 }
 
 // Returns a configuration of the network in an ONNX file, with its classes and image size.
-Config config_of_onnx(const std::string& path, const std::vector<NamedTensor>& shapes) {
+Config config_of_onnx(const std::string& path) {
   const std::string file = std::filesystem::absolute(path).string();
   const std::vector<Assignment> settings = {{.name = "model.name", .value = "file"},
                                             {.name = "model.file", .value = file},
                                             {.name = "data.format", .value = "synthetic"}};
-  Config config = load_config(gather_config_sources({}, settings, read_definition)).config;
-  const int64_t image_size = read_onnx_model(path).image_size;
-  if (image_size > 0) config.model.image_size = image_size;
-  const Graph graph = draw(config);
-  const std::vector<ParameterId> classifier = classifier_parameters(graph);
-  if (!classifier.empty()) config.model.classes = find_tensor(shapes, graph.parameters[classifier[0]].name)->shape[0];
-  return config;
+  return load_config(gather_config_sources({}, settings, read_definition)).config;
 }
 
 // Lists the first names of the file for messages.
@@ -123,7 +117,7 @@ Plan choose(const CommandLine& command, const std::vector<NamedTensor>& shapes) 
   if (!command.config.empty() || !command.overrides.empty()) {
     return {.config = load_config(gather_config_sources(command.config, command.overrides, read_definition)).config};
   }
-  if (is_onnx(command.from)) return {.config = config_of_onnx(command.from, shapes)};
+  if (is_onnx(command.from)) return {.config = config_of_onnx(command.from)};
   if (auto config = recognize(shapes)) return {.config = *config, .recognized = true};
   fail(ExitCode::config, "{}: its names are no bundled model's; give the model by --config; {}", command.from,
        some_names(shapes));

@@ -90,6 +90,7 @@ void require_one_size(int64_t size, ProcessGroup& group, const std::string& data
 // Logs the messages about the configuration itself.
 void announce_choices(const LoadedConfig& loaded, int ranks) {
   for (const std::string& warning : loaded.warnings) log_warning("{}", warning);
+  for (const std::string& replaced : loaded.replaced) log_info("{}", replaced);
   for (const std::string& setting : settings_without_effect(loaded)) log_info("no effect: {}", setting);
   const int64_t batch = loaded.config.train.global_batch > 0 ? loaded.config.train.global_batch
                                                              : batch_sizes(loaded.config, ranks).global;
@@ -160,8 +161,13 @@ Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
   const bool in_checkpoint = evaluation && command.config.empty();
   const Timeout wait{"the configuration", in_checkpoint ? kReadCheckpointSeconds : kConfigSeconds};
   bool new_directory = false;
+  std::unique_ptr<OnnxModel> onnx;
   const std::string text = on_root(group, wait, [&] {
-    ConfigSources sources = gather_config_sources(command.config, command.overrides, read_definition);
+    ConfigSources sources = gather_config_sources(command.config, command.overrides, [&](const std::string& path) {
+      if (!is_onnx(path)) return read_definition(path);
+      onnx = std::make_unique<OnnxModel>(read_onnx_model(path));
+      return onnx->definition;
+    });
     sources.evaluation = evaluation;
     if (in_checkpoint) take_configuration_of_checkpoint(command, sources);
     LoadedConfig loaded = load_config(sources);
@@ -176,7 +182,9 @@ Configured load_config_on_all(const CommandLine& command, ProcessGroup& group) {
       log_info("checkpoint.directory: {}", loaded.config.checkpoint.directory);
     return to_toml(loaded.config);
   });
-  return {.config = config_from_toml(text, "the configuration of rank 0"), .new_directory = new_directory};
+  return {.config = config_from_toml(text, "the configuration of rank 0"),
+          .new_directory = new_directory,
+          .onnx = command.command == Command::train ? std::move(onnx) : nullptr};
 }
 
 // Falls back to float32 if a rank would compute in bfloat16 on a processor without instructions for it. Collective.

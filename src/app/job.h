@@ -14,13 +14,15 @@
 #include "lockstep/config/config.h"
 #include "lockstep/config/load.h"
 #include "lockstep/data/source/data_source.h"
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
 struct Configured {
   Config config;
-  bool new_directory = false;  // rank 0: every start of this command has another checkpoint.directory
+  bool new_directory = false;            // rank 0: every start of this command has another checkpoint.directory
+  std::unique_ptr<OnnxModel> onnx = {};  // rank 0: model.file of a training, with its weights; null: none
 };
 
 // Rank 0 reads file, environment and command line; every rank gets the result. From here on its limits count, and

@@ -24,8 +24,8 @@ constexpr int64_t kProbedSamples = 8;  // in the first batch of each rank
 
 }  // namespace
 
-RunStart::RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use)
-    : config_(config), group_(group), watchdog_(watchdog), use_(use) {}
+RunStart::RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use, OnnxModel* onnx)
+    : config_(config), group_(group), watchdog_(watchdog), use_(use), onnx_(onnx) {}
 
 std::span<const RunStart::Stage> RunStart::stages() {
   static constexpr std::array kStages = {
@@ -187,7 +187,8 @@ ScopedFileUse RunStart::using_directory() const {
 
 void RunStart::load() {
   const ScopedFileUse use = using_directory();
-  state = run_or_abort([&] { return prepare_start(context(), classes, identity); });
+  state = run_or_abort([&] { return prepare_start(context(), classes, identity, onnx_); });
+  if (onnx_) onnx_->weights.clear();
 }
 
 // Prepares some samples of the first batch of each rank, so that bad data are found at the start.

@@ -28,7 +28,8 @@ class RunStart {
     check,    // nothing is deleted, and the lock of the checkpoint directory is held no longer than this object lives
     profile,  // from initial weights, without a checkpoint directory
   };
-  RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use);
+  // `onnx`: what rank 0 has read of model.file, whose weights the stage `load` takes; null: nothing.
+  RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use, OnnxModel* onnx = nullptr);
 
   struct Stage {
     RunPhase phase;
@@ -95,6 +96,7 @@ class RunStart {
   ProcessGroup& group_;
   Watchdog& watchdog_;
   const Use use_;
+  OnnxModel* const onnx_;
 };
 
 }  // namespace lockstep

@@ -130,7 +130,7 @@ int leave(const RankContext& rank, Reporter& reporter, const Trainer& trainer, R
 
 int train_command(const Configured& configured, ProcessGroup& group, Watchdog& watchdog) {
   const Config& config = configured.config;
-  RunStart start(config, group, watchdog, RunStart::Use::train);
+  RunStart start(config, group, watchdog, RunStart::Use::train, configured.onnx.get());
   start.make_all();
   const RankContext rank = start.context();
   const BatchSizes& batches = start.setup->batches;

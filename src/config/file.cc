@@ -150,6 +150,17 @@ std::optional<ConfigValue> convert(ConfigType type, const toml::node& node) {
   return std::nullopt;
 }
 
+ConfigFileEntry checked_entry(const ConfigKey& key, const toml::node& node, const std::string& path, int line) {
+  const std::string where = at(path, line);
+  const std::optional<ConfigValue> value = convert(key.member.type, node);
+  if (!value) {
+    fail(ExitCode::config, "{}: {} takes {}, not {}", where, key.full_name(), describe(key.member.type),
+         describe_node(node));
+  }
+  check_config_value(key, *value, where);
+  return {.key = &key, .value = *value, .line = line};
+}
+
 }  // namespace
 
 std::optional<ConfigValue> parse_toml_list(ConfigType type, std::string_view text, const std::string& where) {
@@ -173,13 +184,19 @@ std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std:
     }
     const ConfigKey* key = find_config_key(fmt::format("{}.{}", raw.section, raw.name));
     if (!key) fail_unknown(raw, where);
-    const std::optional<ConfigValue> value = convert(key->member.type, *raw.node);
-    if (!value) {
-      fail(ExitCode::config, "{}: {} takes {}, not {}", where, key->full_name(), describe(key->member.type),
-           describe_node(*raw.node));
-    }
-    check_config_value(*key, *value, where);
-    entries.push_back({.key = key, .value = *value, .line = raw.line});
+    entries.push_back(checked_entry(*key, *raw.node, path, raw.line));
+  }
+  return entries;
+}
+
+std::vector<ConfigFileEntry> parse_model_sizes(std::string_view text, const std::string& path) {
+  const toml::table root = parse_toml(text, path);
+  std::vector<ConfigFileEntry> entries;
+  for (const char* name : {"classes", "image_size"}) {
+    const toml::node* node = root.get(name);
+    if (!node) continue;
+    entries.push_back(
+        checked_entry(*find_config_key(fmt::format("model.{}", name)), *node, path, line_of(node->source())));
   }
   return entries;
 }

@@ -28,6 +28,10 @@ struct ConfigExtension {
 std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path,
                                                ConfigExtension* extension = nullptr);
 
+// Returns `classes` and `image_size` of a model file as model.classes and model.image_size, if it has them. Throws as
+// parse_config_file() does.
+std::vector<ConfigFileEntry> parse_model_sizes(std::string_view text, const std::string& path);
+
 // Parses `text`, a list in TOML notation, as a value of this list type. Returns nothing if items have another type or
 // if the text contains more than a list. Throws Error(config), which names `where`, if the text is not valid TOML.
 std::optional<ConfigValue> parse_toml_list(ConfigType type, std::string_view text, const std::string& where);

@@ -172,8 +172,8 @@ void apply_model_defaults(LoadedConfig& loaded) {
   }
 }
 
-// Copies the contents of model.file to model.definition. A definition in the same file, as in that of a checkpoint,
-// takes precedence.
+// Copies the contents of model.file to model.definition, and takes the sizes in it where none were given. A definition
+// in the same file, as in that of a checkpoint, takes precedence.
 void read_definition(const ConfigSources& sources, LoadedConfig& loaded) {
   constexpr size_t kMostBytes = size_t{1} << 20;
   Config::Model& model = loaded.config.model;
@@ -194,6 +194,18 @@ void read_definition(const ConfigSources& sources, LoadedConfig& loaded) {
          model.definition.size(), kMostBytes);
   }
   loaded.origin.insert_or_assign("model.definition", model.file);
+  for (const ConfigFileEntry& entry : parse_model_sizes(model.definition, model.file)) {
+    const std::string name = entry.key->full_name();
+    std::string& origin = loaded.origin.at(name);
+    const ConfigValue given = entry.key->member.get(loaded.config);
+    if (origin.starts_with(kDefault)) {
+      entry.key->member.set(loaded.config, entry.value);
+      origin = model.file;
+    } else if (given != entry.value) {
+      loaded.replaced.push_back(fmt::format("{} = {} ({}) takes the place of {} in {}", name, config_value_toml(given),
+                                            origin, config_value_toml(entry.value), printable(model.file)));
+    }
+  }
 }
 
 // batch_size and global_batch are alternatives; if both are given, one of them would be ignored silently.

@@ -101,10 +101,10 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
 }
 
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides,
-                                    std::string (*read_definition)(const std::string& path)) {
+                                    std::function<std::string(const std::string& path)> read_definition) {
   ConfigSources sources{.environment = environment_variables(),
                         .overrides = std::move(overrides),
-                        .read_file = read_definition,
+                        .read_file = std::move(read_definition),
                         .open_extended = open_extended,
                         .working_directory = fs::current_path().string()};
   if (!name_or_path.empty()) {

@@ -58,7 +58,8 @@ on the command line:
     trainer --config FILE --train.seed 7   # on the command line
 
 The command line takes precedence over the environment, the environment over the file, the file over the one that it
-extends, that over the defaults of the model, and those over the defaults below. When a run starts, it lists settings that have no effect, such as
+extends, that over `classes` and `image_size` of a [model file](model_files.md) and over the defaults of the model, and
+those over the defaults below. When a run starts, it lists settings that have no effect, such as
 `optimizer.momentum` with `adamw`. `trainer explain --config FILE` prints the resulting configuration and the origin of
 each value. An unknown or duplicate key, or a value of the wrong type or out of range, ends the program with exit code 2
 before anything else starts.

@@ -176,13 +176,14 @@ StartState start_all(const RankContext& rank, const std::function<StartState(con
   return start;
 }
 
-Progress begin_fresh(const RankContext& rank, const HostState& host) {
+Progress begin_fresh(const RankContext& rank, const HostState& host, OnnxModel* onnx = nullptr) {
   initialize_parameters(rank.config, rank.model, host);
   const std::string& init_from = rank.config.checkpoint.init_from;
   const Config::Model& model = rank.config.model;
   const bool of_model_file = init_from.empty() && model.name == kModelFile && is_onnx(model.file);
   if (of_model_file || !init_from.empty()) {
-    load_start_weights(rank.config, of_model_file ? model.file : init_from, rank.model, host);
+    load_start_weights(rank.config, of_model_file ? model.file : init_from, rank.model, host,
+                       of_model_file ? onnx : nullptr);
   }
   if (const ModelState& state = host.arenas(); state.average_parameters.data()) {
     std::memcpy(state.average_parameters.data(), state.parameters.data(), state.parameters.bytes());
@@ -194,12 +195,12 @@ Progress begin_fresh(const RankContext& rank, const HostState& host) {
 }  // namespace
 
 StartState prepare_start(const RankContext& rank, const std::vector<std::string>& data_classes,
-                         const DataIdentity& data) {
+                         const DataIdentity& data, OnnxModel* onnx) {
   return start_all(rank, [&](const HostState& host) {
     const std::string& directory = rank.config.checkpoint.directory;
     const auto file = choose_checkpoint(rank.config.checkpoint);
     if (!file) {
-      const Progress progress = begin_fresh(rank, host);
+      const Progress progress = begin_fresh(rank, host, onnx);
       log_info("starting at step 0: no checkpoint to resume from in {}", directory);
       return StartState{.progress = progress, .classes = data_classes};
     }

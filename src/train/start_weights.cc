@@ -11,7 +11,6 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/checkpoint/schema.h"
-#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/exchange/safetensors.h"
 #include "lockstep/models/models.h"
 #include "train/checkpoint_comparison.h"
@@ -50,16 +49,16 @@ WeightFile open_safetensors(const std::string& path) {
   return weight_file(path, std::move(content.tensors));
 }
 
-WeightFile open_onnx(const std::string& path) {
-  OnnxModel model = read_onnx_model(path, ExitCode::checkpoint);
+WeightFile open_onnx(const std::string& path, OnnxModel model) {
   WeightFile file = weight_file(path, std::move(model.weights));
   file.image_size = model.image_size;
   return file;
 }
 
-WeightFile open_start_weights(const Config& config, const std::string& path) {
+WeightFile open_start_weights(const Config& config, const std::string& path, OnnxModel* onnx) {
   if (path.ends_with(".safetensors")) return open_safetensors(path);
-  if (is_onnx(path)) return open_onnx(path);
+  if (onnx) return open_onnx(path, std::move(*onnx));
+  if (is_onnx(path)) return open_onnx(path, read_onnx_model(path, ExitCode::checkpoint));
   for (const std::string_view ending : {".pt", ".pth", ".bin"}) {
     if (!path.ends_with(ending)) continue;
     fail(ExitCode::config,
@@ -87,9 +86,9 @@ int64_t other_classes(const WeightFile& file, const Parameter& classifier) {
 }  // namespace
 
 void load_start_weights(const Config& config, const std::string& path, const CompiledModel& model,
-                        const HostState& host) {
+                        const HostState& host, OnnxModel* onnx) {
   constexpr std::string_view kWeight = ".weight";
-  const WeightFile file = open_start_weights(config, path);
+  const WeightFile file = open_start_weights(config, path, onnx);
   SchemaOptions schema{.group = file.group, .exclude = config.checkpoint.init_exclude};
   const Graph drawn = build_model(config.model.name, model_options(config, 1, true));
   int64_t classes = 0;

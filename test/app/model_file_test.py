@@ -57,7 +57,7 @@ class ModelFile(kit.TestCase):
         for ranks in (1, 2):
             result = self.run_job(ranks, "--config", self.run_file)
             self.assert_one_error(result, kit.CONFIG,
-                                  "net.toml:3: layer pool: unknown key kernal; did you mean kernel?")
+                                  "net.toml:5: layer pool: unknown key kernal; did you mean kernel?")
 
     def test_an_onnx_file_gives_its_network_and_weights(self):
         """The file is our own; what PyTorch writes is compared in the golden tests."""
@@ -83,6 +83,7 @@ class ModelFile(kit.TestCase):
                 self.assertEqual(before[key].tobytes(), after[key].tobytes(), key)
         result = self.train(2, run_file, {"checkpoint.directory": "more", "model.classes": 11})
         self.assertIn("fc start from fresh values (the file has 10 classes, the model 11)", result.output)
+        self.assert_once(result, "model.classes = 11 (command line) takes the place of 10 in ")
         os.remove(self.path("net.onnx"))
         self.assertEqual(
             self.run_job(2, "evaluate", "--checkpoint", "next/latest", "--data.validation", "any").code, kit.OK)

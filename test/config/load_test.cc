@@ -268,16 +268,35 @@ TEST_CASE("the table of effects names keys that exist, and each row can hold and
 
 TEST_CASE("a model file is read where it is named, unless its contents come with the configuration") {
   ConfigSources s = sources("[model]\nname = \"file\"\nfile = \"net.toml\"\n");
-  s.read_file = [](const std::string& path) { return "the text\nof " + path; };
+  s.read_file = [](const std::string& path) { return "# the text\n# of " + path; };
   const Config config = load_config(s).config;
-  CHECK(config.model.definition == "the text\nof /configs/net.toml");
+  CHECK(config.model.definition == "# the text\n# of /configs/net.toml");
   CHECK(config.checkpoint.directory == "/home/a/runs/net");
   CHECK(config_from_toml(to_toml(config), "itself") == config);
   s.file_text += "definition = \"another\"\n";
   CHECK(load_config(s).config.model.definition == "another");
   s.overrides = {{"model.file", "/other.toml"}};
-  CHECK(load_config(s).config.model.definition == "the text\nof /other.toml");
+  CHECK(load_config(s).config.model.definition == "# the text\n# of /other.toml");
   s.read_file = [](const std::string&) { return std::string(); };
   CHECK_THAT(load_error(s), ContainsSubstring("/other.toml: this model file is empty"));
   CHECK_THAT(load_error(sources("[model]\nname = \"file\"\n")), ContainsSubstring("needs model.file"));
+}
+
+TEST_CASE("classes and image size come from the model file unless they are given") {
+  ConfigSources s = sources("[model]\nname = \"file\"\nfile = \"net.toml\"\n");
+  s.read_file = [](const std::string&) { return std::string("classes = 7\nimage_size = 48\nlayer = []\n"); };
+  LoadedConfig loaded = load_config(s);
+  CHECK(loaded.config.model.classes == 7);
+  CHECK(loaded.config.model.image_size == 48);
+  CHECK(loaded.origin.at("model.classes") == "/configs/net.toml");
+  CHECK(loaded.replaced.empty());
+  s.overrides = {{"model.classes", "5"}, {"model.image_size", "48"}};
+  loaded = load_config(s);
+  CHECK(loaded.config.model.classes == 5);
+  CHECK(loaded.replaced ==
+        std::vector<std::string>{"model.classes = 5 (command line) takes the place of 7 in /configs/net.toml"});
+  s.read_file = [](const std::string&) { return std::string("classes = \"7\"\n"); };
+  CHECK_THAT(load_error(s), ContainsSubstring("/configs/net.toml:1: model.classes takes an integer, not the string"));
+  s.read_file = [](const std::string&) { return std::string("\nclasses = 0\n"); };
+  CHECK_THAT(load_error(s), ContainsSubstring("/configs/net.toml:2: model.classes"));
 }

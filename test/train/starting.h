@@ -17,7 +17,7 @@ namespace lockstep {
 // A run on every rank, and its ways to start.
 struct Starting : SmallRank {
   using SmallRank::SmallRank;
-  StartState start() { return prepare_start(context); }
+  StartState start(OnnxModel* onnx = nullptr) { return prepare_start(context, {}, {}, onnx); }
 };
 
 inline Config config_with(const SharedDirectory& directory, const std::string& resume = "auto") {

@@ -3,6 +3,7 @@
 // sources.h accesses the disk and the process.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,11 +31,11 @@ struct ConfigSources {
   std::string file_text;  // its contents
   std::string
       file_directory;  // absolute; the base of relative input paths in the file; empty: the directory of the file
-  std::vector<Assignment> environment;                          // any variables; only LOCKSTEP_SECTION_KEY is read
-  std::vector<Assignment> overrides;                            // "section.key" and value, from the command line
-  bool evaluation = false;                                      // for an evaluation, data.train may be missing
-  bool effective = false;                                       // file_text sets every key, as to_toml() writes it
-  std::string (*read_file)(const std::string& path) = nullptr;  // for model.file: its definition
+  std::vector<Assignment> environment;                            // any variables; only LOCKSTEP_SECTION_KEY is read
+  std::vector<Assignment> overrides;                              // "section.key" and value, from the command line
+  bool evaluation = false;                                        // for an evaluation, data.train may be missing
+  bool effective = false;                                         // file_text sets every key, as to_toml() writes it
+  std::function<std::string(const std::string& path)> read_file;  // for model.file: its definition
   // Opens what a file names as `extends`: a path relative to `directory`, or a recipe.
   ConfigFile (*open_extended)(const std::string& name, const std::string& directory) = nullptr;
   std::string working_directory;  // absolute; the base of relative output paths, and of paths in the command line and
@@ -47,13 +48,15 @@ struct LoadedConfig {
   // LOCKSTEP_TRAIN_SEED" or "command line".
   std::map<std::string, std::string, std::less<>> origin;
   std::vector<std::string> warnings;  // one sentence for each given setting without effect
+  std::vector<std::string> replaced;  // one sentence for each size in the model file that another one replaces
 };
 
 // Loads the configuration. Precedence: command line, environment, file, the file that it extends, default of the model
-// (unless another optimizer or schedule than the model's is chosen), built-in default. Input paths in a file are
-// relative to its directory, all other paths to the working directory; all become absolute. Placeholders in output
-// paths are checked and stay (fill_in_placeholders()). The result has passed validate(). Throws Error(config), which
-// names the file and line, variable or option, and for an unknown key the nearest known one.
+// (unless another optimizer or schedule than the model's is chosen), number of classes and size of images in
+// model.file, built-in default. Input paths in a file are relative to its directory, all other paths to the working
+// directory; all become absolute. Placeholders in output paths are checked and stay (fill_in_placeholders()). The
+// result has passed validate(). Throws Error(config), which names the file and line, variable or option, and for an
+// unknown key the nearest known one.
 LoadedConfig load_config(const ConfigSources& sources);
 
 // Returns one sentence for each setting that was given explicitly but has no effect with the others: the key, its

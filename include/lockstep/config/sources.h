@@ -26,7 +26,7 @@ std::string find_config_file(const std::string& name_or_path, const std::vector<
 // `read_definition` returns model.definition for a model.file. Throws Error(config) if the file cannot be found or
 // read.
 ConfigSources gather_config_sources(const std::string& name_or_path, std::vector<Assignment> overrides,
-                                    std::string (*read_definition)(const std::string& path) = nullptr);
+                                    std::function<std::string(const std::string& path)> read_definition = {});
 
 // Returns the environment variables of this process that set a key, sorted by name.
 std::vector<Assignment> environment_settings();

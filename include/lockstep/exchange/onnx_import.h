@@ -20,7 +20,8 @@ struct OnnxModel {
 
 // Translates the nodes that the output depends on. `file`: the whole file; `name` is for messages; `directory`: of
 // files that hold weights, empty: there can be none. Memory: the files' bytes four times. Throws Error(config) that
-// names the node and its operation if it cannot be expressed, and Error(damaged) if the file is none or cut short.
+// names the node and its operation if it cannot be expressed, and Error(damaged) if the file is none or cut short, or
+// if another file that it names cannot be read.
 OnnxModel import_onnx(std::span<const std::byte> file, const std::string& name, const std::string& directory = {},
                       ExitCode damaged = ExitCode::config);
 // `damaged`: also of a file that cannot be read.

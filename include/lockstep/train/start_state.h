@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/exchange/onnx_import.h"
 #include "lockstep/train/progress.h"
 #include "lockstep/train/rank_context.h"
 
@@ -28,9 +29,10 @@ struct StartState {
 // Collective. Only rank 0 chooses the state and reads it; all ranks receive its arenas and compare them. Throws
 // AgreedError: config (2) if a file does not match the model or a fresh start would overwrite checkpoints, data (3) if
 // the previous run had other classes, checkpoint (5) if there are files but none is intact. `classes` are the names of
-// the outputs from the data, empty if unknown. The training data are not compared if `data` has no samples.
+// the outputs from the data, empty if unknown. The training data are not compared if `data` has no samples. `onnx`: an
+// ONNX model.file that rank 0 has read, whose weights are then moved from; null: it is read if it is needed.
 StartState prepare_start(const RankContext& rank, const std::vector<std::string>& classes = {},
-                         const DataIdentity& data = {});
+                         const DataIdentity& data = {}, OnnxModel* onnx = nullptr);
 
 // Collective. Deletes the checkpoints that checkpoint.overwrite discards for this start. Call it only when no later
 // check can still reject the start.
