@@ -1,4 +1,4 @@
-"""The batch files of scripts/slurm under a real Slurm: one node, made for the test, on this machine."""
+"""The batch files of scripts/slurm under a real Slurm on this machine: one node, or two in network namespaces."""
 
 import os
 import random
@@ -11,6 +11,9 @@ import sys
 import time
 
 import kit
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../scripts/bench"))
+import virtual_hosts
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/slurm")
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
@@ -33,32 +36,37 @@ def free_ports(count):
 
 
 class Cluster:
-    """munged, slurmctld and slurmd in a directory of their own, stopped by close()."""
+    """munged, slurmctld and a slurmd on each node, in a directory of their own, stopped by close()."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, hosts=None):
+        """`hosts`: the nodes, of which the first has slurmctld and the user; otherwise this machine is the only node."""
         self.directory = directory
+        self.hosts = hosts
         self.daemons = []
         self.env = kit.environment({"SLURM_CONF": self.path("slurm.conf"), "TRAINER": kit.TRAINER})
-        for name in ("state", "spool", "tmp", "munge", "socket"):
+        self.names, self.addresses = [socket.gethostname().split(".")[0]], ["127.0.0.1"]
+        if hosts:
+            self.names, self.addresses = hosts.names, hosts.addresses
+        for name in ("state", *(f"spool-{node}" for node in self.names), "tmp", "munge", "socket"):
             os.makedirs(self.path(name), mode=0o755)
         os.chmod(directory, 0o711)
         os.chmod(self.path("munge"), 0o700)
         with open(self.path("munge/munge.key"), "wb", opener=lambda p, f: os.open(p, f, 0o400)) as key:
             key.write(os.urandom(128))
         self.configure()
-        self.start()
 
     def path(self, *parts):
         return os.path.join(self.directory, *parts)
 
     def configure(self):
         # Open MPI names its shared memory after the job: two clusters on one machine must not count alike.
-        host = socket.gethostname().split(".")[0]
+        nodes = "\n".join(f"NodeName={n} NodeAddr={a} CPUs={max(2, os.cpu_count())} RealMemory=4000 State=UNKNOWN"
+                          for n, a in zip(self.names, self.addresses))
         controller, node = free_ports(2)
         kit.write(self.path("slurm.conf"), f"""
 ClusterName=test
 FirstJobId={random.randrange(1000, 1000000)}
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={self.names[0]}({self.addresses[0]})
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -67,12 +75,12 @@ AuthInfo=socket={self.path("socket/munge")}
 SlurmctldPort={controller}
 SlurmdPort={node}
 StateSaveLocation={self.path("state")}
-SlurmdSpoolDir={self.path("spool")}
+SlurmdSpoolDir={self.path("spool")}-%n
 TmpFS={self.path("tmp")}
 SlurmctldPidFile={self.path("slurmctld.pid")}
-SlurmdPidFile={self.path("slurmd.pid")}
+SlurmdPidFile={self.path("slurmd")}-%n.pid
 SlurmctldLogFile={self.path("slurmctld.log")}
-SlurmdLogFile={self.path("slurmd.log")}
+SlurmdLogFile={self.path("slurmd")}-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
@@ -85,23 +93,32 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=5
 MailProg=/bin/true
-NodeName={host} NodeAddr=127.0.0.1 CPUs={max(2, os.cpu_count())} RealMemory=4000 State=UNKNOWN
-PartitionName=test Nodes={host} Default=YES MaxTime=60 State=UP
+{nodes}
+PartitionName=test Nodes={",".join(self.names)} Default=YES MaxTime=60 State=UP
 """)
 
     def start(self):
         munge = [find("munged"), "--foreground", "--force", "--key-file", self.path("munge/munge.key"), "--socket",
                  self.path("socket/munge"), "--pid-file", self.path("munge/pid"), "--log-file",
                  self.path("munge/log"), "--seed-file", self.path("munge/seed")]
-        for command in (munge, [find("slurmctld"), "-D", "-c"], [find("slurmd"), "-D", "-c"]):
+        slurmd = [self.on_node(i, find("slurmd"), "-D", "-c") for i in range(len(self.names))]
+        for command in (munge, self.on_node(0, find("slurmctld"), "-D", "-c"), *slurmd):
             self.daemons.append(subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
                                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
             if command is munge:
                 wait_until(lambda: os.path.exists(self.path("socket/munge")), "munge's socket")
-        wait_until(lambda: self.output("sinfo", "--noheader", "--format=%t") == "idle", "an idle node")
+        wait_until(lambda: self.output("sinfo", "--noheader", "--format=%t") == "idle", "idle nodes")
+
+    def on_node(self, index, *command):
+        """The command that runs there. Nodes have temporary files of their own, in which those of a job are named alike."""
+        if not self.hosts:
+            return command
+        script = f"hostname {self.names[index]}; mount -t tmpfs tmpfs {self.path('tmp')}; exec \"$@\""
+        network = f"--net=/run/netns/{self.hosts.spaces[index]}"
+        return ["nsenter", network, "unshare", "--uts", "--mount", "sh", "-c", script, "sh", *command]
 
     def output(self, program, *arguments):
-        run = subprocess.run([find(program), *arguments], env=self.env, stdout=subprocess.PIPE,
+        run = subprocess.run(self.on_node(0, find(program), *arguments), env=self.env, stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL, timeout=60, check=False)
         return run.stdout.decode().strip()
 
@@ -132,11 +149,16 @@ def wait_until(condition, what, timeout=60):
         time.sleep(0.1)
 
 
-class Slow(kit.TestCase):
+class OnSlurm(kit.TestCase):
+    hosts = None
+    tasks = ()  # options of sbatch
+    killed = 1  # the rank that a test kills
+
     def setUp(self):
         super().setUp()
-        self.cluster = Cluster(self.path("cluster"))
+        self.cluster = Cluster(self.path("cluster"), self.hosts)
         self.addCleanup(self.cluster.close)
+        self.cluster.start()
         self.records(60)
         self.log = self.path("job.log")
 
@@ -146,7 +168,7 @@ class Slow(kit.TestCase):
 
     def submit(self, launcher, *options):
         number = self.cluster.output("sbatch", "--parsable", "--cpus-per-task=1", f"--output={self.log}",
-                                     f"--chdir={self.directory}", *options,
+                                     f"--chdir={self.directory}", *self.tasks, *options,
                                      os.path.join(SCRIPTS, f"{launcher}.sbatch"), "run.toml")
         self.assertRegex(number, r"^\d+$")
         return number
@@ -236,13 +258,17 @@ class Slow(kit.TestCase):
         self.settings(checkpoint__every_steps=5)
         job = self.submit(launcher, "--time=5")
         self.wait_for_steps(12)
-        os.kill(self.ranks()[1][0], signal.SIGKILL)
+        os.kill(self.ranks()[self.killed][0], signal.SIGKILL)
         self.wait_for_state(job, "FAILED")
         self.wait_for(lambda: not self.ranks(), "the end of all ranks", 30)
         self.assertEqual(self.cluster.job(job)["ExitCode"], "137:0")
         self.assertNotIn("the state is saved", self.text())
         self.assert_newest_is_whole()
         self.assertEqual(self.cluster.job(job)["Restarts"], "0")
+
+
+class Slow(OnSlurm):
+    tasks = ("--ntasks=2",)
 
     def bound_ranks(self, launcher):
         if os.cpu_count() < 2:
@@ -297,6 +323,39 @@ exec {os.path.dirname(kit.TRAINER)}/lockstep run --mpirun {kit.MPIRUN} --config 
         self.killed_rank("mpirun")
 
     def test_srun_job_with_a_killed_rank_fails_and_is_not_requeued(self):
+        self.killed_rank("srun")
+
+
+class SlowNodes(OnSlurm):
+    tasks = ("--nodes=2", "--ntasks-per-node=2")
+    killed = 3
+
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = virtual_hosts.Hosts(2)
+        cls.enterClassContext(cls.hosts)
+
+    def wait_for_steps(self, count=3):
+        super().wait_for_steps(count)
+        self.assertEqual(len(self.ranks()), 4)
+        self.assertIn("between 2 hosts with 2 ranks each", self.text())
+
+    def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
+        self.stops_requeues_and_finishes("mpirun")
+
+    def test_srun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
+        self.stops_requeues_and_finishes("srun")
+
+    def test_cancelled_mpirun_job_leaves_no_rank_and_a_whole_checkpoint(self):
+        self.cancelled("mpirun")
+
+    def test_cancelled_srun_job_leaves_no_rank_and_a_whole_checkpoint(self):
+        self.cancelled("srun")
+
+    def test_mpirun_job_with_a_rank_killed_on_the_second_node_fails_and_is_not_requeued(self):
+        self.killed_rank("mpirun")
+
+    def test_srun_job_with_a_rank_killed_on_the_second_node_fails_and_is_not_requeued(self):
         self.killed_rank("srun")
 
 
