@@ -23,25 +23,32 @@ class FormatChooser {
   // share. A packed copy of a parameter is not kept from forward to backward, because packing again costs less than the
   // memory.
   ValueId in_format(ValueId id, Format format, Phase phase) {
-    if (graph_.value(id).desc.format == format) return id;
-    const bool transient = graph_.value(id).parameter >= 0;
+    const auto cast = weight_casts_.find(id);
+    const bool of_cast = cast != weight_casts_.end();
+    if (graph_.value(id).desc.format == format) {
+      if (of_cast) append(std::move(weight_casts_.extract(cast).mapped()));
+      return id;
+    }
+    const bool transient = graph_.value(id).parameter >= 0 || of_cast;
     const auto key = std::tuple(id, static_cast<int>(format.kind), format.id, transient ? phase : Phase::forward);
     if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
-    const ValueId copy = append_reorder(id, graph_.value(id).name + ".reordered", format, phase);
+    const Op op = of_cast ? cast->second.op : Op(Reorder{});
+    const ValueId from = of_cast ? cast->second.inputs[0] : id;
+    const ValueId copy = graph_.add_node(graph_.value(id).name + ".reordered", op, {from}, phase).front();
+    graph_.value(copy).desc.format = format;
     copies_.emplace(key, copy);
     return copy;
-  }
-
-  ValueId append_reorder(ValueId from, std::string name, Format format, Phase phase) {
-    const ValueId to = graph_.add_node(std::move(name), Reorder{}, {from}, phase).front();
-    graph_.value(to).desc.format = format;
-    return to;
   }
 
   void place(Node node) {
     auto inputs = graph_.descs(node.inputs);
     auto outputs = graph_.descs(node.outputs);
     const FormatChoice choice = backend_.choose_formats(node.op, inputs, outputs);
+    if (casts_weights(node) && choice.outputs[0] == Format::plain()) {
+      graph_.value(node.outputs[0]).producer = -1;
+      weight_casts_.emplace(node.outputs[0], std::move(node));
+      return;
+    }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       node.inputs[i] = in_format(node.inputs[i], choice.inputs[i], node.phase);
       inputs[i].format = choice.inputs[i];
@@ -73,6 +80,11 @@ class FormatChooser {
     }
   }
 
+  bool casts_weights(const Node& node) const {
+    return std::holds_alternative<Cast>(node.op) && graph_.value(node.inputs[0]).parameter >= 0 &&
+           !graph_.value(node.outputs[0]).kept;
+  }
+
   void append(Node node) {
     const auto id = static_cast<NodeId>(graph_.nodes.size());
     for (ValueId output : node.outputs) graph_.value(output).producer = id;
@@ -82,6 +94,7 @@ class FormatChooser {
   Graph& graph_;
   const Backend& backend_;
   std::map<std::tuple<ValueId, int, int32_t, Phase>, ValueId> copies_;
+  std::map<ValueId, Node> weight_casts_;  // by output: each reader casts to the format that it needs
 };
 
 }  // namespace

@@ -88,6 +88,28 @@ TEST_CASE("a packed copy of a parameter lives in one phase only") {
   CHECK(format_of(graph, "conv2.weight") == Format::plain());
 }
 
+TEST_CASE("weights are cast into the format of each reader, and no plain copy of them lives on") {
+  ModelOptions options{.batch_size = 2, .image_size = 4, .classes = 3};
+  options.dtype = DType::f32;
+  ModelBuilder b(options);
+  const ValueId x = b.conv(b.conv(b.images(), "conv1", {.channels = 8}), "conv2", {.channels = 8});
+  b.loss(b.linear(b.flatten(x, "flatten"), "fc", {.outputs = 3}), "loss", 1.0);
+  Graph graph = std::move(b).finish();
+  lower_precision(graph, DType::bf16);
+  add_gradients(graph);
+  choose_formats(graph, FakeBackend());
+  CHECK(is_well_formed(graph));
+  std::vector<Phase> packed, plain;
+  for (const Node& node : graph.nodes) {
+    if (!std::holds_alternative<Cast>(node.op) || graph.value(node.inputs[0]).parameter < 0) continue;
+    CHECK(graph.value(node.outputs[0]).desc.dtype == DType::bf16);
+    (graph.value(node.outputs[0]).desc.format == kPacked ? packed : plain).push_back(node.phase);
+  }
+  CHECK(packed == std::vector{Phase::forward, Phase::forward, Phase::backward});  // conv1, conv2, conv2.grad_input
+  CHECK(plain.size() == 2);                                                       // fc, its bias
+  for (const char* name : {"conv1.weight.bf16", "conv2.weight.bf16"}) CHECK(reorders_of(graph, name).empty());
+}
+
 TEST_CASE("gradients of parameters are unpacked into plain format") {
   Graph graph = two_convolutions();
   add_gradients(graph);
