@@ -6,6 +6,8 @@ import os
 import re
 import sys
 
+import numpy
+
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../app"))
 import kit  # noqa: E402  (found beside the tests of the program)
 
@@ -138,7 +140,7 @@ class Interruptions(InterruptedCase):
         self.check_went_back("cifar10_cnn")
 
 
-class Fusions(FakeGpuCase):
+class FusedCase(FakeGpuCase):
     """A network of every fused operation, in fp16: sums behind convolutions, images normalized before convolutions and their
     gradients, sums of a norm's gradient, a norm before a max pool, norms of slices of a merged convolution."""
     NET = """layer = [
@@ -157,10 +159,25 @@ class Fusions(FakeGpuCase):
     """
     CHANGES = {"model.name": "file", "model.dropout": None, "train.steps": 4, "train.precision": "fp16"}
 
-    def fused_config(self):
-        net = kit.write(self.path("net.toml"), self.NET.encode())
-        return self.config({**self.CHANGES, "model.file": net}, SMALL)
+    def changes(self):
+        return {**self.CHANGES, "model.file": kit.write(self.path("net.toml"), self.NET.encode())}
 
+    def fused_config(self):
+        return self.config(self.changes(), SMALL)
+
+    def check_ranks(self, changes):
+        """Two ranks compute what one does with the samples of both as two micro-batches: batch norms treat these apart as well."""
+        config = self.config(changes, SMALL)
+        one = self.run_once("one", config, 0, "lazy", {"train.accumulate": "2"})
+        two = self.run_once("two", config, 2, "lazy", devices=2)
+        self.assert_same_losses(two, one, (1e-6, 1e-5))
+        ours, theirs = (kit.datasets(os.path.join(d, kit.checkpoints(d)[-1])) for d in (two, one))
+        self.assertEqual(ours.keys(), theirs.keys())
+        for key in (key for key in theirs if key.startswith("model/")):
+            self.assertLessEqual(abs(ours[key] - theirs[key]).max(), 1e-5 * abs(theirs[key]).max(), key)
+
+
+class Fusions(FusedCase):
     def test_same_bits_in_all_orders_and_resumed_and_nearly_the_losses_of_float32(self):
         config = self.fused_config()
         first = self.run_once("first", config, 0, "eager", {"device.graph": "off"})
@@ -194,19 +211,26 @@ class Fusions(FakeGpuCase):
         self.assert_same_bits(nccl, self.run_once("mpi", config, 2, "random:7", {"device.share": "true"}))
 
 
+    def test_two_ranks_compute_what_one_does(self):
+        self.check_ranks(self.changes())
+
+
 class Captures(FakeGpuCase):
     """FAKE_GPU_ALLOCATE=D:N: the N-th kernel of each capture on device D allocates memory, which is illegal there. Kernels are
     refused in the first layer, in the backward pass, when sums of gradients have been captured, and in the update."""
     CHANGES = {"train.steps": 6, "comm.bucket_mb": 0.5}
 
-    def check_fallback(self, changes, ranks, devices, faulty, kernels):
+    @staticmethod
+    def faults(faulty, kernels):
         """On device `faulty` one of these kernels is refused, or in the end the whole graph."""
+        return [*((f"kernel {kernel}", {"FAKE_GPU_ALLOCATE": f"{faulty}:{kernel}"},
+                   r"fake GPU: cudaMalloc by \w+ while stream \d+ is ") for kernel in kernels),
+                ("graph", {"FAKE_GPU_NO_GRAPH": str(faulty)}, "out of GPU memory: making a graph of the captured work")]
+
+    def check_fallback(self, changes, ranks, devices, faults):
         config = self.config({**self.CHANGES, **changes}, SMALL)
         whole = self.run_once("whole", config, ranks, "lazy", {"device.graph": "off"}, devices)
         warnings = len(self.printed.warnings())
-        faults = [(f"kernel {kernel}", {"FAKE_GPU_ALLOCATE": f"{faulty}:{kernel}"},
-                   r"fake GPU: cudaMalloc by \w+ while stream \d+ is ") for kernel in kernels]
-        faults.append(("graph", {"FAKE_GPU_NO_GRAPH": str(faulty)}, "out of GPU memory: making a graph of the captured work"))
         for name, env, text in faults:
             with self.subTest(name):
                 other = self.run_once(name, config, ranks, "lazy", devices=devices, env=env)
@@ -216,13 +240,13 @@ class Captures(FakeGpuCase):
                 self.assertRegex(str(self.printed), "the step cannot be captured, .*: " + text)
 
     def test_a_step_that_cannot_be_captured_is_computed_all_the_same(self):
-        self.check_fallback({}, 0, 1, 0, (1, 25, 46))
+        self.check_fallback({}, 0, 1, self.faults(0, (1, 25, 46)))
 
     def test_micro_batches_that_cannot_be_captured_are_computed_all_the_same(self):
-        self.check_fallback({"train.accumulate": 3, "model.dropout": 0.3}, 0, 1, 0, (1, 47))
+        self.check_fallback({"train.accumulate": 3, "model.dropout": 0.3}, 0, 1, self.faults(0, (1, 47)))
 
     def test_one_rank_may_be_captured_and_the_other_not(self):
-        self.check_fallback({}, 2, 2, 1, (1, 46))
+        self.check_fallback({}, 2, 2, self.faults(1, (1, 46)))
 
     def test_device_graph_on_makes_it_an_error_that_names_the_call(self):
         config = self.config(self.CHANGES, SMALL)
@@ -321,6 +345,37 @@ for _model in MODELS:
     for _what, _check in (("resumed", "check_resumed"), ("went_back", "check_went_back")):
         setattr(SlowInterruptions, f"test_{_model}_{_what}",
                 lambda self, model=_model, check=_check: getattr(self, check)(model, ranks=2, devices=2))
+
+
+class SlowRanks(FusedCase):
+    """The number of ranks in 16 bits, also in large networks of fused convolutions."""
+
+    def gradient_and_loss(self, name, config, ranks, overrides):
+        directory = self.run_once(name, config, ranks, "lazy", overrides, devices=2)
+        slots = kit.datasets(os.path.join(directory, kit.checkpoints(directory)[-1]))
+        names = sorted(key for key in slots if key.startswith("optimizer/momentum/"))  # the gradient, after one step
+        return numpy.concatenate([slots[key].ravel() for key in names]).astype(float), kit.per_step(directory, "loss")[1]
+
+    def test_bf16(self):
+        self.check_ranks({**self.changes(), "train.precision": "bf16"})
+
+    def check_synchronized(self, precision):
+        """Where ranks normalize together, they compute what one does with one batch, but for the rounding to 16 bits."""
+        config = self.config({**self.changes(), "train.precision": precision, "train.steps": 1}, SMALL)
+        batch = SMALL["train"]["batch_size"]
+        one, loss = self.gradient_and_loss("one", config, 0, {"train.batch_size": str(2 * batch)})
+        for sync, bounds in (("true", (0, 0.1)), ("false", (0.3, 1))):
+            two, other_loss = self.gradient_and_loss(sync, config, 2, {"train.sync_batch_norm": sync})
+            distance = numpy.linalg.norm(two - one) / numpy.linalg.norm(one)
+            self.assertTrue(bounds[0] < distance < bounds[1], f"sync_batch_norm {sync}: {distance}")
+            self.assertEqual(abs(other_loss / loss - 1) < 1e-4, sync == "true")
+
+
+for _precision in ("fp16", "bf16"):
+    setattr(SlowRanks, f"test_{_precision}_synchronized", lambda self, precision=_precision: self.check_synchronized(precision))
+    for _model in ("resnet50", "inception_v3"):
+        setattr(SlowRanks, f"test_{_precision}_{_model}", lambda self, precision=_precision, model=_model: self.check_ranks(
+            {**MODELS[model], "train.steps": 2, "train.precision": precision}))
 
 
 if __name__ == "__main__":
