@@ -45,11 +45,15 @@ ProtobufWriter event(int64_t step) {
   return ProtobufWriter().float64(field::kWallTime, wall_seconds()).integer(field::kStep, step);
 }
 
-// The name starts with the time, because TensorBoard reads the files of a directory in the order of their names.
+// The name starts with the time, because TensorBoard reads the files of a directory in the order of their names. Whole
+// seconds and then the host are what Weights & Biases looks for.
 std::string new_file_name() {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  return fmt::format("events.out.tfevents.{:017.6f}.{}.{}", wall_seconds(), host, ::getpid());
+  constexpr int64_t kMicroseconds = 1'000'000;
+  const auto time = static_cast<int64_t>(wall_seconds() * kMicroseconds);
+  return fmt::format("events.out.tfevents.{:010}.{}.{:06}.{}", time / kMicroseconds, host, time % kMicroseconds,
+                     ::getpid());
 }
 
 struct Histogram {

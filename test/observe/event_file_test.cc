@@ -29,7 +29,7 @@ std::vector<std::string> records_in(const std::string& directory) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) paths.push_back(entry.path().string());
   REQUIRE(paths.size() == 1);
-  CHECK_THAT(paths[0], ContainsSubstring("/events.out.tfevents."));
+  CHECK_THAT(paths[0], Catch::Matchers::Matches(R"(.*/events\.out\.tfevents\.\d{10}\.[^/]+\.\d{6}\.\d+)"));
   const std::string bytes = read_file(paths[0]);
   std::vector<std::string> records;
   for (size_t at = 0; at < bytes.size();) {
