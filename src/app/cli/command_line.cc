@@ -259,6 +259,15 @@ void predict_from(const std::string& data, CommandLine& line) {
   line.overrides.push_back({.name = "data.validation_fraction", .value = "0"});
 }
 
+// An empty value, as of a variable that a script has not set, is no path, number or word. Keys may have one.
+void require_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (name.find('.') != std::string::npos || std::ranges::count(option->results(), "") == 0) continue;
+    fail(ExitCode::config, "command line: {} is empty; it takes {}", name, option->get_type_name());
+  }
+}
+
 CommandHelp help_of(const CLI::App& app) {
   CommandHelp help{.name = app.get_name(), .meaning = app.get_description(), .options = {}};
   for (const CLI::Option* option : app.get_options()) {
@@ -287,8 +296,11 @@ CommandLine Parser::result() const {
   if (man_asked_) return {.command = Command::print, .text = man_page(help())};
   if (bash_asked_) return {.command = Command::print, .text = bash_completion(help())};
   CommandLine line = line_;
+  require_values(app_);
   for (const auto& [app, command] : commands_) {
-    if (app->parsed()) line.command = command;
+    if (!app->parsed()) continue;
+    line.command = command;
+    require_values(*app);
   }
   line.to = first_given_once("--to", to_);
   line.compared = first_given_once("--compare", compared_);

@@ -316,3 +316,16 @@ TEST_CASE("pack takes a directory to write into, the options of training and how
   CHECK_THAT(error_of({"pack", "--to", "a", "--config", "b", "--short_sides", "3"}),
              ContainsSubstring("did you mean --short_side?"));
 }
+
+TEST_CASE("an option or argument with an empty value is an error, which says what it takes") {
+  for (const auto& [arguments, message] : {
+           std::pair(Arguments{"--config", "digits", "--dump-config", ""}, "--dump-config is empty; it takes FILE"),
+           {Arguments{"--config="}, "--config is empty; it takes FILE|RECIPE"},
+           {Arguments{"export", "run", "--to="}, "--to is empty; it takes FILE.safetensors|.onnx|.h5"},
+           {Arguments{"inspect", ""}, "checkpoint is empty; it takes PATH"},
+           {Arguments{"predict", "run", "a.png", ""}, "images is empty; it takes PATH"},
+           {Arguments{"evaluate", "run", "--confusion", ""}, "--confusion is empty; it takes FILE.csv"},
+       }) {
+    CHECK(error_of(arguments) == fmt::format("command line: {}", message));
+  }
+}
