@@ -2,14 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <pty.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -23,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/launcher/epilogue.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/parse_number.h"
@@ -79,6 +84,72 @@ bool is_ready_rank(pid_t process) {
   return (holds || system_field(status, "Threads") != "1") &&
          process_variable(fmt::format("/proc/{}", process), "OMPI_COMM_WORLD_RANK").has_value();
 }
+
+// The standard error of a command, which a thread reads and passes on without the epilogue. A terminal if this process
+// has one, because the ranks look for that.
+class FilteredError {
+ public:
+  FilteredError() {
+    int ends[2];
+    termios raw{};
+    const bool terminal = ::isatty(STDERR_FILENO) && ::openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) == 0;
+    if (!terminal && ::pipe(ends) != 0) return;
+    if (terminal && ::tcgetattr(ends[1], &raw) == 0) {
+      ::cfmakeraw(&raw);
+      ::tcsetattr(ends[1], TCSANOW, &raw);
+    }
+    read_ = ends[0];
+    write_ = ends[1];
+  }
+  FilteredError(const FilteredError&) = delete;
+  FilteredError& operator=(const FilteredError&) = delete;
+  ~FilteredError() {
+    ended_ = true;
+    if (thread_.joinable()) thread_.join();
+    if (read_ >= 0) ::close(read_);
+  }
+
+  // In the new process, which then writes there.
+  void take() const {
+    if (write_ < 0) return;
+    ::dup2(write_, STDERR_FILENO);
+    ::close(write_);
+    ::close(read_);
+  }
+
+  // In this process, once the other one exists.
+  void start() {
+    if (write_ < 0) return;
+    ::close(write_);
+    thread_ = std::thread([this] { pass_on(); });
+  }
+
+ private:
+  // A process that the job has left behind may hold the other end open, so the end of the job ends this as well.
+  void pass_on() {
+    EpilogueFilter filter;
+    char text[4096];
+    for (;;) {
+      pollfd readable{.fd = read_, .events = POLLIN, .revents = 0};
+      const bool last = ended_;
+      const int found = ::poll(&readable, 1, static_cast<int>(kPause.count()));
+      if (found == 0 && !last) continue;
+      const ssize_t bytes = found > 0 ? ::read(read_, text, sizeof text) : 0;
+      if (bytes <= 0) break;
+      write_out(filter.pass({text, static_cast<size_t>(bytes)}));
+    }
+    write_out(filter.rest());
+  }
+
+  static void write_out(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+  }
+
+  int read_ = -1, write_ = -1;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
 
 [[noreturn]] void execute(std::span<const std::string> words, std::span<const std::string> environment,
                           const char* program, pid_t parent, const sigset_t& mask) {
@@ -276,12 +347,18 @@ HeldSignals hold_signals() {
 int run_launched(const LaunchOptions& options, const HeldSignals& signals, std::span<const std::string> words,
                  std::span<const std::string> environment) {
   const pid_t parent = ::getpid();
+  std::optional<FilteredError> error;
+  if (options.leaves_out_epilogue) error.emplace();
   const pid_t job = ::fork();
   if (job < 0) {
     std::fprintf(stderr, "%s: cannot start a process: %s\n", options.program, std::strerror(errno));
     return kNotStarted;
   }
-  if (job == 0) execute(words, environment, options.program, parent, signals.before);
+  if (job == 0) {
+    if (error) error->take();
+    execute(words, environment, options.program, parent, signals.before);
+  }
+  if (error) error->start();
   return Job(job, options, signals.held).watch();
 }
 

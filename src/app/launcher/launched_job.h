@@ -17,7 +17,8 @@ struct LaunchOptions {
   // Whether the command is mpirun itself and nothing else. The first request is then delayed until the ranks can answer
   // it, a second Ctrl-C ends the job at once, and no process of the job is left behind.
   bool is_mpirun = false;
-  int local_ranks = 0;  // number of ranks on this host; 0: unknown
+  int local_ranks = 0;               // number of ranks on this host; 0: unknown
+  bool leaves_out_epilogue = false;  // reads the command's standard error, and leaves out the epilogue of mpirun 5
 };
 
 struct HeldSignals {

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/proc.h"
 #include "lockstep/base/program_path.h"
+#include "lockstep/base/split_words.h"
 
 namespace lockstep {
 namespace {
@@ -84,6 +86,18 @@ LaunchSite this_site(const std::string& hostfile) {
   return site;
 }
 
+// Whether a launcher that only Open MPI 5 has lies beside this one.
+bool is_mpirun_5(const std::string& mpirun) {
+  std::string directories = process_environment()("PATH").value_or("");
+  if (const size_t slash = mpirun.rfind('/'); slash != std::string::npos) directories = mpirun.substr(0, slash);
+  for (const std::string_view directory : split_words(directories, ':')) {
+    const std::filesystem::path path(directory);
+    const bool found = ::access((path / std::filesystem::path(mpirun).filename()).c_str(), X_OK) == 0;
+    if (found) return ::access((path / "prterun").c_str(), X_OK) == 0;
+  }
+  return false;
+}
+
 int run(const std::vector<std::string>& arguments) {
   const RunRequest request = parse_run_request(arguments);
   const MpirunCommand command = mpirun_command(request, this_site(request.hostfile));
@@ -93,8 +107,11 @@ int run(const std::vector<std::string>& arguments) {
   }
   const HeldSignals signals = hold_signals();
   fmt::print(stderr, "+ {}\n", printable_lines(command.text()));
-  return run_launched({.program = "lockstep", .is_mpirun = true, .local_ranks = command.local_ranks}, signals,
-                      command.words, command.environment);
+  return run_launched({.program = "lockstep",
+                       .is_mpirun = true,
+                       .local_ranks = command.local_ranks,
+                       .leaves_out_epilogue = is_mpirun_5(command.words[0])},
+                      signals, command.words, command.environment);
 }
 
 int start(std::vector<std::string> arguments) {
