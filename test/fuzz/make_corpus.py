@@ -218,11 +218,12 @@ def number(field_number, value):
     return tfrecord.varint(field_number << 3) + tfrecord.varint(value)
 
 
-def onnx_tensor(name, *dims, integers=None):
+def onnx_tensor(name, *dims, integers=None, all_are=None):
     head = b"".join(number(1, extent) for extent in dims) + number(2, 1 if integers is None else 7) + field(8, name)
     if integers is not None:
         return field(5, head + field(7, b"".join(map(tfrecord.varint, integers))))
-    return field(5, head + field(9, numpy.linspace(-1, 1, int(numpy.prod(dims))).astype("<f4").tobytes()))
+    return field(5, head + field(9, (numpy.linspace(-1, 1, int(numpy.prod(dims))) if all_are is None
+                                   else numpy.full(dims, all_are)).astype("<f4").tobytes()))
 
 
 def onnx_node(kind, inputs, output, **attributes):
@@ -257,6 +258,13 @@ def onnx_files():
     view += onnx_tensor(b"pads", 8, integers=[0, 0, 1, 1, 0, 0, 1, 1]) + onnx_tensor(b"zero", 1, integers=[0])
     view += onnx_tensor(b"rest", 1, integers=[-1]) + onnx_tensor(b"w", 48, 10) + onnx_tensor(b"b", 10)
     put("onnx", "view", onnx_file(view))
+    groups = onnx_node(b"Conv", "x c.weight c.bias", b"c", group=3) + onnx_node(b"Clip", "c zero six", b"r")
+    groups += onnx_node(b"ReduceMean", "r axes", b"g", keepdims=0) + onnx_node(b"Transpose", "h.weight", b"t", perm=[1, 0])
+    groups += onnx_node(b"MatMul", "g t", b"h") + onnx_node(b"Gemm", "h w", b"y", transB=1)
+    groups += onnx_tensor(b"c.weight", 6, 1, 3, 3) + onnx_tensor(b"c.bias", 6) + onnx_tensor(b"axes", 2, integers=[2, 3])
+    groups += onnx_tensor(b"zero", 1, all_are=0) + onnx_tensor(b"six", 1, all_are=6)
+    groups += onnx_tensor(b"h.weight", 8, 6) + onnx_tensor(b"w", 10, 8)
+    put("onnx", "groups", onnx_file(groups))
     put("onnx", "convolutional", onnx_file(conv, weights, onnx_node(b"Relu", "c", b"r"),
                                            onnx_node(b"GlobalAveragePool", "r", b"g"), onnx_node(b"Flatten", "g", b"y")))
     put("onnx", "unknown", onnx_file(onnx_node(b"Sigmoid", "x", b"y")))
@@ -291,6 +299,10 @@ def text_seeds():
         '  { op = "batch_norm", name = "n", epsilon = 1e-05 },\n  { op = "dropout", name = "d", rate = 0.25 },\n'
         '  { op = "avg_pool", name = "a", kernel = 2, pad = 1, stride = 2, ceil_mode = true, count_include_pad = false },\n'
         '  { op = "global_avg_pool", name = "g" },\n  { op = "flatten", name = "f" },\n  { op = "loss", name = "s" },\n]\n')
+    put("model_file", "groups.toml", 'classes = 10\nimage_size = 32\nlayer = [\n'
+        '  { op = "conv", name = "c", channels = 6, groups = 3 },\n  { op = "relu6", name = "r" },\n'
+        '  { op = "global_avg_pool", name = "g" },\n  { op = "flatten", name = "f" },\n'
+        '  { op = "linear", name = "fc", outputs = "$classes", bias = false },\n  { op = "loss", name = "s" },\n]\n')
     put("model_file", "twice.toml", 'layer = [{ op = "relu", names = ["a", "a"] }]\n')
     put("model_file", "large.toml", 'layer = [{ op = "conv", name = "a", channels = 65536, kernel = 1024, pad = 1023 }]\n')
     lines = {"train": "--config=digits\n--train.steps=5\n--optimizer.lr\n0.1", "help": "--help", "version": "--version",
