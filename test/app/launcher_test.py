@@ -110,6 +110,25 @@ class Launcher(LauncherCase):
         self.assertIn("lockstep: exit code 137: a process was killed by SIGKILL", result.output)
         self.assert_nothing_is_left()
 
+    def test_the_epilogue_of_open_mpi_5_is_left_out(self):
+        """With a program that prints what its mpirun has printed."""
+        rule = "-" * 74
+        text = f"""{rule}
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-vm-14653@1,1]
+   Exit code:    $CODE
+{rule}"""
+        script = f"#!/bin/sh\necho 'rank 1: stopped' >&2\ncat >&2 <<END\n{text}\nEND\nexit $CODE\n"
+        for name in ("mpirun", "prterun"):
+            os.chmod(kit.write(self.path("bin", name), script.encode()), 0o755)
+        for code, lines in ((kit.STOPPED, []), (1, text.replace("$CODE", "1").splitlines())):
+            result = self.start_command([LOCKSTEP, "run", "-np", "2", "--mpirun", self.path("bin/mpirun"), "x"],
+                                        env=self.environment(CODE=str(code))).wait()
+            self.assertEqual(result.code, code, str(result))
+            self.assertEqual(result.output.splitlines()[1:2 + len(lines)], ["rank 1: stopped", *lines])
+
     def test_more_ranks_than_cores_run_and_print_only_prints(self):
         cores = len(os.sched_getaffinity(0))
         printed = subprocess.run([*self.command("-x", ranks=cores + 1)[:6], "--print", "a b"], stdout=subprocess.PIPE,

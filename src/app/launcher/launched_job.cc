@@ -133,7 +133,7 @@ class FilteredError {
       pollfd readable{.fd = read_, .events = POLLIN, .revents = 0};
       const bool last = ended_;
       const int found = ::poll(&readable, 1, static_cast<int>(kPause.count()));
-      if (found == 0 && !last) continue;
+      if (found <= 0 && !last) continue;
       const ssize_t bytes = found > 0 ? ::read(read_, text, sizeof text) : 0;
       if (bytes <= 0) break;
       write_out(filter.pass({text, static_cast<size_t>(bytes)}));
