@@ -146,7 +146,7 @@ void train_alone(const BenchmarkRun& run, const Progress& from) {
 }
 
 void train(const BenchmarkRun& run) {
-  const auto& [backend, stream, model, batches, shared_devices] = run.setup;
+  const auto& [backend, stream, model, batches, shared_devices, plans] = run.setup;
   ProcessGroup& group = run.group;
   const BenchmarkOptions& options = run.options;
   const std::unique_ptr<Communicator> communicator = make_communicator(run.config, group, *backend, shared_devices);
@@ -174,7 +174,7 @@ void train(const BenchmarkRun& run) {
 
 // Runs forward passes on every rank without communication.
 void run_forward(const BenchmarkRun& run, int64_t steps) {
-  const auto& [backend, stream, model, batches, shared_devices] = run.setup;
+  const auto& [backend, stream, model, batches, shared_devices, plans] = run.setup;
   const HostState host(*model);
   initialize_parameters(run.config, *model, host);
   host.upload();
@@ -212,7 +212,8 @@ int benchmark_command(const CommandLine& command, Config config, ProcessGroup& g
   const std::unique_ptr<DataSource> data = open_data(config, Split::training, group);
   watchdog.progress(RunPhase::compile, 0);
   const Purpose purpose = options.forward_only ? Purpose::evaluate : Purpose::train;
-  const ModelSetup setup = set_up_model(config, purpose, threads, group);
+  const PlanSource plans = options.forward_only ? PlanSource() : new_plans(config);
+  const ModelSetup setup = set_up_model(config, {purpose, plans}, threads, group);
   const ModelBatches& batches = setup.model->batches();
   BenchmarkLines lines(options, {.ranks = group.size(),
                                  .batch = options.forward_only ? batches.evaluation : batches.training,

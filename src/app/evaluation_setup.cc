@@ -25,7 +25,9 @@ std::unique_ptr<DataSource> open_evaluation_data(const Config& config, ProcessGr
 EvaluationSetup set_up_evaluation(const CommandLine& command, const Config& config, const ThreadBudget& threads,
                                   DataSource& data, ProcessGroup& group, Watchdog& watchdog) {
   watchdog.progress(RunPhase::compile, 0);
-  EvaluationSetup ready{.setup = set_up_model(config, Purpose::evaluate, threads, group)};
+  EvaluationSetup ready{
+      .setup =
+          set_up_model(config, {Purpose::evaluate, plans_of_checkpoint(config, command.checkpoint)}, threads, group)};
   const ModelSetup& setup = ready.setup;
   ready.communicator = make_communicator(config, group, *setup.backend, setup.shared_devices);
   const RankContext rank{.config = config,

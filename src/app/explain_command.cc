@@ -11,6 +11,7 @@
 #include "app/commands.h"
 #include "app/core_placement.h"
 #include "app/rank_mapping.h"
+#include "app/tuned_plans.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/backend/update.h"
@@ -173,8 +174,8 @@ void print_placement() {
   if (usable < host.size()) fmt::print("  this process may use {} of {} processors\n", usable, host.size());
 }
 
-// Lists what the convolutions compute of batch norms on the GPU of this process.
-void print_fusions(const Config& config, const Graph& drawn) {
+// Lists what the convolutions compute of batch norms on the GPU of this process, and how many plans would be timed.
+void print_gpu_convolutions(const Config& config, const Graph& drawn) {
   const std::string& reason = gpu_unavailable_reason();
   if (config.device.kind == DeviceChoice::cpu) return;
   if (config.device.kind == DeviceChoice::automatic && !reason.empty()) return;
@@ -187,6 +188,11 @@ void print_fusions(const Config& config, const Graph& drawn) {
                                            {.rewrites = config.graph.rewrites,
                                             .synchronized_ranks = config.train.sync_batch_norm ? 2 : 1,
                                             .compute = compute_type(config)});
+  if (PlanTuning* const plans = gpu->plan_tuning(); plans && new_plans(config).timed) {
+    const PlanTuning::Result result = plans->result();
+    fmt::print("\ntune | {} of {} in a step on this GPU: a run times the first plans of each shape at its start\n",
+               counted(result.kernels, "convolution"), counted(result.shapes, "shape"));
+  }
   const std::vector<ConvolutionFusion> fusions = convolution_fusions(e.graph());
   if (fusions.empty()) return;
   fmt::print("\nof {} on this GPU, {} sum for the batch norm behind them, {} normalize their image\n",
@@ -249,7 +255,7 @@ int explain_command(const CommandLine& command) {
   print_memory(config, e, batches);
   print_peak(e, *backend);
   print_convolutions(e);
-  print_fusions(config, drawn);
+  print_gpu_convolutions(config, drawn);
   print_schedule(config, batches);
   print_placement();
   print_faster_precision(config, forward);

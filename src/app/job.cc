@@ -272,21 +272,26 @@ WatchdogOptions watchdog_options(const WatchdogLimits& limits) {
           .abort = [](const std::string& text) { fatal(Error(ExitCode::stalled, text + "; the job ends")); }};
 }
 
-ModelSetup set_up_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group) {
+ModelSetup set_up_model(const Config& config, const ModelUse& use, const ThreadBudget& threads, ProcessGroup& group) {
   ModelSetup setup;
   auto [backend, shared] = choose_backend(config, threads, group);
   setup.backend = std::move(backend);
   setup.shared_devices = shared;
   log_info("compiling {}", config.model.name);
-  on_every_rank(group, {"the model"}, [&] {
+  const auto compile = [&] {
+    if (setup.model) return;
     setup.stream = setup.backend->make_stream();
     const int64_t evaluation = evaluation_batch(config, group.size());
-    if (purpose == Purpose::train) setup.batches = batch_sizes(config, group.size());
-    const int64_t training = purpose == Purpose::train ? setup.batches.per_rank : evaluation;
+    if (use.purpose == Purpose::train) setup.batches = batch_sizes(config, group.size());
+    const int64_t training = use.purpose == Purpose::train ? setup.batches.per_rank : evaluation;
     setup.model =
         std::make_unique<CompiledModel>(config, ModelBatches{training, evaluation, group.size(), group.local_size()},
-                                        purpose, *setup.backend, *setup.stream);
-  });
+                                        use.purpose, *setup.backend, *setup.stream);
+  };
+  if (PlanTuning* const plans = setup.backend->plan_tuning()) {
+    setup.plans = agree_on_plans(group, *plans, use.plans, compile);
+  }
+  on_every_rank(group, {"the model"}, compile);
   return setup;
 }
 

@@ -7,6 +7,7 @@
 
 #include "app/cli/command_line.h"
 #include "app/fatal.h"
+#include "app/tuned_plans.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/cpu_cores.h"
 #include "lockstep/comm/group/process_group.h"
@@ -53,9 +54,14 @@ struct ModelSetup {
   std::unique_ptr<CompiledModel> model;
   BatchSizes batches;
   bool shared_devices = false;  // some ranks compute on one GPU
+  std::string plans = {};       // of convolutions, for keep_plans(); empty: none were chosen
 };
 // Collective; throws AgreedError.
-ModelSetup set_up_model(const Config& config, Purpose purpose, const ThreadBudget& threads, ProcessGroup& group);
+struct ModelUse {
+  Purpose purpose = Purpose::train;
+  PlanSource plans = {};
+};
+ModelSetup set_up_model(const Config& config, const ModelUse& use, const ThreadBudget& threads, ProcessGroup& group);
 
 // Opens the data set: rank 0 lists the files, every rank opens them. Collective; throws AgreedError.
 enum class Split : uint8_t { training, validation };

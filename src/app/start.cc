@@ -60,6 +60,7 @@ void RunStart::make_all() {
   if (!has_directory()) return;
   const ScopedFileUse use = using_directory();
   delete_given_up(context(), *state);
+  if (!setup->plans.empty()) keep_plans(group_, config_.checkpoint.directory, setup->plans);
 }
 
 // A stop request on any rank ends the start, because there is nothing to save before the first step.
@@ -160,7 +161,9 @@ void RunStart::compare_classes() {
 }
 
 void RunStart::compile() {
-  setup.emplace(set_up_model(config_, Purpose::train, threads.budget, group_));
+  PlanSource plans = use_ == Use::profile ? new_plans(config_) : plans_of_run(config_);
+  if (use_ == Use::check) plans.timed = false;
+  setup.emplace(set_up_model(config_, {Purpose::train, plans}, threads.budget, group_));
   compare(model_facts(*setup));
 }
 

@@ -135,8 +135,9 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Seed of initial weights, sample order, augmentation and dropout.",
        .also = {"random_seed", "rng_seed"}},
       {LOCKSTEP_KEY(train, deterministic),
-       .meaning = "Changes nothing: every run gives the same bits with the same ranks, threads and kind of device. "
-                  "Accepted so that a configuration may ask for it."},
+       .meaning =
+           "Every run gives the same bits with the same ranks, threads and kind of device; on GPUs only if true, "
+           "or with device.tune = \"off\": otherwise two new runs may find other plans fastest."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Save and stop after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
       {LOCKSTEP_KEY(train, not_finite),
@@ -287,6 +288,11 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(device, graph), .meaning = "auto: capture the step as a CUDA graph and replay it, if no part of "
                                                "the step needs the host and the capture succeeds. on: a step that "
                                                "cannot be captured is an error. off: never capture."},
+      {LOCKSTEP_KEY(device, tune),
+       .meaning = "On a GPU: auto times the first plans of each convolution when a run starts, all ranks take those "
+                  "that rank 0 found fastest, and plans.txt keeps them beside the checkpoints. off, or "
+                  "train.deterministic = true for a new run: cuDNN's first plan.",
+       .also = {"benchmark", "autotune"}},
       {LOCKSTEP_KEY(device, winograd),
        .meaning =
            "On the CPU: use Winograd's algorithm for 3x3 convolutions of stride 1 in float32 where it is faster, "

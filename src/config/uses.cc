@@ -84,7 +84,7 @@ constexpr ConfigUse kUses[] = {
      [](const Config& c) { return c.eval.every_steps == 0; }},
     {"eval.patience_epochs", "eval.every_epochs or eval.every_steps above 0",
      [](const Config& c) { return c.eval.every_epochs > 0 || c.eval.every_steps > 0; }},
-    {"device.share device.graph", "device.kind = \"gpu\" or \"auto\"",
+    {"device.share device.graph device.tune", "device.kind = \"gpu\" or \"auto\"",
      [](const Config& c) { return c.device.kind != DeviceChoice::cpu; }},
     {"device.winograd", "device.kind = \"cpu\" or \"auto\"",
      [](const Config& c) { return c.device.kind != DeviceChoice::gpu; }},

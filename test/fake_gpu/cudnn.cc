@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "described_device.h"  // made by CMake
+#include "lockstep/base/random.h"
 #include "test/fake_gpu/cudnn_descriptors.h"
 #include "test/fake_gpu/runtime.h"
 
@@ -118,6 +119,20 @@ size_t workspace_bytes_of(cudnnBackendDescriptor_t plan) {
     throw std::runtime_error("cuDNN does not say what workspace a plan wants");
   }
   return static_cast<size_t>(bytes);
+}
+
+uint64_t number_of(cudnnBackendDescriptor_t plan) {
+  int64_t count = 0;
+  const auto get = [&](int64_t wanted, char* text) {
+    if (REAL(cudnnBackendGetAttribute)(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, wanted,
+                                       &count, text) != CUDNN_STATUS_SUCCESS) {
+      throw std::runtime_error("cuDNN does not describe a plan");
+    }
+  };
+  get(0, nullptr);
+  std::string text(static_cast<size_t>(count), '\0');
+  get(count, text.data());
+  return fnv1a64(text);
 }
 
 // A configuration that the heuristics made belongs to the graph that they were asked about.

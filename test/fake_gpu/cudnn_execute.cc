@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -11,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/random.h"
 #include "test/fake_gpu/cudnn.h"
 #include "test/fake_gpu/cudnn_descriptors.h"
 #include "test/fake_gpu/fused_operations.h"
@@ -232,6 +235,25 @@ NormGradients norm_gradients_of(const Descriptor& operation, Tensors& tensors) {
           .constant = output(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS)};
 }
 
+// FAKE_GPU_PLANS=N: each plan takes its own time, 1 to 2 ms, which the seed N and the device select, and rounds its
+// sums in its own way. With N:F, one plan of F does not run.
+struct PlanOddity {
+  double seconds = 0;
+  double factor = 1;
+
+  explicit PlanOddity(cudnnBackendDescriptor_t plan) {
+    const char* const script = std::getenv("FAKE_GPU_PLANS");
+    unsigned seed = 0, failing = 0;
+    if (!script || std::sscanf(script, "%u:%u", &seed, &failing) < 1) return;
+    const uint64_t number = number_of(plan);
+    if (failing > 0 && splitmix64(number) % failing == 0) refuse("a plan that FAKE_GPU_PLANS lets fail");
+    int device = 0;
+    (void)cudaGetDevice(&device);
+    seconds = 1e-3 + 1e-6 * static_cast<double>(splitmix64(number + splitmix64(100 * seed + device)) % 1000);
+    factor = 1 + 1e-5 * static_cast<double>(number % 16);
+  }
+};
+
 using Step = std::variant<Convolution, Pointwise, ChannelStatistics, NormGradients>;
 
 Step step_of(const Descriptor& operation, Tensors& tensors) {
@@ -281,12 +303,19 @@ Operation execution_of(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t p
       refuse(fmt::format("the workspace of {} bytes: {}", workspace_bytes, trouble));
     }
   }
+  const PlanOddity oddity(plan);
+  for (Step& step : steps) {
+    if (auto* const convolution = std::get_if<Convolution>(&step)) convolution->alpha *= oddity.factor;
+  }
   const std::string name = name_of(steps);
   // What the engine leaves in its workspace is nobody's to read.
-  return {.what = name, .run = [steps = std::move(steps), memory = tensors.take_virtual(), workspace, workspace_bytes] {
-            if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
-            for (const Step& step : steps) std::visit([](const auto& s) { s.run(); }, step);
-          }};
+  return {.what = name,
+          .run =
+              [steps = std::move(steps), memory = tensors.take_virtual(), workspace, workspace_bytes] {
+                if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
+                for (const Step& step : steps) std::visit([](const auto& s) { s.run(); }, step);
+              },
+          .seconds = oddity.seconds};
 }
 
 }  // namespace lockstep::fake_gpu

@@ -11,7 +11,6 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/base/clock.h"
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/fake_gpu/device_count.h"
 #include "test/fake_gpu/memory.h"
@@ -158,9 +157,10 @@ cudaError_t cudaSetDevice(int device) {
   current_device = device;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
-  std::strcpy(properties->name, "fake device");
+  const char* const other = std::getenv("FAKE_GPU_OTHER");
+  std::strcpy(properties->name, other && std::atoi(other) == device ? "another fake device" : "fake device");
   properties->major = 9;
   properties->totalGlobalMem = kTotalBytes;
   return cudaSuccess;
@@ -278,8 +278,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return call([&](Lock&) {
     if (const auto reached = event_of(event).reached; reached && !stream_of(stream).capture) {
-      submit(stream_of(stream),
-             {.what = "an event's time", .run = [reached] { *reached = lockstep::monotonic_seconds(); }});
+      submit(stream_of(stream), {.what = "an event's time", .run = [reached] { *reached = Device::get().seconds(); }});
     }
     record(stream_of(stream), event_of(event));
   });

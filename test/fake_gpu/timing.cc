@@ -14,7 +14,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = reinterpret_cast<cudaEvent_t>(new Event{.reached = std::make_shared<double>(-1)});
   return cudaSuccess;
 }
-// The host's clock, which says how long the fake took.
+// By the host's clock that is how long the fake took (see Device::seconds).
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop) {
   return call([&](Lock&) {
     double seconds[2];

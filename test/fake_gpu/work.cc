@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <unordered_set>
 
+#include "lockstep/base/clock.h"
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/fake_gpu/memory.h"
 
@@ -71,6 +72,8 @@ void Device::expect_well() const {
   if (!fault_.empty()) throw Refused(cudaErrorLaunchFailure, fault_);
 }
 
+double Device::seconds() const { return std::getenv("FAKE_GPU_PLANS") ? worked_seconds_ : monotonic_seconds(); }
+
 void Device::finish(const WorkPtr& work) {
   work->state = Work::State::done;
   work->after.clear();
@@ -96,6 +99,7 @@ void Device::run(const WorkPtr& work) {
     const OpenMemory open(what.c_str());
     try {
       work->operation.run();
+      worked_seconds_ += work->operation.seconds;
     } catch (const std::exception& error) {
       fail(fmt::format("{}: {}", what, error.what()));
     }

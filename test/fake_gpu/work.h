@@ -34,6 +34,7 @@ struct Operation {
   std::function<void(std::function<void()> done)> start = {};
   std::vector<HostRange> pinned = {};     // host memory that it reads or writes
   std::shared_ptr<void> keeps = nullptr;  // lives as long as a graph that holds the operation
+  double seconds = 0;                     // that it takes, where FAKE_GPU_PLANS decides
 };
 
 struct Work {
@@ -72,6 +73,8 @@ class Device {
   // For a rank that waits for this device while its host does something else: starts the next work that another thread
   // completes, with what it needs. Called without the lock.
   void go_on_to_next_start();
+  // What an event that the device comes by keeps: the host's time, or with FAKE_GPU_PLANS that of the work before it.
+  double seconds() const;
   // The work that has yet to read or write these bytes of host memory, or null.
   const Work* user_of(const void* data, size_t bytes) const;
 
@@ -95,6 +98,7 @@ class Device {
   std::condition_variable changed_;
   std::list<WorkPtr> pending_;  // as it was enqueued, which respects what is after what
   int elsewhere_ = 0;           // pieces of work that other threads are about to end
+  double worked_seconds_ = 0;
   std::string fault_;
 };
 

@@ -101,6 +101,8 @@ struct FormatChoice {
   std::vector<Format> outputs;
 };
 
+class PlanTuning;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -128,6 +130,8 @@ class Backend {
   // Throws Error(config) when the backend cannot run the operation (an element type it does not have, say).
   virtual std::unique_ptr<Kernel> compile(const Op& op, std::span<const TensorDesc> inputs,
                                           std::span<const TensorDesc> outputs) const = 0;
+  // Null: compile() has no choice of plans (see plan_tuning.h).
+  virtual PlanTuning* plan_tuning() { return nullptr; }
   // Kernels of the update, over flat arenas (see update.h).
   virtual std::unique_ptr<Kernel> compile(const struct UpdateOp& op) const = 0;
 

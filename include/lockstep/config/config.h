@@ -139,6 +139,7 @@ struct Config {
     int64_t threads = 0;
     bool share = false;
     GraphCapture graph = GraphCapture::automatic;
+    PlanTiming tune = PlanTiming::automatic;
     bool winograd = true;
     bool deferred = false;
     bool operator==(const Device&) const = default;

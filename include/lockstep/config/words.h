@@ -22,6 +22,7 @@ enum class ScheduleKind : uint8_t { constant, exponential, step, piecewise, cosi
 enum class SaveErrorRule : uint8_t { warn, fail };                                             // checkpoint.on_error
 enum class DeviceChoice : uint8_t { automatic, gpu, cpu };                                     // device.kind
 enum class GraphCapture : uint8_t { automatic, on, off };                                      // device.graph
+enum class PlanTiming : uint8_t { automatic, off };                                            // device.tune
 enum class TransportChoice : uint8_t { automatic, nccl, mpi };                                 // comm.transport
 enum class ReductionAlgorithm : uint8_t { ring, tree, automatic };                             // comm.algorithm
 enum class WireType : uint8_t { float32, bf16, fp16 };                                         // comm.gradient_dtype
@@ -48,6 +49,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<DeviceChoice>{"auto", "gpu", "cpu"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<GraphCapture>{"auto", "on", "off"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<PlanTiming>{"auto", "off"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<TransportChoice>{"auto", "nccl", "mpi"};
 template <>

@@ -1,6 +1,6 @@
 // Convolutions by cuDNN's graph API: each is planned once, when kernels are compiled, and the plan shared by all
-// kernels of equal shape. Nothing is timed: the plan is the first in cuDNN's own ranking that meets our conditions, so
-// all ranks with the same kind of GPU choose the same one.
+// kernels of equal shape. The plan is the first in cuDNN's own ranking that meets our conditions, so that all ranks
+// with the same kind of GPU choose the same one, or the fastest of the first ones (PlanTuning).
 #pragma once
 
 #include <cudnn.h>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "lockstep/backend/plan_tuning.h"
 #include "lockstep/ops/ops.h"
 
 namespace lockstep::cuda {
@@ -79,22 +80,42 @@ class ConvPlan {
 
 // Plans for the device of a cuDNN handle, or for a device that is only described: then no GPU is needed, and the plans
 // cannot be run. Used by one thread at a time.
-class ConvPlanner {
+class ConvPlanner final : public PlanTuning {
  public:
-  explicit ConvPlanner(cudnnHandle_t handle);             // not owned; must outlive the planner
+  // The handle is not owned and must outlive the planner. `device` is its name in valid_for().
+  explicit ConvPlanner(cudnnHandle_t handle, std::string device = {});
   explicit ConvPlanner(std::string_view device_as_json);  // as cuDNN serializes device properties
-  ~ConvPlanner();
+  ~ConvPlanner() override;
 
   // Throws Error(config) with cuDNN's reason when no engine meets the conditions.
   std::shared_ptr<const ConvPlan> plan(const ConvProblem& problem);
   // Whether an engine meets the conditions; otherwise cuDNN's reason in `why`.
   bool can(const ConvProblem& problem, std::string* why = nullptr);
 
+  std::string valid_for() const override;
+  void take(std::string_view choices) override;
+  void time_plans(double seconds) override;
+  std::string choices() const override;
+  Result result() const override;
+
  private:
   struct Device;
+  struct Known {
+    std::shared_ptr<const ConvPlan> plan;
+    std::string name;     // of the plan that was chosen
+    int64_t kernels = 0;  // that run it
+    bool taken = false;
+    double first = 0, fastest = 0;  // seconds of one run; 0: not timed
+  };
+  std::shared_ptr<const ConvPlan> first_plan(const ConvProblem& problem) const;
+  void choose(const ConvProblem& problem, Known& known);
+  void time(const ConvProblem& problem, Known& known);
+
   std::unique_ptr<Device> device_;
-  std::map<std::string, std::shared_ptr<const ConvPlan>> plans_;
+  std::map<std::string, Known> known_;           // by ConvProblem::to_string()
   std::map<std::string, std::string> refusals_;  // of fused problems: cuDNN's reason
+  double deadline_ = 0;                          // until which plans are timed, in monotonic_seconds(); 0: they are not
+  Result timing_;                                // but for what known_ says
 };
 
 }  // namespace lockstep::cuda

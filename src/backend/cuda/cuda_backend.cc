@@ -104,6 +104,7 @@ class CudaBackend final : public Backend {
     return packed_bytes(desc);
   }
 
+  PlanTuning* plan_tuning() override { return cudnn_ ? planner_.get() : nullptr; }
   std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
     return std::visit([&](const auto& o) { return cuda::compile(context_, o, inputs, outputs); }, op);
   }
@@ -148,8 +149,10 @@ std::unique_ptr<Backend> make_backend_on_device(const BackendOptions& options) {
   }
   log_info("GPU {}: {}, {:.1f} GB, compute capability {}.{}", options.device, properties.name,
            static_cast<double>(properties.totalGlobalMem) * 1e-9, properties.major, properties.minor);
+  const std::string device =
+      fmt::format("{} (compute capability {}.{})", properties.name, properties.major, properties.minor);
   const CudnnHandle cudnn = make_cudnn_handle();
-  return std::make_unique<CudaBackend>(cudnn, std::make_unique<ConvPlanner>(cudnn.get()), options.tf32);
+  return std::make_unique<CudaBackend>(cudnn, std::make_unique<ConvPlanner>(cudnn.get(), device), options.tf32);
 }
 
 std::unique_ptr<Backend> make_backend_for_described_device(std::string_view device_as_json,
