@@ -2,7 +2,7 @@
 """Predicts the time of a training step on N ranks from a measured step without exchange.
 
     mpirun -np 2 trainer --model inception3 --batch_size 32 --num_batches 10 --benchmark_log_dir DIR
-    scripts/bench/scaling.py DIR/benchmark.json [--ranks 16,64,...] [--gbits 10,25,...] [--latency_us L] [...]
+    scripts/bench/scaling.py DIR/benchmark.json [--ranks 16,64,...] [--gbits 10,25,...] [--latency_us L] [--plan] [...]
 
 benchmark.json describes the step: the buckets of the all-reduce, and when each is complete while no rank waits for
 another. The model replays that step: the all-reduce of a bucket starts when the bucket is complete and the previous
@@ -15,6 +15,10 @@ all-reduce has ended, and the update follows the last all-reduce. --algorithm sa
             tree    2 log2(H) messages between hosts, and two chains within a host
 
 All ranks are assumed to be equally fast. docs/scaling.md compares predictions with measured steps.
+
+--plan puts the buckets of the report together as a job with NCCL does for its numbers of ranks and hosts
+(src/comm/transport/bucket_plan.cc; both are tested with the same cases). The report must come from a run with small
+buckets, such as one of --comm.bucket_mb 0.001.
 """
 
 import argparse
@@ -24,6 +28,11 @@ import math
 import sys
 
 FLOAT_BYTES = 4
+LAUNCH_SECONDS = 10e-6  # by which the plan assumes that an all-reduce delays computing
+MOST_BYTES = 24 << 20  # of a bucket
+# What the plan assumes of links, per GPU, and of messages; on faster links buckets are only smaller than they need be.
+ASSUMED_LINK, ASSUMED_LOCAL_LINK = 25e9 / 8, 100e9
+ASSUMED_LATENCY, ASSUMED_LOCAL_LATENCY = 5e-6, 1.5e-6
 WIRE_BYTES = {"float32": 4, "bf16": 2, "fp16": 2}
 
 
@@ -130,6 +139,55 @@ def simulate(profile, job):
     return Step(free + update, free + update - profile.seconds)
 
 
+def assumed_cost(ranks, hosts, ring):
+    """The seconds of an all-reduce without its bytes, and the bytes a second, that plans assume of NCCL."""
+    if ranks == 1:
+        return 0.0, math.inf
+    local = math.ceil(ranks / hosts)
+    job = Job(ranks, ASSUMED_LINK * local if hosts > 1 else ASSUMED_LOCAL_LINK, ASSUMED_LATENCY, ranks_a_host=local,
+              algorithm="ring" if ring or hosts == 1 else "tree", local_latency_seconds=ASSUMED_LOCAL_LATENCY)
+    return job.latency(), job.bytes_per_second / (job.link_bytes(1) if hosts > 1 else job.sent_bytes(1))
+
+
+def plan(buckets, wire, cost, launch=LAUNCH_SECONDS, most_bytes=MOST_BYTES):
+    """The buckets put together so that the last all-reduce, and once more its bytes, end as early as possible."""
+    latency, rate = cost
+    wire_bytes = [0]
+    for bucket in buckets:
+        wire_bytes.append(wire_bytes[-1] + bucket.wire_bytes(wire))
+    size = len(buckets)
+    finish = [-math.inf] + [math.inf] * size
+    best, ends, begins = math.inf, [], []
+    for count in range(1, size + 1):
+        delay = (count - 1) * launch
+        if buckets[-1].ready_seconds + delay >= best:
+            break
+        following, begin = [math.inf] * (size + 1), [0] * (size + 1)
+        for j in range(count, size + 1):
+            for i in range(j - 1, count - 2, -1):
+                sent = wire_bytes[j] - wire_bytes[i]
+                if i + 1 < j and sent > most_bytes:
+                    break
+                times = 2 if j == size else 1  # on a faster link, only the last bucket is left to wait for
+                end = max(finish[i], buckets[j - 1].ready_seconds + delay) + latency + times * sent / rate
+                if end < following[j]:
+                    following[j], begin[j] = end, i
+        finish = following
+        begins.append(begin)
+        if finish[size] < best:
+            best, ends = finish[size], [size]
+            for begin in reversed(begins):
+                ends.append(begin[ends[-1]])
+    ends.reverse()
+    return [Bucket(sum(b.gradients for b in parts), sum(b.others for b in parts), parts[-1].ready_seconds)
+            for parts in (buckets[i:j] for i, j in zip(ends, ends[1:]))]
+
+
+def planned(profile, job):
+    cost = assumed_cost(job.ranks, job.hosts, job.algorithm == "ring")
+    return Profile(plan(profile.buckets, job.wire, cost), profile.seconds)
+
+
 def fastest(profile, job):
     """The step, and the algorithm that takes it: for "nccl" the faster of its two."""
     algorithms = ["ring", "tree"] if job.algorithm == "nccl" else [job.algorithm]
@@ -147,19 +205,20 @@ def what_limits(profile, job):
     return ", ".join(f"{name} {ms:,.2f} ms" for name, ms in lost.items() if ms >= 0.005) or "nothing"
 
 
-def table(profile, ranks, gbits, job, limits=False):
+def table(profile, ranks, gbits, job, limits=False, plans=False):
     """Markdown: the seconds of a step and the efficiency against a rank alone, by ranks and link."""
     limited = f" limited at {gbits[-1]:g} Gb/s by |" if limits else ""
-    lines = ["| ranks | hosts | " + " | ".join(f"{g:g} Gb/s" for g in gbits) + " |" + limited,
-             "|---" * (len(gbits) + 2 + limits) + "|"]
+    lines = ["| ranks | hosts | " + ("buckets | " if plans else "") + " | ".join(f"{g:g} Gb/s" for g in gbits) + " |"
+             + limited, "|---" * (len(gbits) + 2 + limits + plans) + "|"]
     for n in ranks:
-        cells = []
+        buckets = planned(profile, dataclasses.replace(job, ranks=n)) if plans else profile
+        cells = [str(len(buckets.buckets))] if plans else []
         for g in gbits:
             of_link = dataclasses.replace(job, ranks=n, bytes_per_second=g * 1e9 / 8)
-            step, algorithm = fastest(profile, of_link)
+            step, algorithm = fastest(buckets, of_link)
             named = f", {algorithm}" if job.algorithm == "nccl" else ""
             cells.append(f"{1e3 * step.seconds:,.1f} ms, {100 * profile.seconds / step.seconds:.1f} %{named}")
-            limit = what_limits(profile, dataclasses.replace(of_link, algorithm=algorithm))
+            limit = what_limits(buckets, dataclasses.replace(of_link, algorithm=algorithm))
         lines.append(f"| {n:,} | {of_link.hosts} | " + " | ".join(cells) + " |" + (f" {limit} |" if limits else ""))
     return "\n".join(lines)
 
@@ -180,6 +239,7 @@ def main():
     parser.add_argument("--memory_gbytes", type=float, default=math.inf,
                         help="GB/s of a host's memory, for the sums of its ranks [default: they cost nothing]")
     parser.add_argument("--wire", choices=WIRE_BYTES, default="float32", help="comm.gradient_dtype")
+    parser.add_argument("--plan", action="store_true", help="put the buckets together as a job with NCCL does")
     parser.add_argument("--step_ms", type=float, help="assume this step without exchange instead of the measured one")
     arguments = parser.parse_args()
     profile = load_profile(arguments.report)
@@ -192,7 +252,8 @@ def main():
     print(f"{total / 1e6:.1f} MB in {len(profile.buckets)} buckets; a step without exchange takes "
           f"{1e3 * profile.seconds:.1f} ms{' (assumed)' if arguments.step_ms else ''}, its last bucket is complete after "
           f"{1e3 * profile.buckets[-1].ready_seconds:.1f} ms; {arguments.latency_us:g} us a message\n")
-    print(table(profile, [int(n) for n in arguments.ranks], arguments.gbits, job, limits=True))
+    print(table(profile, [int(n) for n in arguments.ranks], arguments.gbits, job, limits=True,
+                plans=arguments.plan))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "app/start.h"
 #include "app/stop_signals.h"
 #include "app/version.h"
+#include "lockstep/base/counted.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
@@ -75,6 +76,11 @@ struct RunSize {
 void announce(const Config& config, const Trainer& trainer, const RunSize& size) {
   const auto& [model, batches, samples, plan] = size;
   if (!plan.empty()) log_info("{}", plan);
+  const std::span<const Bucket> buckets = trainer.buckets();
+  if (!model.backend().host_addressable() && model.batches().ranks > 1) {
+    log_info("gradients are summed in {}, the last with {:.2f} MB", counted(buckets.size(), "bucket"),
+             static_cast<double>(buckets.back().count) * sizeof(float) * 1e-6);
+  }
   std::string rate = fmt::format("{}", trainer.base_learning_rate());
   if (config.optimizer.scale_lr) {
     rate += fmt::format(" (optimizer.lr = {} x global batch of {} / 256)", config.optimizer.lr, batches.global);

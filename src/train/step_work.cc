@@ -1,8 +1,11 @@
 #include "lockstep/train/step_work.h"
 
+#include <set>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/group/agreement.h"
+#include "lockstep/graph/predicted_time.h"
 
 namespace lockstep {
 namespace {
@@ -16,12 +19,43 @@ std::span<float> gradients_of(const CompiledModel& model) {
   return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
 }
 
-std::vector<Bucket> reduction_plan(const CompiledModel& model, const Config& config) {
+// Returns how NCCL sums gradients: what the times of the backward pass and of all-reduces are assumed to be decides.
+// All of it follows from the configuration and the graph, so that all ranks have the same plan and every start of a run
+// too.
+std::vector<Bucket> timed_plan(const RankContext& rank) {
+  const Executable& training = rank.model.training();
+  const Precision precision = rank.config.train.precision;
+  const DeviceRates rates = assumed_rates(compute_type(rank.config), precision == Precision::tf32);
+  const auto nodes = static_cast<int32_t>(training.schedule().order.size());
+  std::vector<double> ends(nodes);
+  double now = 0;
+  for (int32_t p = training.schedule().forward_end; p < nodes; ++p) {
+    now += node_seconds(training, rank.backend(), p, rates) + rates.gap_seconds;
+    ends[p] = now;
+  }
   std::vector<ReadyMark> marks;
-  for (const GradientMark& m : model.training().gradient_marks()) marks.push_back({m.position, m.end});
-  const int64_t usual = model.backend().host_addressable() ? kHostBucketBytes : kDeviceBucketBytes;
-  const double bytes = config.comm.bucket_mb > 0 ? config.comm.bucket_mb * 1024 * 1024 : static_cast<double>(usual);
-  return plan_buckets(marks, {.total_elements = model.state().gradient_elements(),
+  for (const GradientMark& m : training.gradient_marks()) marks.push_back({m.position, m.end, ends[m.position]});
+  const std::vector<int64_t>& first = rank.group.first_on_host();
+  const auto hosts = static_cast<int>(std::set(first.begin(), first.end()).size());
+  const bool ring = rank.config.comm.algorithm == ReductionAlgorithm::ring;
+  const bool narrow = rank.config.comm.gradient_dtype != WireType::float32;
+  const ModelState& state = rank.model.state();
+  return plan_timed_buckets(marks, {.total_elements = state.gradient_elements(),
+                                    .wire_elements = state.trained_elements,
+                                    .wire_bytes = narrow ? 2 : 4,
+                                    .end_seconds = now,
+                                    .cost = assumed_nccl_cost(rank.communicator.size(), hosts, ring)});
+}
+
+std::vector<Bucket> reduction_plan(const RankContext& rank) {
+  const bool on_host = rank.backend().host_addressable();
+  const double megabytes = rank.config.comm.bucket_mb;
+  if (megabytes == 0 && !on_host && rank.communicator.stream_ordered()) return timed_plan(rank);
+  std::vector<ReadyMark> marks;
+  for (const GradientMark& m : rank.model.training().gradient_marks()) marks.push_back({m.position, m.end});
+  const int64_t usual = on_host ? kHostBucketBytes : kDeviceBucketBytes;
+  const double bytes = megabytes > 0 ? megabytes * 1024 * 1024 : static_cast<double>(usual);
+  return plan_buckets(marks, {.total_elements = rank.model.state().gradient_elements(),
                               .target_elements = static_cast<int64_t>(bytes / sizeof(float))});
 }
 
@@ -44,14 +78,13 @@ StepWork::StepWork(const RankContext& rank, Checkpointer& checkpointer, DeviceSt
       timer_(timer),
       trace_(trace),
       updater_(rank.backend(), rank.model.training(), rank.config),
-      accumulator_(rank.backend(), rank.model.state(), rank.config.train.accumulate,
-                   reduction_plan(rank.model, rank.config)),
       reducer_(
-          rank.communicator, gradients_of(rank.model), reduction_plan(rank.model, rank.config),
+          rank.communicator, gradients_of(rank.model), reduction_plan(rank),
           [this](Stream& stream, size_t bucket) {
             if (accumulator_.active()) accumulator_.complete(stream, bucket);
           },
           wire_format(rank.model, rank.config, rank.communicator.size())),
+      accumulator_(rank.backend(), rank.model.state(), rank.config.train.accumulate, reducer_.buckets()),
       may_capture_(rank.config.device.graph != GraphCapture::off && rank.communicator.stream_ordered()),
       arenas_(rank.model.training_arenas()) {}
 

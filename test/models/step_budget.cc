@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
-#include "lockstep/graph/executable.h"
+#include "lockstep/graph/predicted_time.h"
 #include "lockstep/models/models.h"
 #include "test/models/counting_device.h"
 #include "test/models/precisions.h"
@@ -67,98 +67,17 @@ struct Budget {
   DeviceWork work;
 };
 
-// The operands of a node, in bytes.
-struct Operands {
-  std::vector<double> inputs, outputs;
-  double all() const {
-    double sum = 0;
-    for (const double bytes : inputs) sum += bytes;
-    for (const double bytes : outputs) sum += bytes;
-    return sum;
-  }
-};
-
-// What a node's kernels read and write: of batch norm, sums first and then the result, each over the whole image.
-std::pair<Kind, double> traffic(const Node& node, const Operands& o, std::string_view implementation) {
+Kind kind_of(const Op& op) {
   return std::visit(
-      Overload{
-          [&](const OneOf<Conv2d, Conv2dGradInput, Conv2dGradWeights, Conv2dStatistics, Conv2dNormalizedGradWeights,
-                          Conv2dGradInputNorm> auto&) { return std::pair(kConvolution, o.all()); },
-          [&](const OneOf<BatchNormOfSums, BatchNormStatistics, BatchNormInference, BatchNormGradApply,
-                          BatchNormMaxPool> auto&) { return std::pair(kNorm, o.all()); },
-          [&](const BatchNormOfSumsGrad&) { return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]); },
-          [&](const BatchNormMaxPoolGrad& op) {
-            return std::pair(kNorm, o.all() + o.inputs[1] + (op.pooled_sums ? 0 : o.inputs[0] + o.inputs[6]));
-          },
-          [&](const BatchNorm&) { return std::pair(kNorm, o.all() + o.inputs[0]); },
-          [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) {
-            return std::pair(kNorm, o.all() + o.inputs[0] + o.inputs[1]);
-          },
-          [&](const MaxPool&) { return std::pair(kPool, o.all()); },
-          [&](const OneOf<MaxPoolGrad, MaxPoolGradSum> auto&) { return std::pair(kPool, o.all()); },
-          [&](const AvgPool&) { return std::pair(kPool, o.all()); },
-          [&](const AvgPoolGrad&) { return std::pair(kPool, o.all()); },
-          [&](const Add&) { return std::pair(kSum, o.all()); },
-          [&](const OneOf<Cast, CastMany> auto&) { return std::pair(kCast, o.all()); },
-          [&](const Reorder&) { return std::pair(kCast, o.all()); },
-          [&](const Reshape&) { return std::pair(kCopy, 0.0); },
-          [&](const Slice&) { return std::pair(kCopy, implementation == "view" ? 0.0 : 2 * o.outputs[0]); },
-          [&](const auto&) { return std::pair(kOther, o.all()); }},
-      node.op);
-}
-
-// A concatenation copies those of its parts that do not lie there already.
-double copied_by_concat(const Graph& graph, const Node& node, const Operands& o) {
-  double bytes = 0;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (graph.value(node.inputs[i]).desc.parent_channels == 0) bytes += 2 * o.inputs[i];
-  }
-  return bytes;
-}
-
-Operands operands_of(const Backend& backend, const Graph& graph, const Node& node) {
-  const auto bytes = [&](ValueId v) { return static_cast<double>(backend.storage_bytes(graph.value(v).desc)); };
-  Operands operands;
-  for (ValueId v : node.inputs) operands.inputs.push_back(bytes(v));
-  for (ValueId v : node.outputs) operands.outputs.push_back(bytes(v));
-  return operands;
-}
-
-// The traffic of a node of a compiled graph.
-std::pair<Kind, double> traffic_of(const Backend& backend, const Executable& e, size_t position) {
-  const Node& node = e.graph().node(e.schedule().order[position]);
-  const Operands operands = operands_of(backend, e.graph(), node);
-  if (std::holds_alternative<Concat>(node.op)) return {kCopy, copied_by_concat(e.graph(), node, operands)};
-  return traffic(node, operands, e.kernel(position).implementation());
-}
-
-// What a card is assumed to reach: the rate of memory that kernels do, 0.86 of a copy's; operations of cuDNN's and
-// cuBLAS's engines, which are not timed, 0.8 of the peak; and the gap between two kernels of a captured step.
-constexpr double kShareOfCopy = 0.86, kShareOfPeak = 0.8, kGapSeconds = 1.2e-6;
-constexpr int64_t kTile = 64;  // of the channels of a product
-
-double peak_operations(const Precision& precision) {
-  if (precision.compute != DType::f32) return 650e12;
-  return precision.tf32 ? 325e12 : 60e12;
-}
-
-// The longer of the two: bytes, or operations with channels padded to tiles.
-double node_seconds(const Graph& graph, const Node& node, double bytes, const Device& device,
-                    const Precision& precision) {
-  const auto in = graph.descs(node.inputs), out = graph.descs(node.outputs);
-  double operations = 2 * static_cast<double>(multiply_adds(node.op, in, out));
-  if (operations > 0) {
-    const auto padding = [](int64_t channels) {
-      return static_cast<double>((channels + kTile - 1) / kTile * kTile) / static_cast<double>(channels);
-    };
-    const bool by_weights = op_name(node.op).ends_with("GradWeights");
-    const Shape weights = (by_weights ? out[0] : in[1]).shape;
-    const bool by_input = op_name(node.op).find("GradInput") != std::string_view::npos;
-    if (!by_input) operations *= padding(weights[0]);
-    if (by_input || by_weights) operations *= padding(weights[1]);
-  }
-  return std::max(bytes / (kShareOfCopy * device.bytes_per_second),
-                  operations / (kShareOfPeak * peak_operations(precision)));
+      Overload{[](const OneOf<Conv2d, Conv2dGradInput, Conv2dGradWeights, Conv2dStatistics, Conv2dNormalizedGradWeights,
+                              Conv2dGradInputNorm> auto&) { return kConvolution; },
+               [](const OneOf<BatchNorm, BatchNormGrad, BatchNormInference, BatchNormInferenceGrad, BatchNormOfSums,
+                              BatchNormOfSumsGrad, BatchNormStatistics, BatchNormGradApply, BatchNormMaxPool,
+                              BatchNormMaxPoolGrad> auto&) { return kNorm; },
+               [](const OneOf<MaxPool, MaxPoolGrad, MaxPoolGradSum, AvgPool, AvgPoolGrad> auto&) { return kPool; },
+               [](const Add&) { return kSum; }, [](const OneOf<Cast, CastMany, Reorder> auto&) { return kCast; },
+               [](const OneOf<Reshape, Slice, Concat> auto&) { return kCopy; }, [](const auto&) { return kOther; }},
+      op);
 }
 
 // Enqueues the step once, at addresses that nothing may touch.
@@ -179,13 +98,13 @@ Budget budget_of(const Backend& backend, const Model& model, const Precision& pr
                  const Device& device) {
   const Executable e = Executable::compile(build_model(model.name, model_options(model.name, batch)), backend,
                                            {.training = true, .compute = precision.compute});
+  const DeviceRates rates = assumed_rates(precision.compute, precision.tf32, device.bytes_per_second);
   Budget budget;
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
     const Node& node = e.graph().node(e.schedule().order[p]);
     const std::string implementation = e.kernel(p).implementation();
-    const auto [kind, bytes] = traffic_of(backend, e, p);
-    budget.gigabytes[kind] += bytes * 1e-9;
-    budget.seconds += node_seconds(e.graph(), node, bytes, device, precision);
+    budget.gigabytes[kind_of(node.op)] += node_bytes(e, backend, p) * 1e-9;
+    budget.seconds += node_seconds(e, backend, p, rates);
     budget.workspace_bytes = std::max(budget.workspace_bytes, static_cast<int64_t>(e.kernel(p).workspace_bytes()));
     if (!implementation.starts_with("cudnn:")) continue;
     if (implementation.ends_with(", fused")) continue;
@@ -193,7 +112,7 @@ Budget budget_of(const Backend& backend, const Model& model, const Precision& pr
   }
   budget.activation_bytes = e.plan().activation_bytes;
   budget.work = run_once(backend, e);
-  budget.seconds += static_cast<double>(budget.work.launches()) * kGapSeconds;
+  budget.seconds += static_cast<double>(budget.work.launches()) * rates.gap_seconds;
   for (const auto& [name, matches] : e.applied_rewrites()) {
     if (name == "fuse_conv_norm") budget.fused = matches;
   }
@@ -293,7 +212,7 @@ void print_step(std::string_view model, std::string_view precision_name, int64_t
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
     auto& [count, bytes] = operations[std::string(op_name(e.graph().node(e.schedule().order[p]).op))];
     ++count;
-    bytes += traffic_of(*backend, e, p).second;
+    bytes += node_bytes(e, *backend, p);
   }
   for (const auto& [name, sum] : operations) fmt::print("{}\t{}\t{:.3f} GB\n", name, sum.first, sum.second * 1e-9);
   for (const auto& [name, launches] : run_once(*backend, e).kernels) fmt::print("kernel {}\t{}\n", name, launches);

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import json
 import pathlib
 import sys
@@ -111,6 +112,46 @@ class Model(unittest.TestCase):
         half = PROFILE.scaled_to(2.0)
         self.assertAlmostEqual(self.seconds(half, bytes_per_second=200),
                                self.seconds(PROFILE, bytes_per_second=100) / 2)
+
+
+class Plan(unittest.TestCase):
+    """The cases with which src/comm/transport/bucket_plan.cc is tested."""
+
+    def buckets(self, wire_elements, marks):
+        buckets, begin = [], 0
+        for end, microseconds in (mark.split(":") for mark in marks):
+            gradients = min(int(end), wire_elements) - min(begin, wire_elements)
+            buckets.append(Bucket(gradients, int(end) - begin - gradients, float(microseconds) * 1e-6))
+            begin = int(end)
+        return buckets
+
+    def test_plans_are_those_of_the_program(self):
+        cases = pathlib.Path(__file__).resolve().parent.parent / "comm/bucket_plans.txt"
+        plans = 0
+        for words in (line.split() for line in cases.read_text().splitlines()):
+            if words[0] == "case":
+                name, (latency, rate, launch) = words[1], map(float, words[2:5])
+                most_bytes, wire_bytes, wire_elements = map(int, words[5:])
+            elif words[0] == "marks":
+                buckets = self.buckets(wire_elements, words[1:])
+            elif words[0] == "plan":
+                planned = scaling.plan(buckets, {2: "bf16", 4: "float32"}[wire_bytes],
+                                       (latency * 1e-6, rate * 1e9), launch * 1e-6, most_bytes)
+                ends = itertools.accumulate(b.gradients + b.others for b in planned)
+                self.assertEqual(list(ends), list(map(int, words[1:])), name)
+                plans += 1
+            elif words[0] == "cost":
+                latency, rate = scaling.assumed_cost(int(words[1]), int(words[2]), words[3] == "ring")
+                self.assertAlmostEqual(latency, float(words[4]) * 1e-6, 8, words)
+                self.assertAlmostEqual(1e6 / rate, float(words[5]) * 1e-6, 9, words)
+        self.assertGreater(plans, 5)
+
+    def test_a_planned_step_is_shorter_than_with_one_bucket(self):
+        profile = Profile([Bucket(2_500_000, 0, 1.0), Bucket(2_000_000, 500_000, 3.0)], 4.0)
+        whole = Profile([Bucket(4_500_000, 500_000, 3.0)], 4.0)
+        job = Job(16, 25e9, ranks_a_host=8, algorithm="tree")
+        self.assertLess(simulate(scaling.planned(profile, job), job).seconds, simulate(whole, job).seconds)
+        self.assertIn("| 16 | 2 | 2 | ", scaling.table(profile, [16], [1], job, plans=True))
 
 
 class Report(unittest.TestCase):

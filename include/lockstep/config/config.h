@@ -152,7 +152,7 @@ struct Config {
 
   struct Comm {
     TransportChoice transport = TransportChoice::automatic;
-    ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
+    ReductionAlgorithm algorithm = ReductionAlgorithm::automatic;
     double bucket_mb = 0;
     WireType gradient_dtype = WireType::float32;
     bool watch_launcher = true;

@@ -57,8 +57,8 @@ class StepWork {
   StepTimer& timer_;
   StepTrace& trace_;
   Updater updater_;
-  GradientAccumulator accumulator_;
   GradientReducer reducer_;
+  GradientAccumulator accumulator_;
   std::array<std::unique_ptr<CapturedWork>, 3>
       captured_;  // compute() of the first, the middle, and the last micro-batches
   bool may_capture_;

@@ -8,11 +8,12 @@
 
 namespace lockstep {
 
-// After schedule position `position`, all gradients below element `end` of the arena are final. In a list of marks,
-// neither member ever decreases.
+// After schedule position `position`, all gradients below element `end` of the arena are final. In a list of marks, no
+// member ever decreases.
 struct ReadyMark {
   int64_t position = 0;
   int64_t end = 0;
+  double seconds = 0;  // predicted, from any origin; only plan_timed_buckets() reads it
 };
 
 // Elements [offset, offset + count) of the arena, all final after schedule position `ready`.
@@ -39,5 +40,30 @@ struct BucketPlanOptions {
 // follows them (batch-norm moments, the header of the step). Only the caller knows when the rest is complete, so the
 // bucket's `ready` is kMarkedByCaller.
 std::vector<Bucket> plan_buckets(std::span<const ReadyMark> marks, const BucketPlanOptions& options);
+
+// What an all-reduce costs by a model: latency_seconds, and the time of its bytes.
+struct AllReduceCost {
+  double latency_seconds = 0;
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+  double launch_seconds = 0;  // by which it delays the computation
+};
+
+// Returns the cost that plans assume of NCCL. The links are assumed to be slow, 25 Gb/s per GPU between hosts: on
+// faster ones, buckets are merely smaller than they need to be. `ring`: comm.algorithm leaves NCCL no trees.
+AllReduceCost assumed_nccl_cost(int ranks, int hosts, bool ring);
+
+struct TimedPlanOptions {
+  int64_t total_elements = 0;
+  int64_t wire_elements = 0;  // the first of the arena, which are sent with wire_bytes each, the others with four
+  int64_t wire_bytes = 4;
+  int64_t most_bytes = kDeviceBucketBytes;  // of a bucket as it is sent, unless a range between two marks has more
+  double end_seconds = 0;                   // when the rest is complete, like ReadyMark::seconds
+  AllReduceCost cost;
+};
+
+// Returns such buckets, of which the last all-reduce ends as early as possible if one all-reduce follows the other. The
+// bytes of the last bucket count twice, because only they are left to wait for on links that are faster than assumed. A
+// range between two marks is not split. scripts/bench/scaling.py plans alike.
+std::vector<Bucket> plan_timed_buckets(std::span<const ReadyMark> marks, const TimedPlanOptions& options);
 
 }  // namespace lockstep

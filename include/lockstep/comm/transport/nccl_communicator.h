@@ -40,7 +40,7 @@ struct NcclAddress {
   std::vector<std::byte> id;  // ncclUniqueId; the same on all ranks
   int rank = 0;
   int size = 1;
-  std::string algorithm = "ring";  // comm.algorithm: ring | tree | auto
+  std::string algorithm = "auto";  // comm.algorithm: ring | tree | auto
 };
 
 // Creates links. Implemented by the CUDA plugin and by tests.
@@ -56,7 +56,7 @@ class NcclLibrary {
 std::unique_ptr<NcclLibrary> open_nccl();
 
 struct NcclOptions {
-  std::string algorithm = "ring";
+  std::string algorithm = "auto";
   double wait_seconds = 600;  // time limit for connecting and for enqueuing an operation
   double abort_seconds = 5;   // after a failure, how long the destructor waits for the abort before it abandons it
 };

@@ -21,15 +21,16 @@ void check_nccl(ncclResult_t status, std::string_view what) {
 
 cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
-// NCCL reads its algorithm from the environment at the first use. NCCL_ALGO of the user takes precedence.
-void choose_algorithm(const std::string& algorithm) {
-  if (algorithm == "auto") return;
+// NCCL reads its algorithms from the environment at the first use. NCCL_ALGO of the user takes precedence.
+std::string algorithms(const std::string& choice) {
+  if (choice == "ring") return "Ring";
+  // NCCL chooses by size and topology, but not NVLS: the order in which switches add depends on timing.
+  if (choice == "auto") return "Ring,Tree";
   int version = 0;
   check_nccl(ncclGetVersion(&version), "asking for the version");
   // Since this version NCCL_ALGO can be set per operation. Broadcast must be excluded because it has no tree algorithm.
   constexpr int kPerOperation = 22400;
-  const char* tree = version >= kPerOperation ? "allreduce:tree" : "Tree";
-  require(::setenv("NCCL_ALGO", algorithm == "tree" ? tree : "Ring", 0) == 0, "cannot set NCCL_ALGO");
+  return version >= kPerOperation ? "allreduce:tree" : "Tree";
 }
 
 class Link final : public NcclLink {
@@ -92,7 +93,7 @@ class Library final : public NcclLibrary {
     return bytes;
   }
   std::unique_ptr<NcclLink> connect(const NcclAddress& address) override {
-    choose_algorithm(address.algorithm);
+    require(::setenv("NCCL_ALGO", algorithms(address.algorithm).c_str(), 0) == 0, "cannot set NCCL_ALGO");
     return std::make_unique<Link>(address);
   }
 };
