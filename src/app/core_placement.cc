@@ -61,9 +61,9 @@ std::string placement_options(std::span<const Processor> host, int ranks, int ho
   const auto [map, cores] = map_ranks(host, ranks);
   const int threads_a_core = std::max(1, static_cast<int>(host.size()) / count_cores(host));
   return fmt::format(
-      "'mpirun -np {} --map-by {}:PE={} --bind-to core', or 'srun --ntasks-per-node={} --cpus-per-task={} "
-      "--cpu-bind=cores'",
-      ranks * hosts, map, cores, ranks, cores * threads_a_core);
+      "'mpirun -np {} --map-by {}:PE={} --bind-to core', or 'srun --mpi=pmix --nodes={} --ntasks={} "
+      "--ntasks-per-node={} --cpus-per-task={} --cpu-bind=cores'",
+      ranks * hosts, map, cores, hosts, ranks * hosts, ranks, cores * threads_a_core);
 }
 
 std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<const RankCores> ranks, int hosts) {

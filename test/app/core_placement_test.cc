@@ -43,8 +43,8 @@ TEST_CASE("ranks that share cores are found, and the lines give each its own") {
   const auto findings = judge_placement(host_of(1), ranks, 3);
   REQUIRE(texts(findings) == std::vector<std::string>{"2 ranks compute with 4 threads on 3 processors (0-2)"});
   CHECK(findings[0].advice ==
-        "'mpirun -np 9 --map-by ppr:3:node:PE=1 --bind-to core', or 'srun --ntasks-per-node=3 "
-        "--cpus-per-task=1 --cpu-bind=cores'");
+        "'mpirun -np 9 --map-by ppr:3:node:PE=1 --bind-to core', or 'srun --mpi=pmix --nodes=3 --ntasks=9 "
+        "--ntasks-per-node=3 --cpus-per-task=1 --cpu-bind=cores'");
 }
 
 TEST_CASE("more ranks than cores are advised to be as many as the cores") {

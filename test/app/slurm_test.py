@@ -352,6 +352,31 @@ class SlowNodes(OnSlurm):
     def test_cancelled_srun_job_leaves_no_rank_and_a_whole_checkpoint(self):
         self.cancelled("srun")
 
+    def test_the_lines_of_check_run_as_printed_and_give_each_rank_all_processors_of_its_node(self):
+        if os.cpu_count() < 2:
+            self.skipTest("one processor")
+        self.settings(device__threads=1)
+        checked = self.run_batch("srun --mpi=pmix --ntasks=2 --nodes=2 --cpu-bind=none $TRAINER check --config run.toml")
+        self.assertRegex(checked, r"on host\[0-1\], 1 rank computes? on 1 of \d+ cores; what to do: ")
+        lines = re.findall(r"'((?:mpirun|srun) [^']*)'", checked)
+        self.assertEqual(len(lines), 2, checked)
+        everywhere = sorted(f"host{i} {sorted(os.sched_getaffinity(0))}" for i in (0, 1))
+        show = "import os, socket; print(socket.gethostname(), sorted(os.sched_getaffinity(0)))"
+        for line in lines:
+            # Without the variables that let tests run more ranks than cores.
+            ran = self.run_batch(f"unset ${{!OMPI_MCA_*}}; {line} {sys.executable} -c '{show}'")
+            self.assertEqual(sorted(re.findall("^host.*$", ran, re.MULTILINE)), everywhere, f"{line}: {ran}")
+
+    def run_batch(self, command):
+        """The output of a job for twice as many ranks."""
+        batch = kit.write(self.path("job.sbatch"), f"#!/bin/bash\n{command}\n")
+        output = self.path("output")
+        number = self.cluster.output("sbatch", "--parsable", "--wait", *self.tasks, "--cpus-per-task=1", "--time=5",
+                                     f"--output={output}", f"--chdir={self.directory}", batch)
+        self.wait_for_state(number, "COMPLETED", "FAILED")
+        with open(output, encoding="utf-8") as file:
+            return file.read()
+
     def test_mpirun_job_with_a_rank_killed_on_the_second_node_fails_and_is_not_requeued(self):
         self.killed_rank("mpirun")
 
