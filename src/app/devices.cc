@@ -106,10 +106,10 @@ std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGro
   const double limit = group.limit(RunPhase::train);
   if (agreed([&] { return wants_nccl(config, backend, shared_devices); })) {
     const Timeout wait{"NCCL"};
-    std::unique_ptr<NcclLibrary> library;
+    std::shared_ptr<NcclLibrary> library;
     on_every_rank(group, wait, [&] { library = open_nccl(); });
     return std::make_unique<NcclCommunicator>(
-        group, backend, *library,
+        group, backend, std::move(library),
         NcclOptions{.algorithm = std::string(word(config.comm.algorithm)), .wait_seconds = limit});
   }
   auto mpi = std::make_unique<MpiCommunicator>(

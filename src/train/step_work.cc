@@ -68,6 +68,15 @@ std::optional<WireFormat> wire_format(const CompiledModel& model, const Config& 
                     .elements = model.state().trained_elements};
 }
 
+bool has_failed(Communicator& communicator) {
+  try {
+    communicator.check();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 StepWork::StepWork(const RankContext& rank, Checkpointer& checkpointer, DeviceStepState& device_state, StepTimer& timer,
@@ -102,25 +111,40 @@ void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch)
   arenas_.external = batch;
   arenas_.external.step = device_state_.dropout();
   arenas_.external.loss_scale = device_state_.loss_scale();
-  const bool first = micro == 0, last = micro + 1 == rank_.config.train.accumulate;
-  std::unique_ptr<CapturedWork>& captured = captured_[last ? 2 : first ? 0 : 1];
-  if (may_capture_ && !captured && computed_ >= kWarmUpSteps * rank_.config.train.accumulate) {
-    captured = capture(micro);
-    may_capture_ = captured != nullptr;
+  const size_t part = micro + 1 == rank_.config.train.accumulate ? 2 : micro == 0 ? 0 : 1;
+  if (may_capture_ && !tried_[part] && computed_ >= kWarmUpSteps * rank_.config.train.accumulate) {
+    tried_[part] = true;
+    captured_[part] = capture(micro);
   }
   ++computed_;
-  if (!captured) return compute(micro);
+  if (!captured_[part]) return compute(micro);
   const TraceScope span("captured step");
-  rank_.communicator.enqueue_captured([&] { captured->launch(rank_.stream); });
+  rank_.communicator.enqueue_captured([&] { captured_[part]->launch(rank_.stream); });
+}
+
+// Collective. Returns null if this rank enqueues the work uncaptured. A communicator that cannot be captured has failed
+// for good, so it is replaced on all ranks, which capture nothing from then on.
+std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
+  rank_.stream.wait();  // a communicator that is replaced drops what is in flight, also on other ranks
+  rank_.group.barrier({"the captured step"});
+  rank_.communicator.check();  // an earlier failure is not one of the capture
+  std::unique_ptr<CapturedWork> captured = not_captured_.empty() ? try_capture(micro) : nullptr;
+  int64_t failed = has_failed(rank_.communicator) ? 1 : 0;
+  rank_.group.all_reduce_max(std::span(&failed, 1), {"the captured step"});
+  if (failed == 0) return captured;
+  captured.reset();
+  captured_ = {};
+  may_capture_ = false;
+  rank_.communicator.reconnect();
+  return nullptr;
 }
 
 // Returns null if the backend does not support captures, or if the capture failed for the reason not_captured_. Nothing
 // has been enqueued then.
-std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
+std::unique_ptr<CapturedWork> StepWork::try_capture(int64_t micro) {
   try {
     return rank_.backend().capture(rank_.stream, [&] { compute(micro); });
   } catch (const Error& error) {
-    rank_.communicator.check();  // throws if the communicator has failed, which is not a failure of the capture
     if (rank_.config.device.graph == GraphCapture::on) {
       fail(error.code(), "device.graph = \"on\", but the step cannot be captured: {}", error.what());
     }

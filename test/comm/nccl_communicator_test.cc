@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -80,7 +81,8 @@ struct Bench final : NcclLibrary {
   }
   std::unique_ptr<NcclCommunicator> communicator(double seconds = 30) {
     return std::make_unique<NcclCommunicator>(
-        world(), *backend, *this, NcclOptions{.algorithm = "tree", .wait_seconds = seconds, .abort_seconds = 0.05});
+        world(), *backend, std::shared_ptr<NcclLibrary>(std::shared_ptr<void>(), this),
+        NcclOptions{.algorithm = "tree", .wait_seconds = seconds, .abort_seconds = 0.05});
   }
   std::span<float> floats() const { return {values.as<float>(), 4}; }
 
@@ -165,6 +167,28 @@ TEST_CASE(
   bool launched = false;
   CHECK(error_of([&] { communicator->enqueue_captured([&] { launched = true; }); }));
   CHECK_FALSE(launched);
+}
+
+TEST_CASE("a connection that has failed can be replaced, and the new one works") {
+  Bench bench;
+  const auto communicator = bench.communicator();
+  const bool fails_here = world().rank() == world().size() - 1;  // the others replace one that is well
+  if (fails_here) {
+    bench.script.fails = true;
+    CHECK(error_of([&] { communicator->check(); }));
+    bench.script.fails = false;
+    CHECK(error_of([&] { communicator->check(); }));  // for good
+  }
+  communicator->reconnect();
+  CHECK(bench.script.abort_returned);
+  CHECK(bench.script.aborted == 1);
+  const std::vector<float> results(4, 3.0F);
+  bench.backend->copy(*bench.stream, bench.result.data(), results.data(), 16);
+  communicator->all_reduce(*bench.stream, bench.floats(), "values");
+  communicator->wait(*bench.stream);
+  bench.backend->copy(*bench.stream, bench.host.data(), bench.values.data(), 16);
+  bench.stream->wait();
+  CHECK(bench.host.as<float>()[3] == 3.0F);
 }
 
 TEST_CASE("an operation that the library cannot enqueue in time is named, and aborted") {

@@ -323,6 +323,18 @@ class Captures(FakeGpuCase):
     def test_one_rank_may_be_captured_and_the_other_not(self):
         self.check_fallback({}, 2, 2, self.faults(1, (1, 46)))
 
+    def check_nccl_fallback(self, changes, fault):
+        """NCCL loses its connection with the capture."""
+        self.check_fallback(changes, 2, 2, [
+            ("nccl", {"FAKE_NCCL_NO_CAPTURE": fault},
+             r"NCCL, step 3 bucket \d of \d: unhandled cuda error \(.*this NCCL cannot capture")])
+
+    def test_nccl_that_cannot_capture_is_used_all_the_same(self):
+        self.check_nccl_fallback({}, "1:1")
+
+    def test_nccl_that_cannot_capture_the_last_micro_batch_is_used_all_the_same(self):
+        self.check_nccl_fallback({"train.accumulate": 3}, "0:2")
+
     def test_device_graph_on_makes_it_an_error_that_names_the_call(self):
         config = self.config(self.CHANGES, SMALL)
         run = {"FAKE_GPU_ALLOCATE": "0:25", "FAKE_GPU_ORDER": "lazy"}

@@ -4,6 +4,7 @@
 // one, as NCCL's does.
 //
 // FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks;
+// FAKE_NCCL_NO_CAPTURE=RANK:N makes the N-th collective that is captured on this rank one that NCCL cannot capture;
 // FAKE_NCCL_NAN=M:N makes the first number of the sums M to N one that is not a number, on all ranks.
 #include <fmt/format.h>
 #include <nccl.h>
@@ -32,9 +33,9 @@ struct Job {
   std::function<void()> done;
 };
 
-// Which collective of this rank breaks the connection, 0: none.
-int failing_collective(int rank) {
-  const char* const script = std::getenv("FAKE_NCCL_FAIL");
+// Which collective of this rank the variable names, 0: none.
+int collective_of(const char* variable, int rank) {
+  const char* const script = std::getenv(variable);
   int at = 0, number = 0;
   if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != rank) return 0;
   return number;
@@ -50,7 +51,11 @@ bool is_poisoned(int number) {
 class Communicator {
  public:
   Communicator(std::string name, int rank, int size)
-      : name_(std::move(name)), rank_(rank), size_(size), fails_at_(failing_collective(rank)) {
+      : name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        fails_at_(collective_of("FAKE_NCCL_FAIL", rank)),
+        refuses_at_(collective_of("FAKE_NCCL_NO_CAPTURE", rank)) {
     launcher_ = std::thread([this] { launch_all(); });
     runner_ = std::thread([this] { run_all(); });
   }
@@ -128,6 +133,9 @@ class Communicator {
         changed_.notify_all();
       };
       if (stream.capture) {
+        if (++captured_ == refuses_at_) {
+          throw Refused(cudaErrorStreamCaptureUnsupported, "this NCCL cannot capture collectives");
+        }
         ++references_;
         operation.keeps =
             std::shared_ptr<void>(this, [](void* self) { --static_cast<Communicator*>(self)->references_; });
@@ -170,7 +178,7 @@ class Communicator {
   }
 
   const std::string name_;
-  const int rank_, size_, fails_at_;
+  const int rank_, size_, fails_at_, refuses_at_;
   std::unique_ptr<Meeting> meeting_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -180,7 +188,7 @@ class Communicator {
   std::atomic<ncclResult_t> state_{ncclInProgress};
   std::atomic<bool> connected_{false}, aborted_{false}, closed_{false};
   std::atomic<int> references_{0};  // of graphs
-  int started_ = 0;
+  int started_ = 0, captured_ = 0;
   std::thread launcher_, runner_;
 };
 

@@ -45,6 +45,7 @@ class StepWork {
 
  private:
   std::unique_ptr<CapturedWork> capture(int64_t micro);
+  std::unique_ptr<CapturedWork> try_capture(int64_t micro);
   void compute(int64_t micro);
   void forward();
   void backward(int64_t micro);
@@ -60,9 +61,10 @@ class StepWork {
   GradientReducer reducer_;
   GradientAccumulator accumulator_;
   std::array<std::unique_ptr<CapturedWork>, 3>
-      captured_;  // compute() of the first, the middle, and the last micro-batches
-  bool may_capture_;
-  std::string not_captured_;  // why the capture failed
+      captured_;                 // compute() of the first, the middle, and the last micro-batches
+  std::array<bool, 3> tried_{};  // which of them a capture was tried for
+  bool may_capture_;             // the same on all ranks
+  std::string not_captured_;     // why a capture failed on this rank
   bool capture_reported_ = false;
   int64_t computed_ = 0;  // number of micro-batches
   int64_t step_ = 0;      // the step that is being enqueued

@@ -160,26 +160,42 @@ class NcclCommunicator::Monitor {
   std::thread thread_;  // last: it uses all of the above
 };
 
-NcclCommunicator::NcclCommunicator(ProcessGroup& group, const Backend& backend, NcclLibrary& library,
-                                   const NcclOptions& options)
-    : rank_(group.rank()),
-      size_(group.size()),
+NcclCommunicator::NcclCommunicator(ProcessGroup& group, const Backend& backend, std::shared_ptr<NcclLibrary> library,
+                                   NcclOptions options)
+    : group_(group),
+      library_(std::move(library)),
+      options_(std::move(options)),
       reduction_(backend.make_stream()),
       ready_(backend.make_event()),
       done_(backend.make_event()) {
+  connect();
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+int NcclCommunicator::rank() const { return group_.rank(); }
+int NcclCommunicator::size() const { return group_.size(); }
+
+void NcclCommunicator::connect() {
   const NcclAddress address{
-      .id = broadcast_id(group, library), .rank = rank_, .size = size_, .algorithm = options.algorithm};
-  connection_ = std::make_unique<Connection>(library.connect(address), options.abort_seconds);
+      .id = broadcast_id(group_, *library_), .rank = rank(), .size = size(), .algorithm = options_.algorithm};
+  connection_ = std::make_unique<Connection>(library_->connect(address), options_.abort_seconds);
   try {
-    wait_until_ready(connection_->link(), fmt::format("connecting {} ranks", size_), options.wait_seconds);
+    wait_until_ready(connection_->link(), fmt::format("connecting {} ranks", size()), options_.wait_seconds);
   } catch (...) {
     connection_->abort();
     throw;
   }
-  monitor_ = std::make_unique<Monitor>(*connection_, options.wait_seconds);
+  monitor_ = std::make_unique<Monitor>(*connection_, options_.wait_seconds);
 }
 
-NcclCommunicator::~NcclCommunicator() = default;
+// NCCL does not use a connection again after an error, whatever the error was.
+void NcclCommunicator::reconnect() {
+  monitor_.reset();
+  connection_->abort();  // with a time limit, unlike the destructor of a link
+  connection_.reset();
+  connect();
+}
 
 template <class Enqueue>
 void NcclCommunicator::enqueue(Stream& stream, std::string_view label, size_t bytes, const Enqueue& operation) {

@@ -99,6 +99,9 @@ class Communicator {
   virtual bool stream_ordered() const { return false; }
   // Calls `launch`, which enqueues such captured work. Throws if the communicator has failed.
   virtual void enqueue_captured(const std::function<void()>& launch) { launch(); }
+  // Collective, for a communicator that has failed on some rank while operations were captured: replaces its connection
+  // on all ranks. No operation may be in flight, and no captured work may exist. Throws if the ranks cannot connect.
+  virtual void reconnect() {}
 };
 
 }  // namespace lockstep

@@ -68,15 +68,16 @@ struct NcclOptions {
 class NcclCommunicator final : public Communicator {
  public:
   // Collective over the group. Throws Error(stalled) if the ranks cannot connect within wait_seconds, and
-  // Error(internal) with NCCL's reason if NCCL fails. The backend must outlive it.
-  NcclCommunicator(ProcessGroup& group, const Backend& backend, NcclLibrary& library, const NcclOptions& options);
+  // Error(internal) with NCCL's reason if NCCL fails. The group and the backend must outlive it.
+  NcclCommunicator(ProcessGroup& group, const Backend& backend, std::shared_ptr<NcclLibrary> library,
+                   NcclOptions options);
   // Abandons unfinished operations, which is correct only if the job is being aborted. Captured work with its
   // operations must have been destroyed before; after a failure it may still exist, and the destructor waits at most
   // abort_seconds for the abort.
   ~NcclCommunicator() override;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override;
+  int size() const override;
   void all_reduce(Stream& stream, std::span<float> values, std::string_view label) override;
   void all_reduce(Stream& stream, std::span<double> values, std::string_view label) override;
   // NCCL rounds each partial sum to 16 bits.
@@ -87,14 +88,18 @@ class NcclCommunicator final : public Communicator {
   void check() override;
   bool stream_ordered() const override { return true; }
   void enqueue_captured(const std::function<void()>& launch) override;
+  void reconnect() override;
 
  private:
   class Connection;
   class Monitor;
+  void connect();
   template <class Enqueue>
   void enqueue(Stream& stream, std::string_view label, size_t bytes, const Enqueue& operation);
 
-  const int rank_, size_;
+  ProcessGroup& group_;
+  const std::shared_ptr<NcclLibrary> library_;
+  const NcclOptions options_;
   const std::unique_ptr<Stream> reduction_;
   const std::unique_ptr<Event> ready_, done_;
   std::unique_ptr<Connection> connection_;
