@@ -90,14 +90,15 @@ def two_gpus(kit):
 
 
 def kill_and_resume(kit):
-    """Killed as soon as a checkpoint is whole: a fast GPU is at the end of a short run before the first one is."""
-    often = ("--checkpoint.every_steps", kit.few)
+    """Killed as soon as a checkpoint is whole: a fast GPU is at the end of a short run before the first one is. Its plans are timed,
+    and taken again by the run that is resumed."""
+    often = ("--checkpoint.every_steps", kit.few, "--device.tune", "auto")
     text = kit.train("killed", "--train.steps", 100 * kit.few, *often, stop_at=r"checkpoint of step \d+: ")
     saved = max((int(file.stem[5:]) for file in (kit.scratch / "killed").glob("step-*.h5")), default=None)
     if saved is None:
         raise Failed(f"ended without a checkpoint: {text[-300:]}")
     end = saved + kit.few
-    text = kit.train("killed", "--train.steps", end)
+    text = kit.train("killed", "--train.steps", end, "--device.tune", "auto")
     expect_resumed(text, saved)
     if kit.rows("killed")[-1]["step"] != end:
         raise Failed(f"ended at step {kit.rows('killed')[-1]['step']}, not {end}")

@@ -177,6 +177,7 @@ class Kit:
         """Trains the digits, or does another `command` with them; `options` are keys and values in turn, and win. `before` starts
         the trainer."""
         pairs = {**self.recipe, "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
+                 "--device.tune": "off",  # runs that time their plans may differ in bits
                  "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
         pairs.update(zip(options[::2], options[1::2]))
         start = [*self.mpirun(), "-np", ranks] if ranks > 1 else []

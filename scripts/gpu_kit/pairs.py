@@ -44,7 +44,8 @@ def steps(kit):
     not_captured_case = SMALL[kit.device] if small else NOT_CAPTURED
     result = [step("ceilings", 75, lambda: ceilings(kit))]
     result += [step(f"pair: {case.name()}", 60, lambda case=case: pair(kit, case, ("eager", "graph"))) for case in cases]
-    result.append(step("not captured", 30, lambda: not_captured(kit, not_captured_case)))
+    result.insert(2, step(f"plans timed: {cases[0].name()}", 75, lambda: ours_alone(kit, cases[0], "plans timed", tune="auto")))
+    result.append(step("not captured", 30, lambda: ours_alone(kit, not_captured_case, "not captured", graph="off")))
     return result + [step(f"compiled: {case.name()}", 150, lambda case=case: pair(kit, case, ("compiled",))) for case in cases[:2]]
 
 
@@ -57,14 +58,14 @@ def number(value, what):
 
 # ---- the two sides
 
-def lockstep(kit, case, graph="auto"):
+def lockstep(kit, case, graph="auto", tune="off"):
     """Milliseconds of a step (the mean) by the benchmark mode, which saves nothing and augments no images, and the most memory
     that nvidia-smi showed of the card, in GB."""
     directory = kit.scratch / "benchmark"
     command = [*kit.program("trainer"), "--model", case.model, "--model.image_size", case.pixels, "--batch_size", case.batch, "--num_batches", case.steps,
                "--num_warmup_batches", 3 if kit.arguments.small else 10, "--display_every", case.steps, "--device", kit.device,
                "--optimizer", "rmsprop" if case.model == "inception_v3" else "momentum", "--benchmark_log_dir", directory,
-               "--train.precision", case.precision, "--device.graph", graph, "--data.workers", max(1, (os.cpu_count() or 4) - 3)]
+               "--train.precision", case.precision, "--device.graph", graph, "--device.tune", tune, "--data.workers", max(1, (os.cpu_count() or 4) - 3)]
     (directory / "benchmark.json").unlink(missing_ok=True)
     used = kit.scratch / "memory.txt"
     with kit.children.beside(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "500"], used):
@@ -180,8 +181,8 @@ def compare(row, ours, theirs, variants):
         row[f"times PyTorch {variant}"] = f"{ms / ours:.2f}"
 
 
-def not_captured(kit, case):
-    ms, memory = lockstep(kit, case, "off")
-    kit.report.add_row(TITLE, {"model": f"{case.model}, not captured", "precision": case.precision, "batch": case.batch,
+def ours_alone(kit, case, how, **options):
+    ms, memory = lockstep(kit, case, **options)
+    kit.report.add_row(TITLE, {"model": f"{case.model}, {how}", "precision": case.precision, "batch": case.batch,
                                "Lockstep, ms": f"{ms:.2f}", "Lockstep, images/s": round(1e3 * case.batch / ms), "Lockstep, GB": memory})
     return f"{ms:.2f} ms a step"
