@@ -294,10 +294,9 @@ std::vector<ConfigKey> make_keys() {
                   "train.deterministic = true for a new run: cuDNN's first plan.",
        .also = {"benchmark", "autotune"}},
       {LOCKSTEP_KEY(device, winograd),
-       .meaning =
-           "On the CPU: use Winograd's algorithm for 3x3 convolutions of stride 1 in float32 where it is faster, "
-           "which takes a third to a half of the time. Its rounding error is about a millionth of the values' "
-           "size; docs/training.md has details."},
+       .meaning = "On the CPU: use Winograd's algorithm for convolutions of stride 1 in float32 where it is faster: "
+                  "kernels of 3x3, and 1x3 and 1x7 in either direction, in a third to two thirds of the time. Its "
+                  "rounding error is about a millionth of the values' size; docs/training.md has details."},
       {LOCKSTEP_KEY(device, deferred),
        .meaning = "For debugging on the CPU: queue work as on a GPU and run it late, with the host two steps ahead. An "
                   "unordered memory access ends the run."},

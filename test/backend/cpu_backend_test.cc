@@ -347,19 +347,25 @@ std::vector<std::string> convolved_by(const Backend& backend, const Shape& x, in
           by(Conv2dGradWeights{window}, {plain(x), plain(y)})};
 }
 
-TEST_CASE("3x3 convolutions of stride 1 in the cpu backend are Winograd's, unless that is turned off or slower") {
+TEST_CASE("convolutions of stride 1 in the cpu backend are Winograd's, unless that is turned off or slower") {
   const Window window{3, 3, 1, 1, 1, 1};
   const auto cpu = make_backend("cpu", {}), direct = make_backend("cpu", {.winograd = false});
-  for (const std::string& by : convolved_by(*cpu, {8, 64, 35, 35}, 96, window)) {
-    CHECK_THAT(by, ContainsSubstring("winograd lanes:"));
+  const Window kernels[] = {
+      window, {5, 5, 1, 1, 2, 2}, {1, 3, 1, 1, 0, 1}, {3, 1, 1, 1, 1, 0}, {1, 7, 1, 1, 0, 3}, {7, 1, 1, 1, 3, 0}};
+  for (const Window& w : kernels) {
+    INFO(w.kernel_h << "x" << w.kernel_w);
+    for (const std::string& by : convolved_by(*cpu, {8, 64, 35, 35}, 96, w)) {
+      CHECK_THAT(by, ContainsSubstring("winograd lanes:"));
+    }
   }
   const auto check_direct = [&](const Backend& backend, const Shape& x, const Window& w) {
     for (const std::string& by : convolved_by(backend, x, 96, w)) CHECK_THAT(by, !ContainsSubstring("wino"));
   };
   check_direct(*direct, {8, 64, 35, 35}, window);
   check_direct(*cpu, {8, 64, 35, 35}, {3, 3, 2, 2, 1, 1});
-  check_direct(*cpu, {8, 3, 35, 35}, window);  // most of a block of channels would be padding
-  check_direct(*cpu, {1, 448, 8, 8}, window);  // weights would be transformed for four tiles
+  check_direct(*cpu, {8, 64, 35, 35}, {5, 5, 1, 1, 2, 2});  // no method
+  check_direct(*cpu, {8, 3, 35, 35}, window);               // most of a block of channels would be padding
+  check_direct(*cpu, {1, 448, 8, 8}, window);               // weights would be transformed for four tiles
 }
 
 TEST_CASE("the cpu backend packs a convolution's weights in one format each time") {

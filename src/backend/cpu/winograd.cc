@@ -9,7 +9,6 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kPoints = 36;
 constexpr int64_t kGroup = 2;  // blocks of columns that are multiplied at once
 
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -23,20 +22,28 @@ int64_t padded(int64_t elements) { return elements + 16; }
 struct TilePoints {
   int64_t capacity = 0, block_stride = 0, point_stride = 0, elements = 0;
   TilePoints() = default;
-  TilePoints(int64_t tiles, int64_t blocks, int block)
+  TilePoints(int64_t tiles, int64_t blocks, int block, int64_t points)
       : capacity(tiles),
         block_stride(tiles * block),
         point_stride(padded(blocks * block_stride)),
-        elements(kPoints * point_stride) {}
+        elements(points * point_stride) {}
   WinogradTiles of(Range range) const { return {range.begin, range.size(), capacity, point_stride}; }
 };
 
-WinogradImages images_of(const TensorDesc& desc, int block, const Shape& tiled) {
+// Null if there is no method for the window.
+const WinogradLanes* lanes_for(const Window& w, int block) {
+  const auto methods = lane_kernels(DType::f32).winograd[block == 8 ? 0 : 1];
+  const auto found = std::ranges::find_if(
+      methods, [&](const WinogradLanes& m) { return m.taps_h == w.kernel_h && m.taps_w == w.kernel_w; });
+  return found == methods.end() ? nullptr : &*found;
+}
+
+WinogradImages images_of(const WinogradLanes& lanes, const TensorDesc& desc, int block, const Shape& tiled) {
   return {.h = desc.shape.h(),
           .w = desc.shape.w(),
           .blocks = divided_up(desc.shape.c(), block),
-          .tiles_h = divided_up(tiled.h(), 4),
-          .tiles_w = divided_up(tiled.w(), 4)};
+          .tiles_h = divided_up(tiled.h(), lanes.tile_h),
+          .tiles_w = divided_up(tiled.w(), lanes.tile_w)};
 }
 
 // The geometry that all three kernels share.
@@ -47,16 +54,16 @@ class WinogradKernel : public Kernel {
 
  protected:
   // The windows of `from` are read with padding for tiles of `to`'s size.
-  WinogradKernel(const Context& context, const TensorDesc& from, const TensorDesc& to)
+  WinogradKernel(const Context& context, const Window& window, const TensorDesc& from, const TensorDesc& to)
       : block_(context.blocked.id),
-        lanes_(lane_kernels(DType::f32).winograd[block_ == 8 ? 0 : 1]),
+        lanes_(*lanes_for(window, block_)),
         name_(lane_kernels(DType::f32).name),
         threads_(context.threads),
-        from_(images_of(from, block_, to.shape)),
-        to_(images_of(to, block_, to.shape)),
+        from_(images_of(lanes_, from, block_, to.shape)),
+        to_(images_of(lanes_, to, block_, to.shape)),
         tiles_(to.shape.n() * to_.tiles_h * to_.tiles_w) {}
 
-  int64_t column_elements() const { return kPoints * weights_.point_stride; }
+  int64_t column_elements() const { return lanes_.points * weights_.point_stride; }
   static Range part(int64_t first, int64_t end, int64_t size) { return {first, std::min(end, first + size)}; }
 
   int block_;
@@ -71,9 +78,9 @@ class WinogradKernel : public Kernel {
 
 // Tiles whose points stay in the second-level cache. The number is a multiple of the rows that the products take at a
 // time.
-int64_t chunk_of(int64_t tiles, int64_t channels) {
+int64_t chunk_of(int64_t tiles, int64_t points, int64_t channels) {
   constexpr int64_t kCacheElements = 112 * 1024, kRows = 12, kFewest = 24, kMost = 96;
-  const int64_t most = std::clamp(kCacheElements / (kPoints * channels), kFewest, kMost);
+  const int64_t most = std::clamp(kCacheElements / (points * channels), kFewest, kMost);
   return rounded_up(divided_up(tiles, divided_up(tiles, most)), kRows);
 }
 
@@ -83,17 +90,18 @@ int64_t chunk_of(int64_t tiles, int64_t channels) {
 class Convolution final : public WinogradKernel {
  public:
   Convolution(const Context& context, const WinogradConvolution& c, bool gradient)
-      : WinogradKernel(context, gradient ? c.dst : c.src, gradient ? c.src : c.dst),
+      : WinogradKernel(context, c.window, gradient ? c.dst : c.src, gradient ? c.src : c.dst),
         bias_(!gradient && c.bias),
         tiles_first_(tiles_ < to_.blocks * block_),
         group_(tiles_first_ && to_.blocks < kGroup * threads_ ? 1 : kGroup),
-        chunk_(chunk_of(tiles_first_ ? tiles_ : divided_up(tiles_, threads_), from_.blocks * block_)),
-        points_(tiles_first_ ? tiles_ : chunk_, from_.blocks, block_),
-        sums_(chunk_, group_, block_) {
-    from_.pad_h = gradient ? 2 - c.window.pad_h : c.window.pad_h;
-    from_.pad_w = gradient ? 2 - c.window.pad_w : c.window.pad_w;
-    const int64_t in = c.src.shape.c(), out = c.dst.shape.c();
-    weights_ = gradient ? WinogradWeights{out, in, in * 9, 9, true} : WinogradWeights{in, out, 9, in * 9, false};
+        chunk_(chunk_of(tiles_first_ ? tiles_ : divided_up(tiles_, threads_), lanes_.points, from_.blocks * block_)),
+        points_(tiles_first_ ? tiles_ : chunk_, from_.blocks, block_, lanes_.points),
+        sums_(chunk_, group_, block_, lanes_.points) {
+    from_.pad_h = gradient ? lanes_.taps_h - 1 - c.window.pad_h : c.window.pad_h;
+    from_.pad_w = gradient ? lanes_.taps_w - 1 - c.window.pad_w : c.window.pad_w;
+    const int64_t in = c.src.shape.c(), out = c.dst.shape.c(), taps = lanes_.taps_h * lanes_.taps_w;
+    weights_ =
+        gradient ? WinogradWeights{out, in, in * taps, taps, true} : WinogradWeights{in, out, taps, in * taps, false};
     weights_.point_stride = padded(from_.blocks * block_ * block_);
     own_elements_ = sums_.elements + (tiles_first_ ? group_ * column_elements() : points_.elements);
     workspace_elements_ = threads_ * own_elements_ + (tiles_first_ ? points_.elements : to_.blocks * column_elements());
@@ -160,7 +168,7 @@ class Convolution final : public WinogradKernel {
                                   .tiles_stride = points_.block_stride,
                                   .columns_stride = column_elements(),
                                   .sums_stride = sums_.block_stride};
-    for (int64_t p = 0; p < kPoints; ++p) {
+    for (int64_t p = 0; p < lanes_.points; ++p) {
       lanes_.multiply(product, points + p * points_.point_stride, weights + p * weights_.point_stride,
                       sums + p * sums_.point_stride);
     }
@@ -188,17 +196,17 @@ LOCKSTEP_VECTORIZED void add_to(float* sums, const float* more, int64_t count) {
 class WeightsGradient final : public WinogradKernel {
  public:
   WeightsGradient(const Context& context, const WinogradConvolution& c)
-      : WinogradKernel(context, c.src, c.dst),
+      : WinogradKernel(context, c.window, c.src, c.dst),
         bias_(c.bias),
         parts_(std::min<int64_t>(threads_, tiles_)),
         group_(to_.blocks < kGroup * threads_ ? 1 : kGroup),
-        chunk_(chunk_of(divided_up(tiles_, parts_), (from_.blocks + to_.blocks) * block_ / 2)) {
+        chunk_(chunk_of(divided_up(tiles_, parts_), lanes_.points, (from_.blocks + to_.blocks) * block_ / 2)) {
     from_.pad_h = c.window.pad_h;
     from_.pad_w = c.window.pad_w;
-    const int64_t in = c.src.shape.c();
-    weights_ = {in, c.dst.shape.c(), 9, in * 9, false, padded(from_.blocks * block_ * block_)};
+    const int64_t in = c.src.shape.c(), taps = lanes_.taps_h * lanes_.taps_w;
+    weights_ = {in, c.dst.shape.c(), taps, in * taps, false, padded(from_.blocks * block_ * block_)};
     const auto points = [&](int64_t tiles) {
-      return Points{{tiles, from_.blocks, block_}, {tiles, to_.blocks, block_}};
+      return Points{{tiles, from_.blocks, block_, lanes_.points}, {tiles, to_.blocks, block_, lanes_.points}};
     };
     const int64_t tiles_first = points(tiles_).elements() + threads_ * group_ * column_elements();
     const int64_t chunks = parts_ * (points(chunk_).elements() + to_.blocks * column_elements());
@@ -236,7 +244,7 @@ class WeightsGradient final : public WinogradKernel {
                                   .columns_stride = points_.gradient.block_stride,
                                   .sums_stride = column_elements()};
     const float* const gradient = points + points_.image.elements + columns.begin * points_.gradient.block_stride;
-    for (int64_t p = 0; p < kPoints; ++p) {
+    for (int64_t p = 0; p < lanes_.points; ++p) {
       lanes_.accumulate(product, points + p * points_.image.point_stride, gradient + p * points_.gradient.point_stride,
                         sums + p * weights_.point_stride);
     }
@@ -261,7 +269,7 @@ class WeightsGradient final : public WinogradKernel {
         const WeightBlock at{i % from_.blocks, i / from_.blocks};
         float* const own = sums + at.column * column_elements();
         const int64_t elements = block_ * block_;
-        for (int64_t p = 0; p < kPoints; ++p) {
+        for (int64_t p = 0; p < lanes_.points; ++p) {
           float* const to = own + p * weights_.point_stride + at.row * elements;
           for (int64_t other = 1; other < parts_; ++other) add_to(to, to + other * part_elements, elements);
         }
@@ -314,20 +322,21 @@ class WeightsGradient final : public WinogradKernel {
 
 bool winograd_pays(const Context& context, const WinogradConvolution& c) {
   const Window& w = c.window;
-  const bool suits = w.kernel_h == 3 && w.kernel_w == 3 && w.stride_h == 1 && w.stride_w == 1 && w.pad_h <= 2 &&
-                     w.pad_w <= 2 && c.src.dtype == DType::f32;
+  const WinogradLanes* lanes = lanes_for(w, context.blocked.id);
+  const bool suits = lanes && w.stride_h == 1 && w.stride_w == 1 && w.pad_h < w.kernel_h && w.pad_w < w.kernel_w &&
+                     c.src.dtype == DType::f32;
   if (!context.winograd || !suits) return false;
-  // In multiplications that take as long; fitted to measurements (docs/benchmarks). Weights cost most where tiles are
-  // few.
-  constexpr double kTileTransform = 250, kWeightTransform = 500, kMargin = 0.95;
+  // In multiplications of a point that take as long; fitted to measurements (docs/benchmarks). Weights cost most where
+  // tiles are few.
+  constexpr double kTileTransform = 7, kWeightTransform = 14, kMargin = 0.95;
   const auto blocked = [&](const TensorDesc& desc) {
     return static_cast<double>(rounded_up(desc.shape.c(), context.blocked.id));
   };
   const double in = blocked(c.src), out = blocked(c.dst);
   const Shape& y = c.dst.shape;
-  const auto tiles = static_cast<double>(y.n() * divided_up(y.h(), 4) * divided_up(y.w(), 4));
-  const auto direct = static_cast<double>(9 * c.src.shape.c() * y.elements());
-  const double ours = tiles * (kPoints * in * out + kTileTransform * (in + out)) + kWeightTransform * in * out;
+  const auto tiles = static_cast<double>(y.n() * divided_up(y.h(), lanes->tile_h) * divided_up(y.w(), lanes->tile_w));
+  const auto direct = static_cast<double>(w.kernel_h * w.kernel_w * c.src.shape.c() * y.elements());
+  const double ours = lanes->points * (tiles * (in * out + kTileTransform * (in + out)) + kWeightTransform * in * out);
   return ours < kMargin * direct;
 }
 

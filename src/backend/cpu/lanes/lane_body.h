@@ -58,7 +58,7 @@ inline constexpr LaneKernels kKernels{
             }
           });
         },
-    .winograd = {kWinograd<8>, kWinograd<16>}};
+    .winograd = {kWinogradMethods<8>, kWinogradMethods<16>}};
 
 inline const LaneKernels& kernels_of(DType stored) {
   return stored == DType::bf16 ? kKernels<Bfloat16> : kKernels<float>;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "backend/kernels/functors.h"
@@ -63,19 +64,19 @@ struct PoolTile {
   bool gradient = false;
 };
 
-// Winograd's method (winograd_lanes.h), for float32 tensors in blocks of 8 or 16 channels, divided into tiles of 4x4
-// outputs. The window of a tile is the 4x4 outputs or the 6x6 inputs that they depend on.
+// Winograd's method (winograd_lanes.h), for float32 tensors in blocks of 8 or 16 channels, divided into tiles of
+// outputs. The window of a tile is these outputs, or the inputs that they depend on.
 struct WinogradImages {
   int64_t h = 0, w = 0, blocks = 0;  // of the tensor
   int64_t pad_h = 0, pad_w = 0;      // zeros above and to the left of the first window
   int64_t tiles_h = 0, tiles_w = 0;  // of one image
 };
-// `count` tiles of all images from `first` at the 36 points: [point][block of channels][tile][channel], with room for
+// `count` tiles of all images from `first` at the points: [point][block of channels][tile][channel], with room for
 // `capacity` tiles and `point_stride` elements from point to point.
 struct WinogradTiles {
   int64_t first = 0, count = 0, capacity = 0, point_stride = 0;
 };
-// Plain weights [O,I,3,3] as rows of what is summed over and columns, and one block of columns of them at the points:
+// Plain weights [O,I,kh,kw] as rows of what is summed over and columns, and one block of columns of them at the points:
 // [point][row][column], padded with zeros to whole blocks.
 struct WinogradWeights {
   int64_t rows = 0, columns = 0;
@@ -92,6 +93,9 @@ struct WinogradProduct {
   int64_t tiles_stride = 0, columns_stride = 0, sums_stride = 0;  // elements from block to block
 };
 struct WinogradLanes {
+  int taps_h, taps_w;  // of the kernel
+  int tile_h, tile_w;  // outputs
+  int points;
   using ToPoints = void (*)(const WinogradImages& images, const WinogradTiles& tiles, const float* from, float* points);
   ToPoints input, output_gradient;
   // To block `block` of the images; `bias` of that block, or null.
@@ -112,7 +116,7 @@ struct LaneKernels {
   void (*gradient_sums)(const NormTile& norm, GradientSums& sums);
   void (*gradient)(const NormTile& norm, const NormGradientChannels& gradient, void* dx);  // dx may be dy
   void (*average_pool)(const PoolTile& pool, const void* from, void* to);
-  WinogradLanes winograd[2];  // for blocks of 8 and of 16
+  std::span<const WinogradLanes> winograd[2];  // each for another kernel; for blocks of 8 and of 16
 };
 
 // The best for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both. `stored` is f32 or bf16.

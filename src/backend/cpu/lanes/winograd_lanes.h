@@ -1,133 +1,55 @@
-// Winograd's F(4x4, 3x3): tensors to points, the products at each point, and back. Part of lane_body.h: compiled once
-// per instruction set, in a namespace of its own.
-//
-// A tile of 4x4 outputs is the product of two polynomials in each direction, which is found from their values at the
-// points 0, p, -p, q, -q and infinity. With p = 5/8 and q = 3/2 the rounding error is half that of the usual 1 and 2
-// (compare Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution", 2020), and all factors
-// but those of the weights are exact.
+// Winograd's method: tensors to points, the products at each point, and back. Part of lane_body.h: compiled once per
+// instruction set, in a namespace of its own.
 #pragma once
 
-#include "backend/cpu/lanes/lanes.h"
+#include "backend/cpu/lanes/winograd_directions.h"
 
 namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
 
-constexpr int kSide = 6;  // points of one direction
-constexpr float kP = 0.625F, kQ = 1.5F, kP2 = kP * kP, kQ2 = kQ * kQ;
-constexpr float kZeroShare = 1 / (kP2 * kQ2), kShareP = 1 / (2 * kP2 * (kP2 - kQ2)),
-                kShareQ = 1 / (2 * kQ2 * (kQ2 - kP2));
-
-// One direction of each transform. Those of a gradient are the transposes of those of the convolution.
-struct ImageToPoints {
-  static constexpr int kFrom = 6, kTo = kSide;
-  template <class V>
-  LOCKSTEP_FORMULA static void apply(const V (&d)[kFrom], V (&r)[kTo]) {
-    const V even_p = d[4] - V(kQ2) * d[2], odd_p = d[3] - V(kQ2) * d[1];
-    const V even_q = d[4] - V(kP2) * d[2], odd_q = d[3] - V(kP2) * d[1];
-    r[0] = V(kP2 * kQ2) * d[0] + (d[4] - V(kP2 + kQ2) * d[2]);
-    r[1] = even_p + V(kP) * odd_p;
-    r[2] = even_p - V(kP) * odd_p;
-    r[3] = even_q + V(kQ) * odd_q;
-    r[4] = even_q - V(kQ) * odd_q;
-    r[5] = V(kP2 * kQ2) * d[1] + (d[5] - V(kP2 + kQ2) * d[3]);
-  }
-};
-
-struct PointsToOutput {
-  static constexpr int kFrom = kSide, kTo = 4;
-  template <class V>
-  LOCKSTEP_FORMULA static void apply(const V (&m)[kFrom], V (&y)[kTo]) {
-    const V even_p = m[1] + m[2], odd_p = m[1] - m[2], even_q = m[3] + m[4], odd_q = m[3] - m[4];
-    y[0] = m[0] + even_p + even_q;
-    y[1] = V(kP) * odd_p + V(kQ) * odd_q;
-    y[2] = V(kP2) * even_p + V(kQ2) * even_q;
-    y[3] = V(kP * kP2) * odd_p + (V(kQ * kQ2) * odd_q + m[5]);
-  }
-};
-
-struct OutputGradientToPoints {
-  static constexpr int kFrom = 4, kTo = kSide;
-  template <class V>
-  LOCKSTEP_FORMULA static void apply(const V (&y)[kFrom], V (&r)[kTo]) {
-    const V even_p = y[0] + V(kP2) * y[2], odd_p = y[1] + V(kP2) * y[3];
-    const V even_q = y[0] + V(kQ2) * y[2], odd_q = y[1] + V(kQ2) * y[3];
-    r[0] = y[0];
-    r[1] = even_p + V(kP) * odd_p;
-    r[2] = even_p - V(kP) * odd_p;
-    r[3] = even_q + V(kQ) * odd_q;
-    r[4] = even_q - V(kQ) * odd_q;
-    r[5] = y[3];
-  }
-};
-
-struct WeightsToPoints {
-  static constexpr int kFrom = 3, kTo = kSide;
-  template <class V>
-  LOCKSTEP_FORMULA static void apply(const V (&g)[kFrom], V (&r)[kTo]) {
-    const V even_p = V(kShareP) * g[0] + V(kShareP * kP2) * g[2], odd_p = V(kShareP * kP) * g[1];
-    const V even_q = V(kShareQ) * g[0] + V(kShareQ * kQ2) * g[2], odd_q = V(kShareQ * kQ) * g[1];
-    r[0] = V(kZeroShare) * g[0];
-    r[1] = even_p + odd_p;
-    r[2] = even_p - odd_p;
-    r[3] = even_q + odd_q;
-    r[4] = even_q - odd_q;
-    r[5] = g[2];
-  }
-};
-
-struct PointsToWeightsGradient {
-  static constexpr int kFrom = kSide, kTo = 3;
-  template <class V>
-  LOCKSTEP_FORMULA static void apply(const V (&s)[kFrom], V (&g)[kTo]) {
-    const V even_p = s[1] + s[2], odd_p = s[1] - s[2], even_q = s[3] + s[4], odd_q = s[3] - s[4];
-    g[0] = V(kZeroShare) * s[0] + (V(kShareP) * even_p + V(kShareQ) * even_q);
-    g[1] = V(kShareP * kP) * odd_p + V(kShareQ * kQ) * odd_q;
-    g[2] = V(kShareP * kP2) * even_p + (V(kShareQ * kQ2) * even_q + s[5]);
-  }
-};
-
-// Both directions: load(y, x) gives a vector, store(y, x, vector) takes one.
-template <class Transform, class V, class Load, class Store>
+// load(y, x) gives a vector, store(y, x, vector) takes one.
+template <class AlongY, class AlongX, class V, class Load, class Store>
 LOCKSTEP_FORMULA void transform(const Load& load, const Store& store) {
-  constexpr int kFrom = Transform::kFrom, kTo = Transform::kTo;
-  V half[kTo][kFrom];
-  for (int x = 0; x < kFrom; ++x) {
-    V column[kFrom], result[kTo];
-    for (int y = 0; y < kFrom; ++y) column[y] = load(y, x);
-    Transform::template apply<V>(column, result);
-    for (int y = 0; y < kTo; ++y) half[y][x] = result[y];
+  V half[AlongY::kTo][AlongX::kFrom];
+  for (int x = 0; x < AlongX::kFrom; ++x) {
+    V column[AlongY::kFrom], result[AlongY::kTo];
+    for (int y = 0; y < AlongY::kFrom; ++y) column[y] = load(y, x);
+    AlongY::template apply<V>(column, result);
+    for (int y = 0; y < AlongY::kTo; ++y) half[y][x] = result[y];
   }
-  for (int y = 0; y < kTo; ++y) {
-    V result[kTo];
-    Transform::template apply<V>(half[y], result);
-    for (int x = 0; x < kTo; ++x) store(y, x, result[x]);
+  for (int y = 0; y < AlongY::kTo; ++y) {
+    V result[AlongX::kTo];
+    AlongX::template apply<V>(half[y], result);
+    for (int x = 0; x < AlongX::kTo; ++x) store(y, x, result[x]);
   }
 }
 
 // The image, row and column of a tile.
 struct TilePosition {
   int64_t n, y, x;
-  TilePosition(const WinogradImages& images, int64_t tile)
-      : n(tile / (images.tiles_h * images.tiles_w)),
-        y(tile / images.tiles_w % images.tiles_h * 4 - images.pad_h),
-        x(tile % images.tiles_w * 4 - images.pad_w) {}
 };
+template <class M>
+LOCKSTEP_FORMULA TilePosition position_of(const WinogradImages& images, int64_t tile) {
+  return {tile / (images.tiles_h * images.tiles_w), tile / images.tiles_w % images.tiles_h * M::Y::kTile - images.pad_h,
+          tile % images.tiles_w * M::X::kTile - images.pad_w};
+}
 
-template <class Transform, int kBlock>
+template <class M, class AlongY, class AlongX, int kBlock>
 [[gnu::flatten]] void images_to_points(const WinogradImages& images, const WinogradTiles& tiles, const float* from,
                                        float* points) {
   using V = Lanes<kBlock>;
-  constexpr int kFrom = Transform::kFrom;
   for (int64_t block = 0; block < images.blocks; ++block) {
     for (int64_t t = 0; t < tiles.count; ++t) {
-      const TilePosition at(images, tiles.first + t);
+      const TilePosition at = position_of<M>(images, tiles.first + t);
       const float* plane = from + (at.n * images.blocks + block) * images.h * images.w * kBlock;
       float* to = points + (block * tiles.capacity + t) * kBlock;
-      const auto put = [&](int y, int x, const V& value) { store(value, to + (y * kSide + x) * tiles.point_stride); };
-      if (at.y >= 0 && at.x >= 0 && at.y + kFrom <= images.h && at.x + kFrom <= images.w) {
+      const auto put = [&](int y, int x, const V& value) {
+        store(value, to + (y * M::X::kPoints + x) * tiles.point_stride);
+      };
+      if (at.y >= 0 && at.x >= 0 && at.y + AlongY::kFrom <= images.h && at.x + AlongX::kFrom <= images.w) {
         const float* corner = plane + (at.y * images.w + at.x) * kBlock;
-        transform<Transform, V>([&](int y, int x) { return load<V>(corner + (y * images.w + x) * kBlock); }, put);
+        transform<AlongY, AlongX, V>([&](int y, int x) { return load<V>(corner + (y * images.w + x) * kBlock); }, put);
       } else {
-        transform<Transform, V>(
+        transform<AlongY, AlongX, V>(
             [&](int y, int x) {
               const int64_t row = at.y + y, column = at.x + x;
               const bool inside = row >= 0 && row < images.h && column >= 0 && column < images.w;
@@ -139,24 +61,24 @@ template <class Transform, int kBlock>
   }
 }
 
-template <int kBlock>
+template <class M, int kBlock>
 [[gnu::flatten]] void points_to_images(const WinogradImages& images, const WinogradTiles& tiles, const float* points,
                                        const float* bias, int64_t block, float* to) {
   using V = Lanes<kBlock>;
   const V shift = bias == nullptr ? V(0) : load<V>(bias);
   for (int64_t t = 0; t < tiles.count; ++t) {
-    const TilePosition at(images, tiles.first + t);
+    const TilePosition at = position_of<M>(images, tiles.first + t);
     float* corner = to + (((at.n * images.blocks + block) * images.h + at.y) * images.w + at.x) * kBlock;
     const int64_t rows = images.h - at.y, columns = images.w - at.x;
-    transform<PointsToOutput, V>(
-        [&](int y, int x) { return load<V>(points + (y * kSide + x) * tiles.point_stride + t * kBlock); },
+    transform<typename M::Y::Output, typename M::X::Output, V>(
+        [&](int y, int x) { return load<V>(points + (y * M::X::kPoints + x) * tiles.point_stride + t * kBlock); },
         [&](int y, int x, const V& value) {
           if (y < rows && x < columns) store(value + shift, corner + (y * images.w + x) * kBlock);
         });
   }
 }
 
-// Calls f(row, column, offset of its nine elements) for each weight of a block of rows and one of columns.
+// Calls f(row, column, offset of its taps) for each weight of a block of rows and one of columns.
 template <int kBlock, class F>
 LOCKSTEP_FORMULA void for_each_weight(const WinogradWeights& w, const WeightBlock& block, const F& f) {
   const int64_t first_row = block.row * kBlock, first_column = block.column * kBlock;
@@ -169,40 +91,41 @@ LOCKSTEP_FORMULA void for_each_weight(const WinogradWeights& w, const WeightBloc
   }
 }
 
-template <int kBlock>
+template <class M, int kBlock>
 [[gnu::flatten]] void weights_to_points(const WinogradWeights& w, const WeightBlock& block, const float* from,
                                         float* points) {
   using V = Lanes<kBlock>;
-  alignas(64) float packed[kBlock][9][kBlock] = {};
+  alignas(64) float packed[kBlock][M::kTaps][kBlock] = {};
   for_each_weight<kBlock>(w, block, [&](int64_t r, int64_t c, int64_t offset) {
     const float* g = from + offset;
     if (w.rotated) {
-      for (int i = 0; i < 9; ++i) packed[r][i][c] = g[8 - i];
+      for (int i = 0; i < M::kTaps; ++i) packed[r][i][c] = g[M::kTaps - 1 - i];
     } else {
-      for (int i = 0; i < 9; ++i) packed[r][i][c] = g[i];
+      for (int i = 0; i < M::kTaps; ++i) packed[r][i][c] = g[i];
     }
   });
   float* to = points + block.row * kBlock * kBlock;
   for (int r = 0; r < kBlock; ++r, to += kBlock) {
-    transform<WeightsToPoints, V>([&](int y, int x) { return load<V>(packed[r][y * 3 + x]); },
-                                  [&](int y, int x, const V& v) { store(v, to + (y * kSide + x) * w.point_stride); });
+    transform<typename M::Y::Weights, typename M::X::Weights, V>(
+        [&](int y, int x) { return load<V>(packed[r][y * M::X::kTaps + x]); },
+        [&](int y, int x, const V& v) { store(v, to + (y * M::X::kPoints + x) * w.point_stride); });
   }
 }
 
 // The transpose of weights_to_points().
-template <int kBlock>
+template <class M, int kBlock>
 [[gnu::flatten]] void points_to_weights(const WinogradWeights& w, const WeightBlock& block, const float* points,
                                         float* to) {
   using V = Lanes<kBlock>;
-  alignas(64) float packed[kBlock][9][kBlock];
+  alignas(64) float packed[kBlock][M::kTaps][kBlock];
   const float* from = points + block.row * kBlock * kBlock;
   for (int r = 0; r < kBlock; ++r, from += kBlock) {
-    transform<PointsToWeightsGradient, V>(
-        [&](int y, int x) { return load<V>(from + (y * kSide + x) * w.point_stride); },
-        [&](int y, int x, const V& v) { store(v, packed[r][y * 3 + x]); });
+    transform<typename M::Y::WeightsGradient, typename M::X::WeightsGradient, V>(
+        [&](int y, int x) { return load<V>(from + (y * M::X::kPoints + x) * w.point_stride); },
+        [&](int y, int x, const V& v) { store(v, packed[r][y * M::X::kTaps + x]); });
   }
   for_each_weight<kBlock>(w, block, [&](int64_t r, int64_t c, int64_t offset) {
-    for (int i = 0; i < 9; ++i) to[offset + i] = packed[r][i][c];
+    for (int i = 0; i < M::kTaps; ++i) to[offset + i] = packed[r][i][c];
   });
 }
 
@@ -314,13 +237,29 @@ template <int kBlock>
   }
 }
 
+template <class M, int kBlock>
+inline constexpr WinogradLanes kWinograd{
+    .taps_h = M::Y::kTaps,
+    .taps_w = M::X::kTaps,
+    .tile_h = M::Y::kTile,
+    .tile_w = M::X::kTile,
+    .points = M::Y::kPoints* M::X::kPoints,
+    .input = images_to_points<M, typename M::Y::Image, typename M::X::Image, kBlock>,
+    .output_gradient = images_to_points<M, typename M::Y::OutputGradient, typename M::X::OutputGradient, kBlock>,
+    .output = points_to_images<M, kBlock>,
+    .weights = weights_to_points<M, kBlock>,
+    .weights_gradient = points_to_weights<M, kBlock>,
+    .multiply = multiply<kBlock>,
+    .accumulate = accumulate<kBlock>};
+
+template <int kBlock, class... Methods>
+constexpr std::array<WinogradLanes, sizeof...(Methods)> winograd_of() {
+  return {kWinograd<Methods, kBlock>...};
+}
+// For all kernels that have one.
 template <int kBlock>
-inline constexpr WinogradLanes kWinograd{.input = images_to_points<ImageToPoints, kBlock>,
-                                         .output_gradient = images_to_points<OutputGradientToPoints, kBlock>,
-                                         .output = points_to_images<kBlock>,
-                                         .weights = weights_to_points<kBlock>,
-                                         .weights_gradient = points_to_weights<kBlock>,
-                                         .multiply = multiply<kBlock>,
-                                         .accumulate = accumulate<kBlock>};
+inline constexpr auto kWinogradMethods = winograd_of<
+    kBlock, Method<Direction<3>, Direction<3>>, Method<Direction<1>, Direction<3>>, Method<Direction<3>, Direction<1>>,
+    Method<Direction<1>, Direction<7>>, Method<Direction<7>, Direction<1>>>();
 
 }  // namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE
