@@ -102,6 +102,28 @@ TEST_CASE("every layer of every model has its kernels on an H100, in every preci
 
 TEST_CASE("every layer of every model has its kernels on an A100, in every precision") { check_device("a100", 8); }
 
+TEST_CASE("convolutions in groups, ReLU6 and a linear layer without a bias have their kernels, in every precision") {
+  const auto [device, major] = GENERATE(std::pair("h100", 9), std::pair("a100", 8));
+  capability_major = major;
+  for (const Precision& precision : kPrecisions) {
+    INFO(device << " " << precision.name);
+    const auto backend = cuda::make_backend_for_described_device(device_description(device), {.tf32 = precision.tf32});
+    ModelBuilder b({.batch_size = 32, .image_size = 56, .classes = 10});
+    const Window three{3, 3, 1, 1, 1, 1}, strided{3, 3, 2, 2, 1, 1};
+    ValueId x = b.conv(b.images(), "stem", {.channels = 64, .window = three});
+    x = b.conv(x, "resnext", {.channels = 128, .window = three, .groups = 32});
+    x = b.relu(b.batch_norm(x, "norm"), "six", true);
+    x = b.conv(x, "depthwise", {.channels = 128, .window = strided, .groups = 128});
+    x = b.flatten(b.global_avg_pool(x, "pool"), "flatten");
+    b.loss(b.linear(x, "fc", {.outputs = 10, .bias = {}}), "loss", 1);
+    const Executable e = Executable::compile(std::move(b).finish(), *backend, {.compute = precision.compute});
+    int64_t planned = 0;
+    for (size_t p = 0; p < e.schedule().order.size(); ++p)
+      planned += e.kernel(p).implementation().starts_with("cudnn:");
+    CHECK(planned == 8);  // forward and by the weights each, and by the input but for the first
+  }
+}
+
 TEST_CASE("batch norm over all ranks has its kernels, in every precision") {
   capability_major = 9;
   for (const Precision& precision : kPrecisions) {
