@@ -350,8 +350,7 @@ std::vector<std::string> convolved_by(const Backend& backend, const Shape& x, in
 TEST_CASE("convolutions of stride 1 in the cpu backend are Winograd's, unless that is turned off or slower") {
   const Window window{3, 3, 1, 1, 1, 1};
   const auto cpu = make_backend("cpu", {}), direct = make_backend("cpu", {.winograd = false});
-  const Window kernels[] = {
-      window, {5, 5, 1, 1, 2, 2}, {1, 3, 1, 1, 0, 1}, {3, 1, 1, 1, 1, 0}, {1, 7, 1, 1, 0, 3}, {7, 1, 1, 1, 3, 0}};
+  const Window kernels[] = {window, {1, 3, 1, 1, 0, 1}, {3, 1, 1, 1, 1, 0}, {1, 7, 1, 1, 0, 3}, {7, 1, 1, 1, 3, 0}};
   for (const Window& w : kernels) {
     INFO(w.kernel_h << "x" << w.kernel_w);
     for (const std::string& by : convolved_by(*cpu, {8, 64, 35, 35}, 96, w)) {
