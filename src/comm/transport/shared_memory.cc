@@ -75,8 +75,10 @@ FileDescriptor open_of(const Address& address, size_t bytes) {
   return memory;
 }
 
-std::byte* map(const FileDescriptor& memory, size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
+// The pages of another rank's memory are mapped as they are used: this rank adds up only a share of them.
+std::byte* map(const FileDescriptor& memory, size_t bytes, bool mine) {
+  const int flags = MAP_SHARED | (mine ? MAP_POPULATE : 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, memory.get(), 0);
   if (data == MAP_FAILED) fail_call("mmap", errno);
   return static_cast<std::byte*>(data);
 }
@@ -111,7 +113,7 @@ SharedMemory::Result SharedMemory::make(ProcessGroup& group, std::span<const int
       if (n[0] == 0) return;  // that rank failed and reports the reason
       const bool mine = r == group.rank();
       const FileDescriptor theirs = mine ? FileDescriptor() : open_of({n[0], n[1], n[2], n[3], n[4]}, bytes);
-      memory->blocks_.push_back(map(mine ? own : theirs, bytes));
+      memory->blocks_.push_back(map(mine ? own : theirs, bytes, mine));
     }
   });
   // This exchange also keeps every descriptor open until all ranks have opened it.
