@@ -99,7 +99,7 @@ class SlowEnds(OnHosts):
         config = self.config({"train.batch_size": 3, "train.steps": 1_000_000, "comm.bucket_mb": 0.01, "log.jsonl": "",
                               "log.every_steps": 50, "watchdog.warn_seconds": 2, "watchdog.abort_seconds": 6})
         job = self.start_on((2, 2), config)
-        job.wait_for_output(": step 100,")  # for the next 50 steps, ranks exchange only gradients
+        job.wait_for_output(": step 50,")
         return job
 
     def test_a_rank_that_is_killed_on_either_host_ends_the_job(self):
@@ -124,9 +124,9 @@ class SlowEnds(OnHosts):
         self.hosts.set_interface(1, "down")
         self.addCleanup(self.hosts.set_interface, 1, "up")
         job.wait_for(lambda: "error: " in job.output(), "an error")
-        # Rank 0 may wait for its own share or for that of the other rank of its host.
-        self.assertRegex(job.output(), r"error: .*'step \d+ bucket \d+ of \d+ (between hosts|within the host, for rank 1@).*"
-                                       r"rank [23]@host1 .*nothing is heard from host1: look at the network between host0 and host1")
+        # Rank 0 may wait for a bucket in either stage, or for the values of a log line.
+        self.assertRegex(job.output(), r"error: .*rank [23]@host1 .*nothing is heard from host1: look at the network "
+                                       r"between host0 and host1")
 
 
 class SlowLinks(kit.TestCase):
