@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -37,15 +36,11 @@ void warn_of_lost_restart(const StartState& start) {
 }
 
 void say_nothing_is_left(const Config& config, const StartState& start) {
-  const std::string text = fmt::format(
-      "step {} is the last one of this configuration already: nothing will be trained. For more, raise train.epochs or "
-      "train.steps; for another run, choose another checkpoint.directory than {}",
-      start.progress.step, config.checkpoint.directory);
-  if (start.changes > 0) {
-    log_warning("{}", text);
-  } else {
-    log_info("{}", text);
-  }
+  log_line(
+      start.changes > 0 ? LogLevel::warning : LogLevel::info,
+      fmt::format("step {} is the last one of this configuration already: nothing will be trained. For more, raise "
+                  "train.epochs or train.steps; for another run, choose another checkpoint.directory than {}",
+                  start.progress.step, config.checkpoint.directory));
 }
 
 bool shows_bar(ProgressStyle style) {
@@ -54,7 +49,6 @@ bool shows_bar(ProgressStyle style) {
 }
 
 ReporterOptions reporter_options(const Config& config, const StartState& start) {
-  const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0: never
   return {.every_steps = config.log.every_steps,
           .directory = config.checkpoint.directory,
           .jsonl = config.log.jsonl.empty() ? std::string() : config.checkpoint.directory + "/" + config.log.jsonl,
@@ -63,7 +57,7 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .resumed_step = start.progress.step,
           .bar_columns = shows_bar(config.log.progress) ? terminal_columns() : 0,
           .bar_colored = takes_colors(process_environment()),
-          .slow_disk_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity()};
+          .slow_disk_seconds = slow_disk_seconds(config)};
 }
 
 struct RunSize {

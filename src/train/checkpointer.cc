@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <thread>
 #include <utility>
 
@@ -24,12 +23,10 @@ constexpr double kGuessedSeconds = 1, kGuessedBytesPerSecond = 50e6;
 Checkpointer::Checkpointer(const Config& config, const CompiledModel& model, CheckpointerOptions options)
     : config_(config), model_(model), options_(std::move(options)), last_save_(monotonic_seconds()) {
   if (!options_.root) return;
-  const double slow_seconds = phase_limits(config, RunPhase::save).warn_seconds;  // 0 means never
-  writer_.emplace(
-      WriterOptions{.directory = config.checkpoint.directory,
-                    .keep = static_cast<int>(config.checkpoint.keep),
-                    .slow_seconds = slow_seconds > 0 ? slow_seconds : std::numeric_limits<double>::infinity(),
-                    .give_up_seconds = wait_seconds(config, RunPhase::save)});
+  writer_.emplace(WriterOptions{.directory = config.checkpoint.directory,
+                                .keep = static_cast<int>(config.checkpoint.keep),
+                                .slow_seconds = slow_disk_seconds(config),
+                                .give_up_seconds = wait_seconds(config, RunPhase::save)});
   best_ = published_best_ = options_.best;
   saved_step_ = options_.resumed_step;
   const int64_t bytes = estimate_checkpoint_bytes(contents({}, model.state()));

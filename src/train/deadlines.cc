@@ -1,5 +1,6 @@
 #include "lockstep/train/deadlines.h"
 
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -75,6 +76,11 @@ Config configuration_before_start(std::span<const Assignment> overrides, const E
 double wait_seconds(const Config& config, RunPhase phase) {
   const double limit = phase_limits(config, phase).abort_seconds;
   return limit > 0 ? limit : kYear;
+}
+
+double slow_disk_seconds(const Config& config) {
+  const double seconds = phase_limits(config, RunPhase::save).warn_seconds;
+  return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
 }
 
 WaitLimits wait_limits(const Config& config) {

@@ -31,6 +31,8 @@ inline constexpr double kRootFilesSeconds = 7;
 
 // Returns the limit of a wait in this phase: its abort limit, or one year if that is 0 (never).
 double wait_seconds(const Config& config, RunPhase phase);
+// Returns the time after which a save or another use of the run's files is reported as slow; infinity for never.
+double slow_disk_seconds(const Config& config);
 // Returns the limits of waits between ranks, which belong to the group: wait_seconds() by phase.
 WaitLimits wait_limits(const Config& config);
 
