@@ -18,7 +18,7 @@ All ranks are assumed to be equally fast. docs/scaling.md compares predictions w
 
 --plan puts the buckets of the report together as a job with NCCL does for its numbers of ranks and hosts
 (src/comm/transport/bucket_plan.cc; both are tested with the same cases). The report must come from a run with small
-buckets, such as one of --comm.bucket_mb 0.001.
+buckets, such as one of --comm.bucket_mb 0.25.
 """
 
 import argparse
