@@ -68,7 +68,7 @@ void announce(const PlanTuning::Result& r, const std::string& path) {
                         counted(r.timed, "plan"), r.seconds, kMilliseconds * r.fastest, kMilliseconds * r.first);
   }
   if (r.failed > 0) text += fmt::format(", {} did not run", counted(r.failed, "plan"));
-  if (r.left > 0) text += fmt::format(", {} not timed for lack of time or memory", counted(r.left, "shape"));
+  if (r.left > 0) text += fmt::format(", {} left untimed", counted(r.left, "shape"));
   log_info("tune | {}", text);
 }
 

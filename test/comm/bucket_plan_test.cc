@@ -207,7 +207,6 @@ TEST_CASE("plans are those of the cases that scripts/bench/scaling.py is tested 
       double latency = 0, rate = 0, launch = 0;
       words >> word >> latency >> rate >> launch >> options.most_bytes >> options.wire_bytes >> options.wire_elements;
       options.cost = {latency * 1e-6, rate * 1e9, launch * 1e-6};
-      INFO(word);
     } else if (word == "marks") {
       marks.clear();
       for (std::string mark; words >> mark;) {

@@ -31,7 +31,7 @@ class PlanTuning {
     int64_t taken = 0;                // shapes
     int64_t timed = 0;                // plans
     int64_t failed = 0;               // plans that did not run when they were to be timed
-    int64_t left = 0;                 // shapes that were not timed, for lack of time or memory
+    int64_t left = 0;                 // shapes of which no plan was timed: they have the first one
     double seconds = 0;               // that timing took
     double first = 0, fastest = 0;  // seconds of one run of each kernel that was timed: with the first plans, with ours
   };

@@ -1,7 +1,6 @@
-// Convolutions of stride 1 and their gradients by Winograd's method (lanes/winograd_lanes.h): kernels of 3x3, and
-// of 1x3 or 1x7 in either direction. Images are float32 in
-// blocks of channels, weights are plain. Nothing depends on timing: results are the same for the same number of
-// threads.
+// Convolutions of stride 1 and their gradients by Winograd's method (lanes/winograd_lanes.h): kernels of 3x3, and of
+// 1x3 or 1x7 in either direction. Images are float32 in blocks of channels, weights are plain. Nothing depends on
+// timing: results are the same for the same number of threads.
 #pragma once
 
 #include <memory>

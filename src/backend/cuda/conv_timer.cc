@@ -32,7 +32,7 @@ size_t tensor_bytes(const ConvProblem& p, int64_t id) {
 }  // namespace
 
 void fill_with_noise(void* memory, size_t bytes, cudaStream_t stream) {
-  // Each half of a float32, each bfloat16 and each float16 is between 1/8 and 2 in size.
+  // Read as bfloat16, as float16, or in pairs as float32, each number is between 1/8 and 2 in size.
   std::vector<uint16_t> noise(size_t{1} << 20);
   uint32_t state = 1;
   for (uint16_t& x : noise) {

@@ -1,10 +1,11 @@
 // The transforms of Winograd's method. Part of lane_body.h: compiled once per instruction set, in a namespace of its
 // own.
 //
-// In one direction, four outputs of a convolution with t taps are the product of two polynomials, which is found from
-// its values at t + 3 points: 0, pairs p and -p, and infinity. A window of two dimensions is taken one direction after
-// the other. The points keep the rounding error small (compare Barabasz et al., "Error Analysis and Improving the
-// Accuracy of Winograd Convolution", 2020); with them, all factors but those of the weights are exact in float.
+// In one direction, the product of two polynomials, with four coefficients and with t, is found from its values at
+// t + 3 points: 0, pairs p and -p, and infinity. Four outputs of a convolution with t taps are the transpose of that:
+// the product is linear in either factor. A window of two dimensions is taken one direction after the other. The points
+// keep the rounding error small (compare Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
+// Convolution", 2020); with them, all factors but those of the weights are exact in float.
 #pragma once
 
 #include <array>
