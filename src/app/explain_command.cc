@@ -96,6 +96,9 @@ void print_memory(const Config& config, const Executable& e, const BatchSizes& b
   fmt::print("  gradients and moments       {:10.1f} MB\n", megabytes(arenas * (trained + e.layout().moment_elements)));
   fmt::print("  optimizer slots ({})         {:10.1f} MB\n", slots, megabytes(slots * trained));
   fmt::print("  averages                    {:10.1f} MB\n", megabytes(averages));
+  if (e.plan().copy_bytes > 0) {
+    fmt::print("  parameters in 16 bits       {:10.1f} MB\n", static_cast<double>(e.plan().copy_bytes) / kMegabyte);
+  }
   fmt::print("  activations and workspaces  {:10.1f} MB\n", static_cast<double>(e.plan().activation_bytes) / kMegabyte);
   fmt::print("size of a checkpoint: about {:.1f} MB; checkpoint.keep = {} of them and one being written: {:.1f} MB\n",
              megabytes(trained + statistics + slots * trained + averages), config.checkpoint.keep,

@@ -21,7 +21,7 @@ size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions&
     elements += optimizer_slots(options.optimizer).initial.size() * trained;
   }
   if (options.average) elements += trained + statistics;
-  return elements * dtype_bytes(options.dtype) + options.activation_bytes;
+  return elements * dtype_bytes(options.dtype) + options.activation_bytes + options.copy_bytes;
 }
 
 std::vector<double> initial_slots(OptimizerKind optimizer, double initial_accumulator) {
@@ -54,6 +54,7 @@ ModelState make_model_state(const Backend& backend, Stream& stream, const Parame
     state.average_statistics = backend.allocate(statistic_bytes);
   }
   state.activations = backend.allocate(options.activation_bytes);
+  state.copies = backend.allocate(options.copy_bytes);
   return state;
 }
 

@@ -22,6 +22,8 @@ void* resolve(const Placement& at, const Arenas& arenas) {
       return nullptr;
     case Arena::parameters:
       return in(arenas.parameters);
+    case Arena::copies:
+      return in(arenas.copies);
     case Arena::statistics:
       return in(arenas.statistics);
     case Arena::gradients:
@@ -88,6 +90,8 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   if (options.rewrites && options.training) {
     e.applied_.emplace_back("fuse_conv_norm", fuse_conv_norm(e.graph_, backend));
     e.applied_.emplace_back("sum_into_pool", sum_into_pool(e.graph_, backend));
+    e.applied_.emplace_back("sum_behind_pool", sum_behind_pool(e.graph_, backend));
+    e.applied_.emplace_back("sum_normalized", sum_normalized(e.graph_, backend));
     e.applied_.emplace_back("gather_casts", gather_casts(e.graph_, backend));
   }
   const bool recompute = options.rewrites && options.training && options.recompute && backend.recomputes_norms();
@@ -103,7 +107,8 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
                                    e.graph_.adjacent_parameters);
   }
   expect_adjacent(e.graph_, e.layout_);
-  e.compile_kernels(backend);
+  e.steps_ = e.compile_kernels(backend, e.schedule_.order);
+  e.weights_ = e.compile_kernels(backend, e.schedule_.weights);
 
   const std::vector<size_t> storage = storage_of_values(e.graph_, backend);
   std::vector<size_t> workspaces;
@@ -112,41 +117,43 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   e.plan_ = plan_memory(input);
   verify_plan(input, e.plan_);  // It takes milliseconds, and a wrong plan would silently give wrong weights.
 
-  auto place = [&](const std::vector<ValueId>& ids) {
-    std::vector<Placement> result;
-    for (ValueId id : ids) result.push_back(e.plan_.values[id]);
-    return result;
-  };
-  for (size_t p = 0; p < e.steps_.size(); ++p) {
-    const Node& node = e.graph_.node(e.schedule_.order[p]);
-    e.steps_[p].inputs = place(node.inputs);
-    e.steps_[p].outputs = place(node.outputs);
-    e.steps_[p].workspace = e.plan_.workspaces[p];
-  }
+  e.place_operands(e.steps_);
+  e.place_operands(e.weights_);
+  for (size_t p = 0; p < e.steps_.size(); ++p) e.steps_[p].workspace = e.plan_.workspaces[p];
   return e;
 }
 
-void Executable::compile_kernels(const Backend& backend) {
-  for (NodeId id : schedule_.order) {
+std::vector<Executable::Step> Executable::compile_kernels(const Backend& backend,
+                                                          const std::vector<NodeId>& nodes) const {
+  std::vector<Step> steps;
+  for (NodeId id : nodes) {
     const Node& node = graph_.node(id);
     if (node.inputs.size() > kMaxOperands) {
       fail(ExitCode::config, "{} has {} inputs; {} are the most", node.name, node.inputs.size(), kMaxOperands);
     }
     require(node.outputs.size() <= kMaxOperands, "{} has too many outputs", node.name);
     try {
-      steps_.push_back({.kernel = backend.compile(node.op, graph_.descs(node.inputs), graph_.descs(node.outputs))});
+      auto kernel = backend.compile(node.op, graph_.descs(node.inputs), graph_.descs(node.outputs));
+      steps.push_back({.node = id, .kernel = std::move(kernel)});
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}", node.name, error.what()), error.where());
     }
   }
+  return steps;
 }
 
-void Executable::run(int32_t position, Stream& stream, const Arenas& arenas, const RankSum& sum) const {
-  const Step& step = steps_[position];
+void Executable::place_operands(std::vector<Step>& steps) const {
+  for (Step& step : steps) {
+    for (ValueId id : graph_.node(step.node).inputs) step.inputs.push_back(plan_.values[id]);
+    for (ValueId id : graph_.node(step.node).outputs) step.outputs.push_back(plan_.values[id]);
+  }
+}
+
+void Executable::run(const Step& step, Stream& stream, const Arenas& arenas, const RankSum& sum) const {
   std::array<void*, kMaxOperands> in, out;
   for (size_t i = 0; i < step.inputs.size(); ++i) in[i] = resolve(step.inputs[i], arenas);
   for (size_t i = 0; i < step.outputs.size(); ++i) out[i] = resolve(step.outputs[i], arenas);
-  const Node& node = graph_.node(schedule_.order[position]);
+  const Node& node = graph_.node(step.node);
   {
     const TraceScope span(node.name.c_str());
     step.kernel->run(
@@ -157,15 +164,19 @@ void Executable::run(int32_t position, Stream& stream, const Arenas& arenas, con
   sum(stream, out[0], graph_.value(node.outputs[0]).desc.shape.elements(), node.name);
 }
 
+void Executable::copy_weights(Stream& stream, const Arenas& arenas) const {
+  for (const Step& step : weights_) run(step, stream, arenas, {});
+}
+
 void Executable::forward(Stream& stream, const Arenas& arenas, const RankSum& sum) const {
-  for (int32_t p = 0; p < schedule_.forward_end; ++p) run(p, stream, arenas, sum);
+  for (int32_t p = 0; p < schedule_.forward_end; ++p) run(steps_[p], stream, arenas, sum);
 }
 
 void Executable::backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t)>& after,
                           const RankSum& sum) const {
   const auto end = static_cast<int32_t>(steps_.size());
   for (int32_t p = schedule_.forward_end; p < end; ++p) {
-    run(p, stream, arenas, sum);
+    run(steps_[p], stream, arenas, sum);
     if (after) after(p);
   }
 }

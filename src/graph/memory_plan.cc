@@ -56,7 +56,7 @@ class Classes {
  private:
   bool in_activations(ValueId v) const {
     const Value& value = in_.graph.value(v);
-    return value.role == ValueRole::computed && value.gradient_of < 0 && value.moment_of < 0;
+    return value.role == ValueRole::computed && value.gradient_of < 0 && value.moment_of < 0 && value.copy_of < 0;
   }
 
   void merge(ValueId into, ValueId v) {
@@ -191,6 +191,10 @@ MemoryPlan plan_memory(const PlanInput& in) {
     plan.alias_class.push_back(root);
     Placement& at = plan.values[v];
     at = fixed.arena != Arena::none ? fixed : of_class[root];
+    if (in.graph.value(v).copy_of >= 0) {
+      at = {Arena::copies, plan.copy_bytes};
+      plan.copy_bytes += round_up(static_cast<int64_t>(in.storage_bytes[v]), kLargeAlignment);
+    }
     if (at.arena == Arena::activations) at.offset_bytes += view_offset(in, in.graph.value(v));
   }
   return plan;

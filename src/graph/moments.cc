@@ -26,6 +26,9 @@ std::optional<Source> source_of(const Graph& graph, const Node& node) {
                              [&](const BatchNormStatistics&) -> std::optional<Source> {
                                return Source{6, spatial_of(graph, node.inputs[0])};
                              },
+                             [&](const AvgPoolStatistics&) -> std::optional<Source> {
+                               return Source{7, spatial_of(graph, node.outputs[0])};
+                             },
                              [&](const BatchNormOfSums& op) -> std::optional<Source> {
                                return Source{6, op.values / op.samples};
                              },

@@ -24,6 +24,9 @@ std::vector<bool> live_nodes(const Graph& graph) {
 Schedule make_schedule(const Graph& graph) {
   Schedule schedule;
   const std::vector<bool> live = live_nodes(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (live[n] && graph.nodes[n].phase == Phase::weights) schedule.weights.push_back(static_cast<NodeId>(n));
+  }
   for (Phase phase : {Phase::forward, Phase::backward}) {
     if (phase == Phase::backward) schedule.forward_end = static_cast<int32_t>(schedule.order.size());
     for (size_t n = 0; n < graph.nodes.size(); ++n) {

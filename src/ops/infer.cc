@@ -1,47 +1,17 @@
 // Shape inference: one overload an operation. And what the facts of an operation say.
-#include <optional>
+#include "ops/infer.h"
 
-#include "lockstep/base/error.h"
-#include "lockstep/ops/ops.h"
+#include <optional>
 
 namespace lockstep {
 namespace {
 
-using Descs = std::span<const TensorDesc>;
-using Result = std::vector<TensorDesc>;
-
-TensorDesc like(const TensorDesc& model, Shape shape) { return {shape, model.dtype, Format::plain()}; }
-TensorDesc like(const TensorDesc& model) { return like(model, model.shape); }
 TensorDesc saved_blob() { return {{0}, DType::u8, Format::plain()}; }
-
-void expect_inputs(Descs in, size_t count) {
-  require(in.size() == count, "expects {} inputs, has {}", count, in.size());
-}
-
-void expect_shape(const TensorDesc& desc, const Shape& shape, std::string_view what) {
-  if (!(desc.shape == shape)) {
-    fail(ExitCode::config, "{} has shape {}, expected {}", what, desc.shape.to_string(), shape.to_string());
-  }
-}
 
 void expect_rank(const TensorDesc& desc, int rank, std::string_view what) {
   if (desc.shape.rank() != rank) {
     fail(ExitCode::config, "{} has shape {}, expected {} dimensions", what, desc.shape.to_string(), rank);
   }
-}
-
-int64_t window_output(int64_t size, int64_t kernel, int64_t stride, int64_t pad, char axis) {
-  if (size + 2 * pad < kernel) {
-    fail(ExitCode::config,
-         "a window of {} does not fit into {} = {} (padding {}): the image is too small for the model", kernel, axis,
-         size, pad);
-  }
-  return (size + 2 * pad - kernel) / stride + 1;
-}
-
-Shape pooled(const Window& w, const Shape& x, int64_t channels) {
-  return {x.n(), channels, window_output(x.h(), w.kernel_h, w.stride_h, w.pad_h, 'H'),
-          window_output(x.w(), w.kernel_w, w.stride_w, w.pad_w, 'W')};
 }
 
 Shape conv_weights(const Window& w, int64_t out, int64_t in, int64_t groups) {
@@ -283,77 +253,6 @@ Result infer_op(const SoftmaxCrossEntropyGrad&, Descs in) {
   require(in.size() == 3 || in.size() == 4, "expects 3 or 4 inputs, has {}", in.size());
   if (in.size() == 4) expect_shape(in[3], {}, "loss scale");
   return {like(in[0])};
-}
-
-// What sums over values of this type are kept in.
-DType sums_dtype(DType of) { return of == DType::f64 ? DType::f64 : DType::f32; }
-
-void expect_vectors(Descs in, size_t first, int64_t channels) {
-  for (size_t i = first; i < in.size(); ++i) expect_shape(in[i], {channels}, fmt::format("input {}", i));
-}
-Result infer_op(const Conv2dStatistics& op, Descs in) {
-  expect_inputs(in, op.normalized ? 4 : 2);
-  Result out = infer_op(Conv2d{op.window}, in.first(2));
-  expect_vectors(in, 2, in[0].shape.c());
-  out.resize(3, {{in[1].shape[0]}, sums_dtype(in[0].dtype), Format::plain()});
-  return out;
-}
-Result infer_op(const Conv2dNormalizedGradWeights& op, Descs in) {
-  expect_inputs(in, 4);
-  expect_vectors(in, 2, in[0].shape.c());
-  return infer_op(Conv2dGradWeights{op.window}, in.first(2));
-}
-Result infer_op(const Conv2dGradInputNorm& op, Descs in) {
-  expect_inputs(in, 7);
-  Result out = infer_op(Conv2dGradInput{op.window, op.input}, in.first(2));
-  expect_shape(in[2], op.input, "image");
-  expect_vectors(in, 3, op.input.c());
-  out.resize(6, like(in[3]));
-  return out;
-}
-Result infer_op(const BatchNormGradApply&, Descs in) {
-  expect_inputs(in, 5);
-  expect_shape(in[1], in[0].shape, "image");
-  expect_vectors(in, 2, in[0].shape.c());
-  return {like(in[0])};
-}
-Result infer_op(const BatchNormOfSums& op, Descs in) {
-  expect_inputs(in, 5);
-  require(op.values > 1 && op.samples > 0, "batch statistics of {} values of {} samples", op.values, op.samples);
-  expect_shape(in[1], in[0].shape, "sum of squares");
-  const int64_t channels = in[2].shape.elements();
-  require(op.begin >= 0 && op.begin + channels <= in[0].shape.elements(), "channels {}+{} of {}", op.begin, channels,
-          in[0].shape.to_string());
-  expect_vectors(in, 2, channels);
-  Result out(8, like(in[2]));
-  out[4].dtype = out[5].dtype = op.to;
-  return out;
-}
-Result infer_op(const BatchNormStatistics& op, Descs in) {
-  expect_inputs(in, 4);
-  expect_vectors(in, 1, in[0].shape.c());
-  require(op.samples > 0, "batch statistics of {} samples", op.samples);
-  Result out(8, like(in[1]));
-  out[4].dtype = out[5].dtype = op.to;
-  return out;
-}
-Result infer_op(const BatchNormOfSumsGrad&, Descs in) {
-  expect_inputs(in, 6);
-  expect_shape(in[1], in[0].shape, "output gradient");
-  expect_vectors(in, 2, in[0].shape.c());
-  return {like(in[0]), like(in[2]), like(in[2])};
-}
-Result infer_op(const BatchNormMaxPool& op, Descs in) {
-  expect_inputs(in, 4);
-  expect_vectors(in, 1, in[0].shape.c());
-  return infer_op(MaxPool{op.window}, in.first(1));
-}
-Result infer_op(const BatchNormMaxPoolGrad& op, Descs in) {
-  expect_inputs(in, op.pooled_sums ? 8 : 7);
-  if (op.pooled_sums) expect_shape(in[7], in[1].shape, "pooled image");
-  expect_shape(in[1], pooled(op.window, in[0].shape, in[0].shape.c()), "output gradient");
-  expect_vectors(in.first(6), 2, in[0].shape.c());
-  return {like(in[0]), like(in[2]), like(in[2])};
 }
 
 OpFacts facts_of(const Op& op) {

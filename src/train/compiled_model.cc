@@ -109,7 +109,7 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   const std::vector<double> factors = rate_factors(graph.parameters, config.optimizer);
   mark_zero_rates(graph, graph.parameters, factors);
   table_ = graph.parameters;
-  int64_t activations = 0;
+  int64_t activations = 0, copies = 0;
   if (purpose == Purpose::train) {
     training_ = Executable::compile(std::move(graph), backend,
                                     {.rewrites = rewrites,
@@ -117,6 +117,7 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
                                      .compute = compute});
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
+    copies = training_->plan().copy_bytes;
   } else {
     if (rewrites) apply_rewrites(graph, backend);  // the evaluation graph needs the same parameters to be adjacent
     layout_ = lay_out_parameters(table_, trained_in_table_order(table_), graph.adjacent_parameters);
@@ -132,7 +133,8 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
             .training = purpose == Purpose::train,
             .average = config.ema.decay > 0,
             .initial_accumulator = config.optimizer.initial_accumulator,
-            .activation_bytes = static_cast<size_t>(activations)});
+            .activation_bytes = static_cast<size_t>(activations),
+            .copy_bytes = static_cast<size_t>(copies)});
 }
 
 void CompiledModel::allocate(const Config& config, Stream& stream, const ModelStateOptions& options) {
@@ -171,6 +173,7 @@ std::span<float> CompiledModel::parameter_in(const ModelState& arenas, Parameter
 
 Arenas CompiledModel::training_arenas() const {
   return {.parameters = state_.parameters.data(),
+          .copies = state_.copies.data(),
           .statistics = state_.statistics.data(),
           .gradients = state_.gradients.data(),
           .activations = state_.activations.data()};

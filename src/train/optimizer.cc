@@ -30,6 +30,16 @@ std::vector<UpdateSegment> segments_of(const ParameterTable& table, const Parame
   return segments;
 }
 
+std::vector<WeightCopy> copies_in(const Executable& executable) {
+  std::vector<WeightCopy> copies;
+  for (size_t v = 0; v < executable.graph().values.size(); ++v) {
+    const Value& value = executable.graph().values[v];
+    if (value.copy_of < 0) continue;
+    copies.push_back({executable.layout().offset[value.copy_of], executable.plan().values[v].offset_bytes, value.desc});
+  }
+  return copies;
+}
+
 std::vector<ApplyStatistics::Entry> statistic_entries(const Graph& graph, const ParameterLayout& layout) {
   std::vector<ApplyStatistics::Entry> entries;
   for (const NormMoments& norm : moments_of(graph)) {
@@ -76,7 +86,8 @@ Updater::Updater(const Backend& backend, const Executable& executable, const Con
                       .l1 = config.optimizer.l1,
                       .l2 = config.optimizer.l2,
                       .learning_rate_power = config.optimizer.learning_rate_power,
-                      .segments = segments_of(executable.graph().parameters, layout, config.optimizer)};
+                      .segments = segments_of(executable.graph().parameters, layout, config.optimizer),
+                      .copies = copies_in(executable)};
   optimizer_ = backend.compile(UpdateOp{DType::f32, std::move(rule)});
   statistics_ = backend.compile(
       UpdateOp{DType::f32, ApplyStatistics{config.model.bn_momentum, statistic_entries(executable.graph(), layout)}});
@@ -96,10 +107,11 @@ void Updater::run(const Kernel& kernel, Stream& stream, Pointers inputs, Pointer
 }
 
 void Updater::apply(Stream& stream, const ModelState& state, void* scalars) const {
-  std::array<void*, 3> targets{state.parameters.data()};
-  for (size_t i = 0; i < state.slots.size(); ++i) targets[i + 1] = state.slots[i].data();
+  std::vector<void*> targets{state.parameters.data()};
+  for (const Buffer& slot : state.slots) targets.push_back(slot.data());
+  if (state.copies.bytes() > 0) targets.push_back(state.copies.data());
   const std::array<void*, 2> from_gradients{state.gradients.data(), scalars};
-  run(*optimizer_, stream, from_gradients, {targets.data(), 1 + state.slots.size()});
+  run(*optimizer_, stream, from_gradients, targets);
 
   float* moments = state.gradients.as<float>() + state.trained_elements;
   const std::array<void*, 2> from_moments{moments, scalars};

@@ -195,6 +195,168 @@ TEST_CASE("a GPU computes a max pool that normalizes its image in every type", "
   }
 }
 
+namespace {
+
+// The gradient of two norms side by side, from what they normalized and from their images.
+void check_normalized(const Backend& backend, DType type, double bound) {
+  const Shape x{3, 24, 5, 4}, both{3, 48, 5, 4}, c{24};
+  std::vector<HostTensor> inputs{
+      random_tensor(x, 1, 1, 2, 16), random_tensor(x, 2, 0, 1, 16), random_tensor(both, 3, 0, 1, 16),
+      random_tensor(c, 4),           random_tensor(c, 5),           {c, DType::f64, std::vector<double>(24, 1.0)}};
+  inputs.push_back({{48}, DType::f64, inputs[3].values});  // 6: the shifts of both
+  inputs[6].values.insert(inputs[6].values.end(), inputs[4].values.begin(), inputs[4].values.end());
+  const std::vector<Step> plain{{BatchNorm{kEpsilon, true}, {0, 5, 3}},                    // 7: z, mean, var, saved
+                                {BatchNorm{kEpsilon, true}, {1, 5, 4}},                    // 11
+                                {Slice{0, 24}, {2}},                                       // 15
+                                {Slice{24, 24}, {2}},                                      // 16
+                                {BatchNormGrad{kEpsilon, true}, {0, 15, 5, 8, 9, 10}},     // 17: dx, dscale, dshift
+                                {BatchNormGrad{kEpsilon, true}, {1, 16, 5, 12, 13, 14}}};  // 20
+  const auto expected = run_program(*make_backend("reference", {}), inputs, plain).values;
+  if (type != DType::f64) {
+    for (HostTensor& input : inputs) input.dtype = DType::f32;
+  }
+  std::vector<Step> fused;
+  int image[3] = {0, 1, 2};
+  const bool casts = type != DType::f64 && type != DType::f32;
+  for (int i = 0; i < 3 && casts; ++i) {
+    fused.push_back({Cast{type}, {i}});
+    image[i] = 7 + i;
+  }
+  const int n = casts ? 10 : 7;
+  const std::vector<Step> more{
+      {BatchNormStatistics{kEpsilon, 3, type}, {image[0], 5, 3, 3}},     // n: mean, var, inverse, factor, ...
+      {BatchNormStatistics{kEpsilon, 3, type}, {image[1], 5, 4, 4}},     // n+8
+      {BatchNormInference{kEpsilon, true}, {image[0], 5, 3, n, n + 1}},  // n+16
+      {BatchNormInference{kEpsilon, true}, {image[1], 5, 4, n + 8, n + 9}},
+      {Concat{}, {n + 16, n + 17}},                  // n+18
+      {BatchNormGradSums{}, {n + 18, image[2], 6}},  // n+19: dshift, by_y, constant
+      {Slice{0, 24}, {image[2]}},                    // n+22
+      {Slice{24, 24}, {image[2]}},
+      {BatchNormGradOfSums{.relu = true}, {image[0], n + 22, 3, n, n + 3, n + 20, n + 21}},  // n+24
+      {BatchNormGradOfSums{.relu = true, .begin = 24}, {image[1], n + 23, 4, n + 8, n + 11, n + 20, n + 21}}};
+  fused.insert(fused.end(), more.begin(), more.end());
+  const auto actual = run_program(backend, inputs, fused).values;
+  const auto first = static_cast<size_t>(n);
+  INFO(dtype_name(type));
+  CHECK(relative_error(actual[first + 24].values, expected[17].values) < bound);
+  CHECK(relative_error(actual[first + 25].values, expected[20].values) < bound);
+  std::vector<double> dshift = expected[19].values;
+  dshift.insert(dshift.end(), expected[22].values.begin(), expected[22].values.end());
+  CHECK(relative_error(actual[first + 19].values, dshift) < bound);
+}
+
+}  // namespace
+
+namespace {
+
+// The gradient of a norm before a max pool, from sums over what was pooled, and that of a pool with sums for norms.
+void check_normalized_pool(const Backend& backend, DType type, double bound) {
+  const Shape x{2, 16, 9, 7}, c{16};
+  const Window window{3, 3, 2, 2, 1, 0};
+  const Shape y = infer(MaxPool{window}, std::vector<TensorDesc>{{x, DType::f64, {}}})[0].shape;
+  std::vector<HostTensor> inputs{random_tensor(x, 1, 1, 1, 16),
+                                 random_tensor(y, 2, 0, 1, 16),
+                                 {c, DType::f64, std::vector<double>(16, 1.0)},
+                                 random_tensor(c, 4)};
+  const std::vector<Step> plain{{BatchNorm{kEpsilon, true}, {0, 2, 3}},                 // 4: z, mean, var, saved
+                                {MaxPool{window}, {4}},                                 // 8: y, saved
+                                {MaxPoolGrad{window, x}, {1, 9}},                       // 10: dz
+                                {BatchNormGrad{kEpsilon, true}, {0, 10, 2, 5, 6, 7}}};  // 11: dx, dscale, dshift
+  const auto expected = run_program(*make_backend("reference", {}), inputs, plain).values;
+  if (type != DType::f64) {
+    for (HostTensor& input : inputs) input.dtype = DType::f32;
+  }
+  std::vector<Step> steps;
+  const bool casts = type != DType::f64 && type != DType::f32;
+  if (casts) steps = {{Cast{type}, {0}}, {Cast{type}, {1}}};
+  const int image = casts ? 4 : 0, dy = casts ? 5 : 1, n = casts ? 6 : 4;
+  const std::vector<Step> more{
+      {BatchNormStatistics{kEpsilon, 2, type}, {image, 2, 3, 3}},  // n: mean, var, inverse, factor, ...
+      {BatchNormMaxPool{window}, {image, 3, n, n + 3}},            // n+8: y, saved
+      {BatchNormGradSums{}, {n + 8, dy, 3}},                       // n+10: dshift, by_y, constant
+      {BatchNormMaxPoolGradOfSums{window}, {image, dy, 3, n, n + 3, n + 9, n + 11, n + 12}},  // n+13
+      {MaxPool{window}, {image}},                                                             // n+14: y, saved
+      {MaxPoolGradSum{window, x}, {dy, n + 15, image, image}},                                // n+16
+      {BatchNormGradSums{}, {image, n + 16, 3}},                                // n+17: dshift, by_y, constant
+      {MaxPoolGradNormSums{window, x}, {dy, n + 15, image, 3, image, image}}};  // n+20: dx, dshift, by_y, constant
+  steps.insert(steps.end(), more.begin(), more.end());
+  const auto actual = run_program(backend, inputs, steps).values;
+  const auto value = [&](int i) { return actual[static_cast<size_t>(n + i)].values; };
+  INFO(dtype_name(type));
+  CHECK(relative_error(value(10), expected[13].values) < bound);
+  CHECK(relative_error(value(13), expected[11].values) < bound);
+  for (const int i : {0, 1, 2, 3}) CHECK(relative_error(value(20 + i), value(16 + i)) < bound);
+}
+
+}  // namespace
+
+TEST_CASE("sums over what norms make give the gradients that sums over their images give") {
+  check_normalized(*make_backend("reference", {}), DType::f64, 1e-12);
+  check_normalized_pool(*make_backend("reference", {}), DType::f64, 1e-12);
+}
+
+namespace {
+
+// An average pool that sums for the norm behind it, and both one by one. Its sums are those of what it wrote.
+void check_averaged(const Backend& backend, DType type, double bound) {
+  const Shape x{2, 24, 7, 6}, c{24};
+  std::vector<HostTensor> inputs{random_tensor(x, 1, 1, 1, 16), random_tensor(c, 2), random_tensor(c, 3),
+                                 random_tensor(c, 4)};
+  if (type != DType::f64) {
+    for (HostTensor& input : inputs) input.dtype = DType::f32;
+  }
+  for (const Window& window : {Window{3, 3, 1, 1, 1, 1}, Window{3, 2, 2, 1, 0, 0}}) {
+    std::vector<Step> steps;
+    const bool casts = type != DType::f64 && type != DType::f32;
+    if (casts) steps.push_back({Cast{type}, {0}});
+    const int image = casts ? 4 : 0, n = casts ? 5 : 4;
+    const BatchNormStatistics vectors{.epsilon = kEpsilon, .samples = 2, .to = type};
+    steps.push_back({AvgPool{window, false}, {image}});                                        // n
+    steps.push_back({vectors, {n, 1, 2, 3}});                                                  // n+1
+    steps.push_back({AvgPoolStatistics{window, false, kEpsilon, 2, type}, {image, 1, 2, 3}});  // n+9
+    const auto values = run_program(backend, inputs, steps).values;
+    INFO(dtype_name(type));
+    for (size_t i = 0; i < 9; ++i) {
+      const auto &one = values[static_cast<size_t>(n) + i].values,
+                 &both = values[static_cast<size_t>(n) + 9 + i].values;
+      CHECK(relative_error(both, one) <= (i == 0 ? 0 : bound));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an average pool sums for the norm behind it") {
+  check_averaged(*make_backend("reference", {}), DType::f64, 0);
+}
+
+// The sums are shifted by another value, so that they are rounded in another way; vectors may be rounded to 16 bits.
+TEST_CASE("an average pool on a GPU sums for the norm behind it in every type", "[gpu]") {
+  if (!gpu_unavailable_reason().empty()) {
+    WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
+    return;
+  }
+  const auto gpu = make_backend("cuda", {});
+  check_averaged(*gpu, DType::f32, 1e-5);
+  check_averaged(*gpu, DType::f16, 0x1p-11);
+  check_averaged(*gpu, DType::bf16, 0x1p-8);
+}
+
+// y is rounded before it is summed, and the result once.
+TEST_CASE("a GPU sums over what norms make in every type", "[gpu]") {
+  if (!gpu_unavailable_reason().empty()) {
+    WARN("skipped, no usable GPU: " << gpu_unavailable_reason());
+    return;
+  }
+  const auto gpu = make_backend("cuda", {});
+  check_normalized(*gpu, DType::f32, 1e-5);
+  check_normalized(*gpu, DType::f16, 0x1p-10);
+  check_normalized(*gpu, DType::bf16, 0x1p-7);
+  check_normalized_pool(*gpu, DType::f32, 1e-5);
+  check_normalized_pool(*gpu, DType::f16, 0x1p-10);
+  check_normalized_pool(*gpu, DType::bf16, 0x1p-7);
+}
+
 TEST_CASE("a slice of a convolution's sums gives the vectors of its batch norm") {
   const auto reference = make_backend("reference", {});
   const HostTensor sums = random_tensor({6}, 1), squares = random_tensor({6}, 2, 7, 0.1), scale = random_tensor({2}, 3);

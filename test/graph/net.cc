@@ -43,10 +43,12 @@ Net::Net(const Backend& backend, Graph graph, const CompileOptions& options)
       executable_(Executable::compile(std::move(graph), backend, options)),
       compute_(options.compute),
       dtype_(element_type(executable_.graph())),
-      state_(make_model_state(
-          backend, *stream_, executable_.layout(),
-          {.dtype = dtype_, .activation_bytes = static_cast<size_t>(executable_.plan().activation_bytes)})) {
+      state_(make_model_state(backend, *stream_, executable_.layout(),
+                              {.dtype = dtype_,
+                               .activation_bytes = static_cast<size_t>(executable_.plan().activation_bytes),
+                               .copy_bytes = static_cast<size_t>(executable_.plan().copy_bytes)})) {
   arenas_ = {.parameters = state_.parameters.data(),
+             .copies = state_.copies.data(),
              .statistics = state_.statistics.data(),
              .gradients = state_.gradients.data(),
              .activations = state_.activations.data()};
@@ -128,7 +130,10 @@ void Net::fill_at_random(uint64_t seed) {
   }
 }
 
-void Net::forward(const RankSum& sum) { executable_.forward(*stream_, arenas_, sum); }
+void Net::forward(const RankSum& sum) {
+  executable_.copy_weights(*stream_, arenas_);
+  executable_.forward(*stream_, arenas_, sum);
+}
 
 void Net::backward(const RankSum& sum) {
   executable_.backward(*stream_, arenas_, {}, sum);

@@ -4,7 +4,8 @@
 //   step_budget            prints the table
 //   step_budget TABLE      compares it with a file; prints rows that differ, and ends with 1 then
 //   step_budget MODEL PRECISION BATCH
-//                          on an H200: gigabytes by operation, launches by kernel, and what memory holds at the peak
+//                          on an H200: its row, gigabytes by operation, launches by kernel, and what memory holds at
+//                          the peak
 //
 // Forward and backward; the update is not in it. Bytes are those of the operands, as often as the kernels pass over
 // them: what caches save is not counted. The time is that of a model (node_seconds), in which nothing is measured.
@@ -73,8 +74,10 @@ Kind kind_of(const Op& op) {
                               Conv2dGradInputNorm> auto&) { return kConvolution; },
                [](const OneOf<BatchNorm, BatchNormGrad, BatchNormInference, BatchNormInferenceGrad, BatchNormOfSums,
                               BatchNormOfSumsGrad, BatchNormStatistics, BatchNormGradApply, BatchNormMaxPool,
-                              BatchNormMaxPoolGrad> auto&) { return kNorm; },
-               [](const OneOf<MaxPool, MaxPoolGrad, MaxPoolGradSum, AvgPool, AvgPoolGrad> auto&) { return kPool; },
+                              BatchNormMaxPoolGrad, BatchNormGradSums, BatchNormGradOfSums,
+                              BatchNormMaxPoolGradOfSums> auto&) { return kNorm; },
+               [](const OneOf<MaxPool, MaxPoolGrad, MaxPoolGradSum, MaxPoolGradNormSums, AvgPool, AvgPoolGrad,
+                              AvgPoolStatistics> auto&) { return kPool; },
                [](const Add&) { return kSum; }, [](const OneOf<Cast, CastMany, Reorder> auto&) { return kCast; },
                [](const OneOf<Reshape, Slice, Concat> auto&) { return kCopy; }, [](const auto&) { return kOther; }},
       op);
@@ -84,7 +87,11 @@ Kind kind_of(const Op& op) {
 DeviceWork run_once(const Backend& backend, const Executable& e) {
   const auto stream = backend.make_stream();
   constexpr size_t kArena = size_t{1} << 40;
-  Arenas arenas{device_address(kArena), device_address(kArena), device_address(kArena), device_address(kArena), {}};
+  Arenas arenas{.parameters = device_address(kArena),
+                .copies = device_address(kArena),
+                .statistics = device_address(kArena),
+                .gradients = device_address(kArena),
+                .activations = device_address(kArena)};
   for (const Value& v : e.graph().values) {
     if (v.role == ValueRole::external) arenas.external[v.external] = device_address(kArena);
   }
@@ -107,15 +114,15 @@ Budget budget_of(const Backend& backend, const Model& model, const Precision& pr
     budget.seconds += node_seconds(e, backend, p, rates);
     budget.workspace_bytes = std::max(budget.workspace_bytes, static_cast<int64_t>(e.kernel(p).workspace_bytes()));
     if (!implementation.starts_with("cudnn:")) continue;
-    if (implementation.ends_with(", fused")) continue;
+    if (implementation.ends_with(", fused")) {
+      ++budget.fused;
+      continue;
+    }
     ++(implementation.ends_with(", tensor cores") ? budget.tensor_core_plans : budget.other_plans);
   }
   budget.activation_bytes = e.plan().activation_bytes;
   budget.work = run_once(backend, e);
   budget.seconds += static_cast<double>(budget.work.launches()) * rates.gap_seconds;
-  for (const auto& [name, matches] : e.applied_rewrites()) {
-    if (name == "fuse_conv_norm") budget.fused = matches;
-  }
   return budget;
 }
 
@@ -217,6 +224,10 @@ void print_step(std::string_view model, std::string_view precision_name, int64_t
   for (const auto& [name, sum] : operations) fmt::print("{}\t{}\t{:.3f} GB\n", name, sum.first, sum.second * 1e-9);
   for (const auto& [name, launches] : run_once(*backend, e).kernels) fmt::print("kernel {}\t{}\n", name, launches);
   print_peak(*backend, e);
+  const Device& h200 = *std::ranges::find(kDevices, std::string_view("h200"), &Device::name);
+  fmt::print("{}{}", header(),
+             row(fmt::format("{}\t{}\t{}\th200", model, precision_name, batch), batch,
+                 budget_of(*backend, {.name = model}, *precision, batch, h200)));
 }
 
 }  // namespace

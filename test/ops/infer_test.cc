@@ -73,6 +73,11 @@ std::vector<Example> examples() {
       {BatchNormOfSums{.values = 72, .samples = 2, .begin = 4}, f32({sums, sums, c, c, c}), {c, c, c, c, c, c, c, c}},
       {BatchNormStatistics{.samples = 2}, f32({x, c, c, c}), {c, c, c, c, c, c, c, c}},
       {BatchNormOfSumsGrad{}, f32({x, x, c, c, c, c}), {x, c, c}},
+      {AvgPoolStatistics{.window = pool, .samples = 2}, f32({x, c, c, c}), {half, c, c, c, c, c, c, c, c}},
+      {BatchNormGradSums{}, f32({x, x, c}), {c, c, c}},
+      {BatchNormGradOfSums{.begin = 4}, f32({x, x, c, c, c, sums, sums}), {x}},
+      {MaxPoolGradNormSums{pool, x}, f32({half, {0}, x, c, x}), {x, c, c, c}},
+      {BatchNormMaxPoolGradOfSums{pool}, f32({x, half, c, c, c, {0}, c, c}), {x}},
       {BatchNormMaxPool{pool}, f32({x, c, c, c}), {half, {0}}},
       {BatchNormMaxPoolGrad{.window = pool, .pooled_sums = true}, f32({x, half, c, c, c, c, {0}, half}), {x, c, c}},
   };

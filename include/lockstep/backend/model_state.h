@@ -13,6 +13,7 @@ namespace lockstep {
 
 struct ModelState {
   Buffer parameters, statistics, gradients;
+  Buffer copies;                                  // of parameters, in 16 bits (ApplyOptimizer::copies)
   std::vector<Buffer> slots;                      // one for each optimizer slot, laid out like the parameters
   Buffer average_parameters, average_statistics;  // empty when averaging is off
   Buffer activations;                             // shared by all executables of the rank, which never run at once
@@ -30,10 +31,10 @@ struct ModelStateOptions {
   bool average = false;
   double initial_accumulator = 0.1;  // ftrl: start value of its sums of squares
   DType dtype = DType::f32;
-  size_t activation_bytes = 0;
+  size_t activation_bytes = 0, copy_bytes = 0;
 };
 
-// What make_model_state() allocates, the activations included.
+// What make_model_state() allocates, activations and copies included.
 size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions& options);
 
 // Returns the start value of each optimizer slot.

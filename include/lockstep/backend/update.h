@@ -52,7 +52,15 @@ enum UpdateScalar : int {
   kUpdateScalars = 8
 };
 
-// inputs: gradients, scalars; outputs (read and written): parameters, slot0 (, slot1)
+// Parameters in 16 bits for the layers that read them, in the format of the backend. Holds whole filters: all of a
+// parameter, or of several that lie side by side.
+struct WeightCopy {
+  int64_t offset = 0;    // elements in the trained arena
+  int64_t to_bytes = 0;  // in the arena of copies
+  TensorDesc desc;
+};
+
+// inputs: gradients, scalars; outputs (read and written): parameters, slot0 (, slot1) (, the arena of copies, written)
 struct ApplyOptimizer {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;
@@ -63,6 +71,7 @@ struct ApplyOptimizer {
   double trust = 0.001;                               // lars
   double l1 = 0, l2 = 0, learning_rate_power = -0.5;  // ftrl
   std::vector<UpdateSegment> segments;
+  std::vector<WeightCopy> copies;  // all of one type; only where the backend can CastMany
 };
 
 // average += (1 - decay) (value - average); inputs: values, scalars; outputs (read and written): averages

@@ -29,6 +29,7 @@ struct ExternalInputs {
 // The memory an executable runs on, by base address; owned by the caller and alive while it runs.
 struct Arenas {
   void* parameters = nullptr;   // layout().trained_elements elements
+  void* copies = nullptr;       // plan().copy_bytes, zero at first: see Executable::copy_weights
   void* statistics = nullptr;   // layout().statistic_elements
   void* gradients = nullptr;    // trained_elements, then moment_elements
   void* activations = nullptr;  // plan().activation_bytes
@@ -63,10 +64,12 @@ struct GradientMark {
 class Executable {
  public:
   // The pipeline: rewrite, synchronize_batch_norms, lower_precision, add_gradients, fuse_conv_norm, sum_into_pool,
-  // gather_casts, recompute_norm, choose_formats, alias_concat, make_schedule, compile kernels, plan_memory,
-  // verify_plan.
+  // sum_behind_pool, sum_normalized, gather_casts, recompute_norm, choose_formats, alias_concat, make_schedule, compile
+  // kernels, plan_memory, verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
+  // Makes the copies of the parameters again. Needed before forward() unless an update wrote the parameters last.
+  void copy_weights(Stream& stream, const Arenas& arenas) const;
   void forward(Stream& stream, const Arenas& arenas, const RankSum& sum = {}) const;
   // Runs the backward part; `after(position)` is called as soon as the node at that position has been enqueued.
   void backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t position)>& after,
@@ -86,19 +89,22 @@ class Executable {
 
  private:
   struct Step {
+    NodeId node = -1;
     std::unique_ptr<Kernel> kernel;
     std::vector<Placement> inputs, outputs;
     Placement workspace;
   };
   Executable() = default;
-  void compile_kernels(const Backend& backend);
-  void run(int32_t position, Stream& stream, const Arenas& arenas, const RankSum& sum) const;
+  std::vector<Step> compile_kernels(const Backend& backend, const std::vector<NodeId>& nodes) const;
+  void place_operands(std::vector<Step>& steps) const;
+  void run(const Step& step, Stream& stream, const Arenas& arenas, const RankSum& sum) const;
 
   Graph graph_;
   Schedule schedule_;
   ParameterLayout layout_;
   MemoryPlan plan_;
-  std::vector<Step> steps_;  // by schedule position
+  std::vector<Step> steps_;    // by schedule position
+  std::vector<Step> weights_;  // by Schedule::weights
   std::vector<std::pair<std::string, int>> applied_;
 };
 

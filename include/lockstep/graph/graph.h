@@ -42,13 +42,16 @@ struct Value {
   ParameterId parameter = -1;
   ParameterId gradient_of = -1;  // computed: is the gradient of this parameter and lies in the gradient arena
   ParameterId moment_of = -1;    // computed: is the summed moment of this statistic and lies in the gradient arena
+  ParameterId copy_of = -1;      // computed: is this parameter in 16 bits and lies in the arena of copies
   NodeId producer = -1;          // computed
   bool kept = false;             // read by the caller after the run: its memory is never given away
   ValueId view_of = -1;          // computed: lies in the memory of this value, from its channel `view_channel` on
   int64_t view_channel = 0;
 };
 
-enum class Phase : uint8_t { forward, backward };
+// `weights`: once whenever parameters change in another way than by an update, which keeps the copies itself
+// (ApplyOptimizer::copies).
+enum class Phase : uint8_t { weights, forward, backward };
 
 struct Node {
   std::string name;

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-enum class Arena : uint8_t { none, parameters, statistics, gradients, activations, external };
+enum class Arena : uint8_t { none, parameters, copies, statistics, gradients, activations, external };
 
 struct Placement {
   Arena arena = Arena::none;  // none: the value is never used
@@ -23,7 +23,8 @@ struct MemoryPlan {
   std::vector<Placement> values;      // by ValueId
   std::vector<int32_t> alias_class;   // by ValueId: the representative of its class
   std::vector<Placement> workspaces;  // by schedule position
-  int64_t activation_bytes = 0;       // peak of everything that is not parameters, statistics or gradients
+  int64_t activation_bytes = 0;       // peak of everything that is not parameters, copies, statistics or gradients
+  int64_t copy_bytes = 0;             // of Value::copy_of
 };
 
 struct PlanInput {

@@ -9,7 +9,8 @@ namespace lockstep {
 
 struct Schedule {
   std::vector<NodeId> order;
-  int32_t forward_end = 0;  // positions below run forward, the rest backward
+  int32_t forward_end = 0;      // positions below run forward, the rest backward
+  std::vector<NodeId> weights;  // of Phase::weights; not in the order
   // Trained parameters in the order in which their gradients are final: the order of the arenas.
   std::vector<ParameterId> gradient_order;
   std::vector<int32_t> gradient_ready;  // for each of gradient_order the position of the node that finishes it

@@ -96,6 +96,16 @@ struct BatchNormStatistics {
   int64_t samples = 0;    // as of BatchMoments
   DType to = DType::f32;  // of slope and offset
 };
+// The average pool that a batch norm reads, and the vectors of BatchNormStatistics.
+struct AvgPoolStatistics {
+  // x, scale, shift, running_mean -> y, mean, var, inverse, factor, slope, offset, first, second
+  static constexpr OpFacts facts = internal_op("AvgPoolStatistics");
+  Window window;
+  bool count_include_pad = true;
+  double epsilon = 1e-3;
+  int64_t samples = 0;
+  DType to = DType::f32;
+};
 struct BatchNormOfSumsGrad {  // x, dy, shift, mean, var, factor -> dx, dscale, dshift
   static constexpr OpFacts facts = internal_op("BatchNormOfSumsGrad", 1);
   double epsilon = 1e-3;
@@ -114,6 +124,30 @@ struct BatchNormMaxPoolGrad {  // x, dy, shift, mean, var, factor, saved (, y) -
   // Sums over y, what was pooled, in the place of x: where y is above 0, x - mean is (y - shift) / factor but for the
   // rounding of y. For factors that are not small.
   bool pooled_sums = false;
+};
+// Where the scale is fixed at 1: the gradient of batch norms side by side by way of y = relu(u), u = factor (x - mean)
+// + shift, which is one image for all of them. Where y is above 0, it is u but for its own rounding.
+// dx = factor (dz + by_y u + constant), where dz is dy where y is above 0, and 0 elsewhere; by_y and constant follow
+// from the sums of dz and of dz (y - shift). (Conv2dGradInputNorm at y computes both as well.)
+struct BatchNormGradSums {  // y, dy, shift -> dshift, by_y, constant
+  static constexpr OpFacts facts = internal_op("BatchNormGradSums");
+};
+// MaxPoolGradSum, and BatchNormGradSums of its result.
+struct MaxPoolGradNormSums {  // dy, saved, y, shift, x1, ..., xk -> dx + x1 + ... + xk, dshift, by_y, constant
+  static constexpr OpFacts facts = internal_op("MaxPoolGradNormSums", 4);
+  Window window;
+  Shape input;
+};
+struct BatchNormGradOfSums {  // x, dy, shift, mean, factor, by_y, constant -> dx, of one of the batch norms
+  static constexpr OpFacts facts = internal_op("BatchNormGradOfSums", 1);
+  bool relu = false;  // false: dy is dz
+  int64_t begin = 0;  // its first channel in by_y and constant
+};
+// The same before a max pool (BatchNormMaxPool), whose gradient dy is; by_y and constant are means over what was
+// pooled.
+struct BatchNormMaxPoolGradOfSums {  // x, dy, shift, mean, factor, saved, by_y, constant -> dx
+  static constexpr OpFacts facts = internal_op("BatchNormMaxPoolGradOfSums");
+  Window window;
 };
 struct BatchNormGradApply {  // dz, x, by_dz, by_x, constant -> dx = by_dz dz + by_x x + constant
   static constexpr OpFacts facts = internal_op("BatchNormGradApply", 0);

@@ -13,14 +13,16 @@
 
 namespace lockstep {
 
-using Op = std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,
-                        EmbeddingBag, EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference,
-                        BatchNormInferenceGrad, BatchMoments, SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums,
-                        SyncBatchNormGrad, SumOverRanks, Relu, ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool,
-                        AvgPoolGrad, LocalResponseNorm, LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast,
-                        SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights,
-                        Conv2dGradInputNorm, BatchNormGradApply, BatchNormOfSums, BatchNormStatistics,
-                        BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad, MaxPoolGradSum, CastMany>;
+using Op =
+    std::variant<Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights, EmbeddingBag,
+                 EmbeddingBagGrad, BatchNorm, BatchNormGrad, BatchNormInference, BatchNormInferenceGrad, BatchMoments,
+                 SyncBatchNormSums, SyncBatchNorm, SyncBatchNormGradSums, SyncBatchNormGrad, SumOverRanks, Relu,
+                 ReluGrad, Add, Dropout, MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad, LocalResponseNorm,
+                 LocalResponseNormGrad, Concat, Slice, Reshape, Reorder, Cast, SoftmaxCrossEntropy,
+                 SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm,
+                 BatchNormGradApply, BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool,
+                 BatchNormMaxPoolGrad, MaxPoolGradSum, CastMany, BatchNormGradSums, BatchNormGradOfSums,
+                 AvgPoolStatistics, BatchNormMaxPoolGradOfSums, MaxPoolGradNormSums>;
 
 std::string_view op_name(const Op& op);
 
@@ -47,7 +49,8 @@ concept SavesNothing = Operation::facts.saved_output < 0;
 template <class Operation>
 concept Fused = OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
                       BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad,
-                      MaxPoolGradSum, CastMany>;
+                      MaxPoolGradSum, CastMany, BatchNormGradSums, BatchNormGradOfSums, AvgPoolStatistics,
+                      BatchNormMaxPoolGradOfSums, MaxPoolGradNormSums>;
 
 template <class... Fs>
 struct Overload : Fs... {

@@ -10,6 +10,7 @@
 #include "backend/kernels/functors.h"
 #include "backend/optimizer_rules.h"
 #include "backend/step_rules.h"
+#include "lockstep/base/error.h"
 #include "lockstep/tensor/half.h"
 
 namespace lockstep::cpu {
@@ -147,6 +148,7 @@ class OptimizerKernel final : public Kernel {
 };
 
 std::unique_ptr<Kernel> compile_update(const Context& context, const ApplyOptimizer& op) {
+  require(op.copies.empty(), "copies of weights on a CPU");
   return std::make_unique<OptimizerKernel>(op, context.threads);
 }
 

@@ -7,9 +7,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
-namespace {
 
-// The vectors of a batch norm stay float32 whatever the images are.
 void expect_float_vectors(const Op& op, Descs vectors) {
   for (const TensorDesc& desc : vectors) {
     if (desc.dtype != DType::f32)
@@ -17,12 +15,13 @@ void expect_float_vectors(const Op& op, Descs vectors) {
   }
 }
 
-// An image and its gradient, each of which may be a slice.
 void expect_gradient(const Op& op, const TensorDesc& x, const TensorDesc& dy) {
   expect_element(op, x.dtype);
   require(x.shape == dy.shape && x.dtype == dy.dtype && x.format == dy.format, "{} of {} and {}", op_name(op),
           x.to_string(), dy.to_string());
 }
+
+namespace {
 
 // What a batch norm's kernels know before they run.
 struct Norm {
@@ -167,6 +166,27 @@ std::unique_ptr<Kernel> compile(const Context&, const BatchNormStatistics& op, D
     launch_norm_statistics(stream, op.to, shape, {input(args, 0), x}, vectors_of(op, args, 1), sums_memory(args));
   };
   return make_launch_kernel("norm", body, channel_sums_bytes(shape));
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const AvgPoolStatistics& op, Descs inputs, Descs outputs) {
+  expect_element(op, inputs[0].dtype);
+  expect_float_vectors(op, inputs.subspan(1));
+  const PoolLaunch pool{.window = op.window,
+                        .image = inputs[0].shape,
+                        .out = outputs[0].shape,
+                        .count_include_pad = op.count_include_pad};
+  const auto body = [op, pool, dtype = inputs[0].dtype, x = row_elements(inputs[0]), y = row_elements(outputs[0])](
+                        const KernelArgs& args, cudaStream_t stream) {
+    KernelArgs vectors = args;
+    vectors.outputs = args.outputs.subspan(1);
+    launch_avg_pool_statistics(stream, dtype, pool, {input(args, 0), x}, {output(args, 0), y},
+                               vectors_of(op, vectors, 1), sums_memory(args));
+  };
+  return make_launch_kernel("pool", body, channel_sums_bytes(rows_of(outputs[0])));
+}
+
+bool can(const Context&, const AvgPoolStatistics&, Descs inputs, Descs) {
+  return inputs[0].shape.elements() < int64_t{1} << 31;
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const BatchNormOfSumsGrad& op, Descs inputs, Descs outputs) {

@@ -285,6 +285,19 @@ void launch_norm_statistics(cudaStream_t stream, DType dtype, Rows shape, RowsIn
   });
 }
 
+void launch_avg_pool_statistics(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn x, RowsOut y,
+                                const NormVectors& vectors, const SumsMemory& memory) {
+  with_packs(dtype, common_granule(dtype, pool.image.c(), {x, y}), [&](auto element, auto lanes) {
+    using T = decltype(element);
+    constexpr int kLanes = decltype(lanes)::value;
+    const Rows shape{pool.out.n() * pool.out.h() * pool.out.w(), pool.out.c()};
+    const auto image = image_in<T>(x);
+    const AveragedTerms<T> terms{{image}, pool_shape(pool, kLanes, x, y), image_out<T>(y)};
+    launch_sum_rows<kLanes>(stream, shape, terms,
+                            VectorsFinish<T>{image.data, vectors, static_cast<double>(shape.rows)}, memory);
+  });
+}
+
 void launch_norm_grad_apply(cudaStream_t stream, DType dtype, const CoefficientGradient& args) {
   const int64_t granule = common_granule(dtype, args.shape.channels, {args.dz, args.x, args.dx});
   with_packs(dtype, granule, [&](auto element, auto lanes) {

@@ -70,6 +70,10 @@ void launch_norm_of_sums(cudaStream_t stream, DType dtype, const ChannelSums& su
 void launch_norm_statistics(cudaStream_t stream, DType dtype, Rows shape, RowsIn x, const NormVectors& vectors,
                             const SumsMemory& memory);
 
+// AvgPoolStatistics.
+void launch_avg_pool_statistics(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn x, RowsOut y,
+                                const NormVectors& vectors, const SumsMemory& memory);
+
 // BatchNormMaxPool.
 struct NormPool {
   RowsIn x;
@@ -85,6 +89,32 @@ struct PooledImage {
 };
 void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const PooledImage& pooled,
                                const NormBackward& args, const NormGradients& gradients, const NormScratch& scratch);
+
+// BatchNormGradSums.
+struct NormalizedSums {
+  Rows shape;
+  RowsIn y, dy;
+  const float* shift = nullptr;
+  float *dshift = nullptr, *by_y = nullptr, *constant = nullptr;
+};
+void launch_norm_grad_sums(cudaStream_t stream, DType dtype, const NormalizedSums& args, const SumsMemory& memory);
+// MaxPoolGradNormSums: the sums over dx, which is written; args.dy is not read.
+void launch_max_pool_grad_norm_sums(cudaStream_t stream, DType dtype, const PoolLaunch& pool, RowsIn dy,
+                                    const uint8_t* saved, const NormalizedSums& args, std::span<void* const> summands,
+                                    RowsOut dx, const SumsMemory& memory);
+// BatchNormGradOfSums.
+struct NormalizedGradient {
+  Rows shape;
+  bool relu = false;
+  RowsIn x, dy;
+  const float *shift = nullptr, *mean = nullptr, *factor = nullptr, *by_y = nullptr, *constant = nullptr;
+  float share = 1;  // multiplies the last two
+  RowsOut dx;
+};
+void launch_norm_grad_of_sums(cudaStream_t stream, DType dtype, const NormalizedGradient& args);
+// BatchNormMaxPoolGradOfSums: args.dy is the gradient of what is pooled.
+void launch_norm_max_pool_grad_of_sums(cudaStream_t stream, DType dtype, const PoolLaunch& pool, const uint8_t* saved,
+                                       const NormalizedGradient& args);
 
 // BatchNormGradApply.
 struct CoefficientGradient {

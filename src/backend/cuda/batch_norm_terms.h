@@ -14,6 +14,14 @@ struct RowAndGradient {
   Gradient dy;
 };
 
+// The pack at a row of an image.
+__device__ inline Item item_of_row(Location location, int lanes, int image_h, int image_w) {
+  const auto row = static_cast<unsigned>(location.row), width = static_cast<unsigned>(image_w),
+             height = static_cast<unsigned>(image_h);
+  return {static_cast<int>(row / width / height), static_cast<int>(row / width % height), static_cast<int>(row % width),
+          static_cast<unsigned>(location.channel / lanes)};
+}
+
 // Where the gradient by the normalized image comes from: from memory, or from the windows of a max pool.
 template <class T>
 struct ImageGradient {
@@ -35,10 +43,7 @@ struct PooledGradient {
 
   template <int kLanes>
   __device__ Pack<float, kLanes> load(Location location) const {
-    const auto row = static_cast<unsigned>(location.row), width = static_cast<unsigned>(pool.in_w),
-               height = static_cast<unsigned>(pool.in_h);
-    const Item in{static_cast<int>(row / width / height), static_cast<int>(row / width % height),
-                  static_cast<int>(row % width), static_cast<unsigned>(location.channel / kLanes)};
+    const Item in = item_of_row(location, kLanes, pool.in_h, pool.in_w);
     Pack<float, kLanes> sums{};
     gather_from_maxima<kLanes>(pool, in, dy, saved, sums.lane);
     return sums;
@@ -127,6 +132,25 @@ struct BatchTerms {
       first[i] += d;
       second[i] += d * d;
     }
+  }
+};
+
+// The same sums of an average pool of x, which is written.
+template <class T>
+struct AveragedTerms : BatchTerms<T> {
+  static constexpr int kRowsInFlight = 1;
+  PoolShape pool;
+  Image<T> y;
+
+  template <int kLanes>
+  __device__ Row<T, kLanes> load(Location location) const {
+    const Item out = item_of_row(location, kLanes, pool.out_h, pool.out_w);
+    Row<T, kLanes> row;
+    const Pack<float, kLanes> mean = average_of<kLanes>(pool, out, this->x.data);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) row.x.lane[i] = from_float<T>(mean.lane[i]);
+    store_pack<T, kLanes>(row.x, y.at(location));
+    return row;
   }
 };
 

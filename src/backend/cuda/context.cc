@@ -1,5 +1,7 @@
 #include "backend/cuda/context.h"
 
+#include <algorithm>
+
 #include "backend/cuda/check.h"
 #include "backend/cuda/rows.h"
 #include "lockstep/base/error.h"
@@ -10,14 +12,21 @@ Format dense(const Shape& shape) {
   return shape.rank() == 4 && shape.h() * shape.w() > 1 ? Format::channels_last() : Format::plain();
 }
 
+namespace {
+
+int64_t padded_channels(int64_t channels) { return channels <= 4 ? 4 : std::max<int64_t>(channels, 8); }
+
+}  // namespace
+
 Format for_convolution(const TensorDesc& desc) {
-  const bool few = desc.shape.rank() == 4 && desc.dtype != DType::f32 && desc.shape.c() < kMinChannels;
-  return few ? padded() : dense(desc.shape);
+  const Shape& s = desc.shape;
+  const bool pads = s.rank() == 4 && desc.dtype != DType::f32 && padded_channels(s.c()) > s.c();
+  return pads ? padded() : dense(s);
 }
 
 Shape stored_shape(const TensorDesc& desc) {
   const Shape& s = desc.shape;
-  return desc.format == padded() ? Shape{s.n(), kMinChannels, s.h(), s.w()} : s;
+  return desc.format == padded() ? Shape{s.n(), padded_channels(s.c()), s.h(), s.w()} : s;
 }
 
 void expect_element(const Op& op, DType dtype) {

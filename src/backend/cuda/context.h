@@ -24,10 +24,9 @@ struct Context {
 // one pixel (the memory is the same, and so no Reorder comes between).
 Format dense(const Shape& shape);
 
-// For convolutions, images and weights of 16-bit floats with fewer channels are padded with zeros to this many: then
-// tensor cores compute the first layer, too.
-constexpr int64_t kMinChannels = 8;
-constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last, kMinChannels of them
+// For convolutions, images and weights of 16-bit floats with fewer than eight channels are padded with zeros to four or
+// eight: then tensor cores compute the first layer, too.
+constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last
 // The format in which a convolution reads an image or weights, and writes the gradient of weights.
 Format for_convolution(const TensorDesc& desc);
 // The shape in memory, padding included.
@@ -54,6 +53,11 @@ struct Rows rows_of(const TensorDesc& desc);
 int64_t row_elements(const TensorDesc& desc);
 // Requires that all tensors have one description, of an element type that kernels have.
 void expect_alike(const Op& op, Descs tensors);
+
+// The vectors of a batch norm stay float32 whatever the images are.
+void expect_float_vectors(const Op& op, Descs vectors);
+// An image and its gradient, each of which may be a slice.
+void expect_gradient(const Op& op, const TensorDesc& x, const TensorDesc& dy);
 
 // Bytes of the operation's `saved` output, 0 if it has none.
 size_t saved_bytes(const Op& op, Descs inputs);
@@ -104,7 +108,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const LinearGradWeights&
 std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBag& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const EmbeddingBagGrad& op, Descs inputs, Descs outputs);
 
-// batch_norm.cc
+// batch_norm.cc, batch_norm_sums.cc
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNorm& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormInference& op, Descs inputs, Descs outputs);
@@ -113,8 +117,16 @@ std::unique_ptr<Kernel> compile(const Context& context, const BatchMoments& op, 
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormOfSums& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormStatistics& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormOfSumsGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGradSums& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGradOfSums& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const AvgPoolStatistics& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormMaxPool& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormMaxPoolGrad& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const MaxPoolGradNormSums& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const BatchNormMaxPoolGradOfSums& op, Descs inputs,
+                                Descs outputs);
+bool can(const Context& context, const MaxPoolGradNormSums& op, Descs inputs, Descs outputs);
+bool can(const Context& context, const AvgPoolStatistics& op, Descs inputs, Descs outputs);
 bool can(const Context& context, const BatchNormMaxPool& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const BatchNormGradApply& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const SyncBatchNormSums& op, Descs inputs, Descs outputs);

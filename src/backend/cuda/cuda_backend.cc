@@ -36,9 +36,14 @@ Slices slices_of(const Op& op) {
       Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
                [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
                [](const BatchNormStatistics&) { return Slices{.inputs = 1}; },
+               [](const AvgPoolStatistics&) { return kImageSlices; },
                [](const BatchNormOfSumsGrad&) { return kGradientSlices; },
+               [](const BatchNormGradSums&) { return Slices{.inputs = 2}; },
+               [](const BatchNormGradOfSums&) { return kGradientSlices; },
                [](const BatchNormMaxPool&) { return kImageSlices; }, [](const MaxPoolGradSum&) { return kImageSlices; },
                [](const BatchNormMaxPoolGrad&) { return kGradientSlices; },
+               [](const BatchNormMaxPoolGradOfSums&) { return kGradientSlices; },
+               [](const MaxPoolGradNormSums&) { return kImageSlices; },
                [](const BatchNormGradApply&) { return kGradientSlices; }, [](const Fused auto&) { return kNoSlices; },
                [](const OneOf<MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }},
@@ -94,7 +99,9 @@ class CudaBackend final : public Backend {
     for (size_t i = 0; i < out.size(); ++i) out[i].format = formats.outputs[i];
     return std::visit(
         Overload{[&](const OneOf<Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormMaxPool,
-                                 MaxPoolGradSum> auto& o) { return cuda::can(context_, o, in, out); },
+                                 MaxPoolGradSum, MaxPoolGradNormSums, AvgPoolStatistics> auto& o) {
+                   return cuda::can(context_, o, in, out);
+                 },
                  [](const auto&) { return true; }},
         op);
   }

@@ -1,6 +1,7 @@
 #include "backend/cuda/loss.h"
 
 #include "backend/cuda/context.h"
+#include "backend/cuda/rows.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
@@ -23,7 +24,8 @@ std::unique_ptr<Kernel> compile(const Context&, const SoftmaxCrossEntropy& op, D
                  .probabilities = output<float>(args, 0),
                  .loss = output<float>(args, 1),
                  .correct = output<int32_t>(args, 2),
-                 .workspace = args.workspace});
+                 .workspace = args.workspace,
+                 .tickets = sums_memory(args).tickets});
   };
   return make_launch_kernel("loss", body, loss_workspace_bytes(shape.samples));
 }

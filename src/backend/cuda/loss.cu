@@ -38,7 +38,24 @@ __device__ V combine_block(V value, const Combine& combine) {
   return result;
 }
 
-// One block for each sample. A label that is no class makes the loss NaN, which stops the run.
+__device__ void sum_results(int64_t samples, const RowResult* rows, const LossForward& args) {
+  double loss = 0;
+  int32_t first = 0, fifth = 0;
+  for (int64_t n = threadIdx.x; n < samples; n += kThreads) {
+    loss += rows[n].loss;
+    first += rows[n].rank == 0 ? 1 : 0;
+    fifth += rows[n].rank >= 0 && rows[n].rank < 5 ? 1 : 0;
+  }
+  loss = combine_block(loss, Plus{});
+  first = combine_block(first, Plus{});
+  fifth = combine_block(fifth, Plus{});
+  if (threadIdx.x > 0) return;
+  *args.loss = static_cast<float>(loss);
+  args.correct[0] = first;
+  args.correct[1] = fifth;
+}
+
+// One block for each sample; the last one adds up. A label that is no class makes the loss NaN, which stops the run.
 __global__ void __launch_bounds__(kThreads) softmax_rows(LossShape shape, LossForward args, RowResult* rows) {
   const int64_t n = blockIdx.x, classes = shape.classes;
   const float* logits = args.logits + n * classes;
@@ -68,29 +85,21 @@ __global__ void __launch_bounds__(kThreads) softmax_rows(LossShape shape, LossFo
     rank += k < label ? !(logits[k] < own) : !(logits[k] <= own);
   }
   rank = combine_block(rank, Plus{});
-  if (threadIdx.x > 0) return;
-  const double log_sum = largest + log(sum);
-  const double even = log_sum - total / static_cast<double>(classes);  // against every class in turn
-  const double smoothing = shape.label_smoothing;
-  rows[n] = {weight == 0 ? 0 : weight * ((1 - smoothing) * (log_sum - own) + smoothing * even),
-             weight == 0 ? -1 : rank};
-}
-
-__global__ void __launch_bounds__(kThreads) sum_results(int64_t samples, const RowResult* rows, LossForward args) {
-  double loss = 0;
-  int32_t first = 0, fifth = 0;
-  for (int64_t n = threadIdx.x; n < samples; n += kThreads) {
-    loss += rows[n].loss;
-    first += rows[n].rank == 0 ? 1 : 0;
-    fifth += rows[n].rank >= 0 && rows[n].rank < 5 ? 1 : 0;
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    const double log_sum = largest + log(sum);
+    const double even = log_sum - total / static_cast<double>(classes);  // against every class in turn
+    const double smoothing = shape.label_smoothing;
+    rows[n] = {weight == 0 ? 0 : weight * ((1 - smoothing) * (log_sum - own) + smoothing * even),
+               weight == 0 ? -1 : rank};
+    __threadfence();  // what this block wrote is visible before the block is counted
+    last = atomicAdd(args.tickets, 1U) == gridDim.x - 1;
   }
-  loss = combine_block(loss, Plus{});
-  first = combine_block(first, Plus{});
-  fifth = combine_block(fifth, Plus{});
-  if (threadIdx.x > 0) return;
-  *args.loss = static_cast<float>(loss);
-  args.correct[0] = first;
-  args.correct[1] = fifth;
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  sum_results(shape.samples, rows, args);
+  if (threadIdx.x == 0) *args.tickets = 0;
 }
 
 __global__ void softmax_gradient(LossShape shape, LossBackward args) {
@@ -111,7 +120,6 @@ size_t loss_workspace_bytes(int64_t samples) { return samples * sizeof(RowResult
 void launch_loss(cudaStream_t stream, const LossShape& shape, const LossForward& args) {
   auto* rows = static_cast<RowResult*>(args.workspace);
   softmax_rows<<<static_cast<unsigned>(shape.samples), kThreads, 0, stream>>>(shape, args, rows);
-  sum_results<<<1, kThreads, 0, stream>>>(shape.samples, rows, args);
 }
 
 void launch_loss_grad(cudaStream_t stream, const LossShape& shape, const LossBackward& args) {

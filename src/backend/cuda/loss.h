@@ -18,7 +18,8 @@ struct LossForward {
   const float* weights;
   float *probabilities, *loss;
   int32_t* correct;
-  void* workspace;  // loss_workspace_bytes
+  void* workspace;    // loss_workspace_bytes
+  unsigned* tickets;  // as of SumsMemory
 };
 size_t loss_workspace_bytes(int64_t samples);
 void launch_loss(cudaStream_t stream, const LossShape& shape, const LossForward& args);

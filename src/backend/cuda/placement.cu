@@ -142,10 +142,10 @@ __global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
 // Between any two of planes, pixels and padded pixels, where there are too few channels to fill tiles (images): one
 // thread for each pixel.
 constexpr int64_t kFewChannels = 4;
-constexpr int kPadded = 8;
+constexpr int kPadded = 8;  // the most; or 4
 template <class From, class To>
 __device__ void interleave_pixels(const Conversion& what, Share share, const From* from, To* to) {
-  const int64_t from_row = what.channels + what.from_padding;
+  const int64_t from_row = what.channels + what.from_padding, to_row = what.channels + what.to_padding;
   const auto at = [&](bool last, int64_t row, int64_t i, int64_t c) {
     return last ? i * row + c : (i / what.pixels * what.channels + c) * what.pixels + i % what.pixels;
   };
@@ -155,8 +155,13 @@ __device__ void interleave_pixels(const Conversion& what, Share share, const Fro
     for (int c = 0; c < kPadded; ++c) {
       if (c < what.channels) values[c] = to_float(from[at(what.from_channels_last, from_row, i, c)]);
     }
-    if (what.to_padding > 0) {
+    if (what.to_padding > 0 && to_row == kPadded) {
       store<kPadded>(values, to + i * kPadded);
+      continue;
+    }
+    if (what.to_padding > 0) {
+      const float four[kPadded / 2] = {values[0], values[1], values[2], values[3]};
+      store<kPadded / 2>(four, to + i * (kPadded / 2));
       continue;
     }
 #pragma unroll

@@ -15,12 +15,6 @@ __global__ void max_pool(PoolShape s, const T* x, T* y, uint8_t* saved) {
   }
 }
 
-template <class T>
-struct Summands {
-  const T* data[kMaxSummands];
-  int count;
-};
-
 // Each thread gathers, for a pixel of the image, from the windows that chose it: no two threads add to one sum.
 template <class T, int kLanes>
 __global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, Summands<T> summands, T* dx) {
@@ -28,14 +22,7 @@ __global__ void max_pool_grad(PoolShape s, const T* dy, const uint8_t* saved, Su
     float sums[kLanes] = {};
     const Item in = item_of(static_cast<unsigned>(i), s.packs, s.in_h, s.in_w);
     gather_from_maxima<kLanes>(s, in, dy, saved, sums);
-#pragma unroll
-    for (int k = 0; k < static_cast<int>(kMaxSummands); ++k) {
-      if (k >= summands.count) break;
-      float values[kLanes];
-      load<kLanes>(summands.data[k] + i * kLanes, values);
-#pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) sums[lane] += values[lane];
-    }
+    add_summands<kLanes>(summands, i * kLanes, sums);
     store<kLanes>(sums, dx + in_offset(s, in) * kLanes);
   }
 }
@@ -44,17 +31,7 @@ template <class T, int kLanes>
 __global__ void avg_pool(PoolShape s, const T* x, T* y) {
   for (int64_t i = thread_index(); i < s.out_items; i += grid_threads()) {
     const Item out = item_of(static_cast<unsigned>(i), s.packs, s.out_h, s.out_w);
-    float sums[kLanes] = {};
-    for_window(s, out, [&](int, int64_t pixel) {
-      float values[kLanes];
-      load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
-#pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) sums[lane] += values[lane];
-    });
-    const auto count = static_cast<float>(divisor(s, out.h, out.w));
-#pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) sums[lane] /= count;
-    store<kLanes>(sums, y + out_offset(s, out) * kLanes);
+    store<kLanes>(average_of<kLanes>(s, out, x).lane, y + out_offset(s, out) * kLanes);
   }
 }
 
@@ -96,10 +73,8 @@ void launch_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunch& po
                           RowsOut dx, std::span<void* const> summands) {
   with_pool(dtype, pool, dx, dy, [&](auto element, auto lanes, const PoolShape& s) {
     using T = decltype(element);
-    Summands<T> all{{}, static_cast<int>(summands.size())};
-    for (size_t k = 0; k < summands.size(); ++k) all.data[k] = static_cast<const T*>(summands[k]);
     max_pool_grad<T, decltype(lanes)::value><<<blocks_for(s.in_items), kThreads, 0, stream>>>(
-        s, static_cast<const T*>(dy.data), saved, all, static_cast<T*>(dx.data));
+        s, static_cast<const T*>(dy.data), saved, summands_of<T>(summands), static_cast<T*>(dx.data));
   });
 }
 

@@ -44,6 +44,21 @@ __device__ Maxima<kLanes> maxima_of(const PoolShape& s, const Item& out, const T
   return best;
 }
 
+template <int kLanes, class T>
+__device__ Pack<float, kLanes> average_of(const PoolShape& s, const Item& out, const T* x) {
+  Pack<float, kLanes> sums{};
+  for_window(s, out, [&](int, int64_t pixel) {
+    float values[kLanes];
+    load<kLanes>(x + (pixel * s.in_row + out.pack) * kLanes, values);
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) sums.lane[lane] += values[lane];
+  });
+  const auto count = static_cast<float>(divisor(s, out.h, out.w));
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) sums.lane[lane] /= count;
+  return sums;
+}
+
 // Adds the gradients of the windows that chose this pack of the image.
 template <int kLanes, class T>
 __device__ void gather_from_maxima(const PoolShape& s, const Item& in, const T* dy, const uint8_t* saved,
@@ -55,6 +70,30 @@ __device__ void gather_from_maxima(const PoolShape& s, const Item& in, const T* 
 #pragma unroll
     for (int lane = 0; lane < kLanes; ++lane) sums[lane] += chosen.lane[lane] == position ? gradients[lane] : 0;
   });
+}
+
+// Dense arrays that are added to the gradient of a max pool.
+template <class T>
+struct Summands {
+  const T* data[kMaxSummands];
+  int count;
+};
+template <class T>
+Summands<T> summands_of(std::span<void* const> arrays) {
+  Summands<T> all{{}, static_cast<int>(arrays.size())};
+  for (size_t k = 0; k < arrays.size(); ++k) all.data[k] = static_cast<const T*>(arrays[k]);
+  return all;
+}
+template <int kLanes, class T>
+__device__ void add_summands(const Summands<T>& summands, int64_t element, float (&sums)[kLanes]) {
+#pragma unroll
+  for (int k = 0; k < static_cast<int>(kMaxSummands); ++k) {
+    if (k >= summands.count) break;
+    float values[kLanes];
+    load<kLanes>(summands.data[k] + element, values);
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) sums[lane] += values[lane];
+  }
 }
 
 // `in`, `out`: the image and what is pooled, or their gradients.

@@ -1,6 +1,8 @@
 // The kernels of the parameter update and their tables on the device.
 #include "backend/cuda/update.h"
 
+#include <algorithm>
+
 #include "backend/cuda/check.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/memory.h"
@@ -11,23 +13,72 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int32_t kPiece = 8192;  // elements
-
-std::vector<UpdatePiece> pieces_of(const std::vector<UpdateSegment>& segments) {
-  std::vector<UpdatePiece> pieces;
-  for (size_t s = 0; s < segments.size(); ++s) {
-    const UpdateSegment& segment = segments[s];
-    for (int64_t done = 0; done < segment.count; done += kPiece) {
-      pieces.push_back({.offset = segment.offset + done,
-                        .count = static_cast<int32_t>(std::min<int64_t>(kPiece, segment.count - done)),
-                        .segment = static_cast<int32_t>(s),
-                        .weight_decay = static_cast<float>(segment.weight_decay),
-                        .rate_factor = static_cast<float>(segment.rate_factor),
-                        .adaptive = segment.adaptive ? 1 : 0});
+// Cuts the update into pieces, and those of which copies are made so that a piece has whole filters or, of a large one,
+// some channels.
+class Pieces {
+ public:
+  explicit Pieces(const ApplyOptimizer& op) : copies_(op.copies) {
+    std::ranges::sort(copies_, {}, &WeightCopy::offset);
+    for (size_t s = 0; s < op.segments.size(); ++s) {
+      const UpdateSegment& segment = op.segments[s];
+      piece_ = {.segment = static_cast<int32_t>(s),
+                .weight_decay = static_cast<float>(segment.weight_decay),
+                .rate_factor = static_cast<float>(segment.rate_factor),
+                .adaptive = segment.adaptive ? 1 : 0};
+      const int64_t end = segment.offset + segment.count;
+      for (int64_t begin = segment.offset; begin < end;) {
+        const auto copy = std::ranges::upper_bound(copies_, begin, {}, [](const WeightCopy& c) { return end_of(c); });
+        const bool copied = copy != copies_.end() && copy->offset <= begin;
+        const int64_t until = copy == copies_.end() ? end : std::min(end, copied ? end_of(*copy) : copy->offset);
+        copied ? add_copied(*copy, begin, until) : add(begin, until);
+        begin = until;
+      }
     }
   }
-  return pieces;
-}
+
+  const std::vector<UpdatePiece>& all() const { return pieces_; }
+
+ private:
+  static int64_t end_of(const WeightCopy& copy) { return copy.offset + copy.desc.shape.elements(); }
+
+  void add(int64_t begin, int64_t end) {
+    for (; begin < end; begin += kPieceElements) push(begin, std::min<int64_t>(kPieceElements, end - begin), -1);
+  }
+
+  void add_copied(const WeightCopy& copy, int64_t begin, int64_t end) {
+    const Conversion what = conversion_of({copy.desc.shape, DType::f32, Format::plain()}, copy.desc);
+    const int64_t first = copy.to_bytes / static_cast<int64_t>(dtype_bytes(copy.desc.dtype));
+    const int64_t filter = what.channels * what.pixels, stored = what.channels + what.to_padding;
+    const bool flat = what.pixels == 1 && what.to_padding == 0;
+    require(flat || ((begin - copy.offset) % filter == 0 && (end - begin) % filter == 0), "a copy of part of a filter");
+    require(what.pixels <= kPieceElements, "a filter of {} pixels", what.pixels);
+    while (begin < end) {
+      const int64_t at = begin - copy.offset, channel = flat ? 0 : at % filter / what.pixels;
+      int64_t count = std::min<int64_t>(kPieceElements, end - begin);
+      if (!flat && filter <= kPieceElements) {
+        count -= count % filter;
+      } else if (!flat) {
+        count = std::min(kPieceElements / what.pixels, what.channels - channel) * what.pixels;
+      }
+      piece_.channels = static_cast<int32_t>(flat ? count : std::min(what.channels, count / what.pixels));
+      piece_.pixels = static_cast<int32_t>(what.pixels);
+      piece_.stored = static_cast<int32_t>(flat ? count : stored);
+      push(begin, count, first + (flat ? at : at / filter * what.pixels * stored + channel));
+      begin += count;
+    }
+  }
+
+  void push(int64_t offset, int64_t count, int64_t copy) {
+    piece_.offset = offset;
+    piece_.count = static_cast<int32_t>(count);
+    piece_.copy = copy;
+    pieces_.push_back(piece_);
+  }
+
+  std::vector<WeightCopy> copies_;
+  UpdatePiece piece_;  // what the pieces of a segment share
+  std::vector<UpdatePiece> pieces_;
+};
 
 std::vector<UpdateSpan> spans_of(const std::vector<UpdatePiece>& pieces, size_t segments) {
   std::vector<UpdateSpan> spans(segments);
@@ -53,7 +104,8 @@ Buffer upload(const std::vector<T>& table) {
 class OptimizerKernel final : public Kernel {
  public:
   explicit OptimizerKernel(const ApplyOptimizer& op) : op_(op) {
-    const std::vector<UpdatePiece> pieces = pieces_of(op.segments);
+    const std::vector<UpdatePiece> pieces = Pieces(op).all();
+    for (const WeightCopy& copy : op.copies) copies_ = copy.desc.dtype;
     piece_table_ = upload(pieces);
     span_table_ = upload(spans_of(pieces, op.segments.size()));
     tables_ = {.pieces = piece_table_.as<UpdatePiece>(),
@@ -62,6 +114,7 @@ class OptimizerKernel final : public Kernel {
                .segment_count = static_cast<int32_t>(op.segments.size())};
     sums_bytes_ = pieces.size() * 2 * sizeof(double);
     adaptive_ = op.kind == OptimizerKind::lars;
+    slots_ = optimizer_slots(op.kind).slots.size();
   }
 
   void run(const KernelArgs& args) const override {
@@ -69,14 +122,15 @@ class OptimizerKernel final : public Kernel {
                                  .scalars = input<float>(args, 1),
                                  .values = output<float>(args, 0),
                                  .slot0 = output<float>(args, 1),
-                                 .slot1 = args.outputs.size() > 2 ? output<float>(args, 2) : nullptr};
+                                 .slot1 = slots_ > 1 ? output<float>(args, 2) : nullptr,
+                                 .copies = copies_ == DType::f32 ? nullptr : args.outputs.back()};
     const cudaStream_t stream = stream_of(args).get();
     float* trust = nullptr;
     if (adaptive_) {
       trust = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + sums_bytes_);
       launch_trust(stream, op_, tables_, arrays, static_cast<double*>(args.workspace), trust);
     }
-    launch_optimizer(stream, op_, tables_, arrays, trust);
+    launch_optimizer(stream, op_, tables_, arrays, copies_, trust);
     check_launch("optimizer");
   }
   size_t workspace_bytes() const override { return adaptive_ ? sums_bytes_ + op_.segments.size() * sizeof(float) : 0; }
@@ -88,6 +142,8 @@ class OptimizerKernel final : public Kernel {
   OptimizerTables tables_;
   size_t sums_bytes_ = 0;
   bool adaptive_ = false;
+  size_t slots_ = 1;
+  DType copies_ = DType::f32;  // their type; f32: there are none
 };
 
 class StatisticsKernel final : public Kernel {

@@ -23,10 +23,12 @@ __device__ Constants with_scalars(Constants constants, const float* scalars) {
   return constants;
 }
 
-// One block for each piece.
-template <class Rule>
+// One block for each piece. Copy: the type of the copies; float: there are none.
+template <class Rule, class Copy>
 __global__ void __launch_bounds__(kThreads)
     apply_optimizer(Constants host_constants, const UpdatePiece* pieces, OptimizerArrays a, const float* trust) {
+  constexpr bool kCopies = !std::is_same_v<Copy, float>;
+  __shared__ Copy values[kCopies ? kPieceElements : 1];
   if (a.scalars[kSkip] != 0) return;
   const UpdatePiece piece = pieces[blockIdx.x];
   const Constants constants = with_scalars(host_constants, a.scalars).with_rate_factor(piece.rate_factor);
@@ -38,6 +40,18 @@ __global__ void __launch_bounds__(kThreads)
     a.values[i] = e.value;
     a.slot0[i] = e.slot0;
     if (Rule::kSlots > 1) a.slot1[i] = e.slot1;
+    if constexpr (kCopies) values[i - piece.offset] = from_float<Copy>(e.value);
+  }
+  if constexpr (kCopies) {
+    if (piece.copy < 0) return;
+    __syncthreads();
+    Copy* const copy = static_cast<Copy*>(a.copies) + piece.copy;
+    for (int i = static_cast<int>(threadIdx.x); i < piece.count; i += kThreads) {  // in the order of the copy
+      const int channel = i % piece.channels, pixels = i / piece.channels;
+      const int filter = pixels / piece.pixels, pixel = pixels % piece.pixels;
+      copy[int64_t{pixels} * piece.stored + channel] =
+          values[(filter * piece.channels + channel) * piece.pixels + pixel];
+    }
   }
 }
 
@@ -153,12 +167,14 @@ __global__ void decide(DecideRule rule, DecideArrays a) {
 }  // namespace
 
 void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
-                      const OptimizerArrays& arrays, const float* trust) {
+                      const OptimizerArrays& arrays, DType copies, const float* trust) {
   constexpr float kLater[kUpdateScalars] = {};
   const Constants constants(op, kLater);
   kernels::with_rule(op, [&](auto rule) {
-    apply_optimizer<decltype(rule)>
-        <<<static_cast<unsigned>(tables.piece_count), kThreads, 0, stream>>>(constants, tables.pieces, arrays, trust);
+    with_element(copies, [&](auto copy) {
+      apply_optimizer<decltype(rule), decltype(copy)>
+          <<<static_cast<unsigned>(tables.piece_count), kThreads, 0, stream>>>(constants, tables.pieces, arrays, trust);
+    });
   });
 }
 

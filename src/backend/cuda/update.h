@@ -11,6 +11,8 @@
 
 namespace lockstep::cuda {
 
+constexpr int32_t kPieceElements = 8192;  // the most of a piece
+
 // The piece of a segment that one block updates.
 struct UpdatePiece {
   int64_t offset = 0;
@@ -19,6 +21,10 @@ struct UpdatePiece {
   float weight_decay = 0;
   float rate_factor = 1;
   int32_t adaptive = 0;
+  // [filters, channels, pixels], of which a copy is made as [filters, pixels, stored], padded; its first element lies
+  // at `copy`. Below 0: none is made.
+  int32_t channels = 1, pixels = 1, stored = 1;
+  int64_t copy = -1;
 };
 
 // The pieces [first, end) of one segment.
@@ -29,6 +35,7 @@ struct UpdateSpan {
 struct OptimizerArrays {
   const float *gradients, *scalars;
   float *values, *slot0, *slot1;  // slot1: null where the optimizer has one slot
+  void* copies;                   // null where there are none
 };
 
 // Tables on the device: the pieces and, for optimizers with adaptive segments, their spans. `trust` below: a factor for
@@ -38,8 +45,9 @@ struct OptimizerTables {
   const UpdateSpan* spans = nullptr;
   int32_t piece_count = 0, segment_count = 0;
 };
+// `copies`: their type; f32: there are none.
 void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
-                      const OptimizerArrays& arrays, const float* trust);
+                      const OptimizerArrays& arrays, DType copies, const float* trust);
 // workspace: two doubles for each piece
 void launch_trust(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
                   const OptimizerArrays& arrays, double* workspace, float* trust);

@@ -273,6 +273,37 @@ void Reference<T>::compute(const BatchNormGradApply&, const Call<T>& call) {
   }
 }
 
+template <class T>
+void Reference<T>::compute(const BatchNormGradSums&, const Call<T>& call) {
+  const T *y = call.input(0), *dy = call.input(1), *shift = call.input(2);
+  for (int64_t c = 0; c < call.in_shape(0).c(); ++c) {
+    const Channel channel(call.in_shape(0), c);
+    double sum = 0, normalized = 0;
+    channel.for_each([&](int64_t i) {
+      const double gradient = y[i] > 0 ? double{dy[i]} : 0.0;
+      sum += gradient;
+      normalized += gradient * (double{y[i]} - shift[c]);
+    });
+    call.output(0)[c] = static_cast<T>(sum);
+    call.output(1)[c] = static_cast<T>(-normalized / channel.count());
+    call.output(2)[c] = static_cast<T>((shift[c] * normalized - sum) / channel.count());
+  }
+}
+
+// dx may be the memory of dy.
+template <class T>
+void Reference<T>::compute(const BatchNormGradOfSums& op, const Call<T>& call) {
+  const T *x = call.input(0), *dy = call.input(1);
+  for (int64_t c = 0; c < call.in_shape(0).c(); ++c) {
+    const double shift = call.input(2)[c], mean = call.input(3)[c], factor = call.input(4)[c];
+    const double by_y = call.input(5)[op.begin + c], constant = call.input(6)[op.begin + c];
+    Channel(call.in_shape(0), c).for_each([&](int64_t i) {
+      const double u = factor * (x[i] - mean) + shift, gradient = op.relu && u <= 0 ? 0.0 : double{dy[i]};
+      call.output(0)[i] = static_cast<T>(factor * (gradient + by_y * u + constant));
+    });
+  }
+}
+
 LOCKSTEP_REFERENCE_COMPUTE(BatchNorm);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormGrad);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormInference);
@@ -286,5 +317,7 @@ LOCKSTEP_REFERENCE_COMPUTE(BatchNormOfSums);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormStatistics);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormOfSumsGrad);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormGradApply);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormGradSums);
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormGradOfSums);
 
 }  // namespace lockstep::reference

@@ -113,7 +113,12 @@ struct Reference {
   static void compute(const BatchNormOfSums& op, const Call<T>& call);
   static void compute(const BatchNormStatistics& op, const Call<T>& call);
   static void compute(const BatchNormOfSumsGrad& op, const Call<T>& call);
+  static void compute(const BatchNormGradSums& op, const Call<T>& call);
+  static void compute(const BatchNormGradOfSums& op, const Call<T>& call);
+  static void compute(const AvgPoolStatistics& op, const Call<T>& call);
   static void compute(const BatchNormMaxPool& op, const Call<T>& call);
+  static void compute(const MaxPoolGradNormSums& op, const Call<T>& call);
+  static void compute(const BatchNormMaxPoolGradOfSums& op, const Call<T>& call);
   static void compute(const BatchNormMaxPoolGrad& op, const Call<T>& call);
 
   static void compute(const ApplyOptimizer& op, const Call<T>& call);

@@ -141,6 +141,53 @@ void Reference<T>::compute(const BatchNormMaxPoolGrad& op, const Call<T>& call) 
   with_image(call, 1, dz.data(), [&](const Call<T>& inner) { compute(BatchNormOfSumsGrad{op.epsilon, true}, inner); });
 }
 
+template <class T>
+void Reference<T>::compute(const AvgPoolStatistics& op, const Call<T>& call) {
+  compute(AvgPool{op.window, op.count_include_pad}, call);
+  std::vector<void*> inputs(call.args.inputs.begin(), call.args.inputs.end());
+  inputs[0] = call.args.outputs[0];
+  std::vector<TensorDesc> in(call.in.begin(), call.in.end());
+  in[0] = call.out[0];
+  const KernelArgs args{call.args.stream, inputs, call.args.outputs.subspan(1)};
+  compute(BatchNormStatistics{op.epsilon, op.samples, op.to}, Call<T>{in, call.out.subspan(1), args, call.threads, 0});
+}
+
+template <class T>
+void Reference<T>::compute(const BatchNormMaxPoolGradOfSums& op, const Call<T>& call) {
+  const Shape& shape = call.in_shape(0);
+  std::vector<T> dz(static_cast<size_t>(shape.elements()));
+  void* const pool_inputs[] = {call.args.inputs[1], call.args.inputs[5]};
+  void* const pool_outputs[] = {dz.data()};
+  const KernelArgs pool_args{call.args.stream, pool_inputs, pool_outputs};
+  compute(MaxPoolGrad{op.window, shape}, Call<T>{call.in.subspan(1, 1), call.out, pool_args, call.threads, 0});
+  const double share = static_cast<double>(call.in_shape(1).elements()) / static_cast<double>(shape.elements());
+  std::vector<T> by_y, constant;
+  for (int64_t c = 0; c < shape.c(); ++c) {
+    by_y.push_back(static_cast<T>(share * call.input(6)[c]));
+    constant.push_back(static_cast<T>(share * call.input(7)[c]));
+  }
+  const auto& in = call.args.inputs;
+  void* const inputs[] = {in[0], dz.data(), in[2], in[3], in[4], by_y.data(), constant.data()};
+  const KernelArgs args{call.args.stream, inputs, call.args.outputs};
+  compute(BatchNormGradOfSums{.relu = true}, Call<T>{call.in.first(1), call.out, args, call.threads, 0});
+}
+
+LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPoolGradOfSums);
+template <class T>
+void Reference<T>::compute(const MaxPoolGradNormSums& op, const Call<T>& call) {
+  std::vector<void*> inputs(call.args.inputs.begin(), call.args.inputs.end());
+  inputs.erase(inputs.begin() + 2, inputs.begin() + 4);
+  std::vector<TensorDesc> in(call.in.begin(), call.in.end());
+  in.erase(in.begin() + 2, in.begin() + 4);
+  const KernelArgs sum_args{call.args.stream, inputs, call.args.outputs};
+  compute(MaxPoolGradSum{op.window, op.input}, Call<T>{in, call.out, sum_args, call.threads, 0});
+  void* const summed[] = {call.args.inputs[2], call.args.outputs[0], call.args.inputs[3]};
+  const KernelArgs args{call.args.stream, summed, call.args.outputs.subspan(1)};
+  compute(BatchNormGradSums{}, Call<T>{call.in.subspan(2, 1), call.out.subspan(1), args, call.threads, 0});
+}
+
+LOCKSTEP_REFERENCE_COMPUTE(MaxPoolGradNormSums);
+LOCKSTEP_REFERENCE_COMPUTE(AvgPoolStatistics);
 LOCKSTEP_REFERENCE_COMPUTE(MaxPoolGradSum);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPool);
 LOCKSTEP_REFERENCE_COMPUTE(BatchNormMaxPoolGrad);

@@ -7,7 +7,7 @@ namespace {
 
 // How many a kernel takes, and how many elements of gradients it waits for.
 constexpr size_t kMostCasts = 40;
-constexpr int64_t kMostGradientElements = int64_t{1} << 21;
+constexpr int64_t kMostGradientElements = int64_t{6} << 20;  // 24 MiB of float32: a bucket of the reduction
 
 class Gatherer {
  public:
@@ -17,9 +17,12 @@ class Gatherer {
     std::vector<Node> old = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (Node& node : old) {
-      if (reads_parameter(node)) gather(parameters_, node);
+      if (!reads_parameter(node)) continue;
+      graph_.value(node.outputs[0]).copy_of = graph_.value(node.inputs[0]).parameter;
+      node.phase = Phase::weights;
+      gather(parameters_, node);
     }
-    flush(parameters_);  // before all that reads them
+    flush(parameters_);
     for (Node& node : old) {
       if (node.outputs.empty()) continue;  // taken
       if (!makes_gradient(node)) {

@@ -64,8 +64,20 @@ int fuse_conv_norm(Graph& graph, const Backend& backend);
 // add_gradients. Returns the number of sums.
 int sum_into_pool(Graph& graph, const Backend& backend);
 
-// Casts parameters in one kernel (CastMany) before all else, and their gradients in few, where the backend can: a
-// gradient waits until there are several million. Runs after add_gradients. Returns the number of casts.
+// Lets an average pool sum for the vectors of the batch norm that reads it, where the backend can. Runs after
+// fuse_conv_norm. Returns the number of pools.
+int sum_behind_pool(Graph& graph, const Backend& backend);
+
+// Lets the gradients of batch norms with a fixed scale take their sums from the normalized image, where the backend
+// can: a gradient by input sums for a slice of a merged convolution, which its own sums cannot read, and for all batch
+// norms of a concatenation; where another operation makes the gradient of the concatenation, one kernel sums for all of
+// them. Their shifts and scales become adjacent. Runs after fuse_conv_norm and sum_into_pool. Returns the number of
+// batch norms.
+int sum_normalized(Graph& graph, const Backend& backend);
+
+// Takes the casts of parameters out of the step, to Phase::weights, in few kernels (CastMany), and casts their
+// gradients in few, where the backend can: a gradient waits until there are several million. Runs after add_gradients.
+// Returns the number of casts in kernels of several.
 int gather_casts(Graph& graph, const Backend& backend);
 
 // Saves memory for a little time. Runs after add_gradients. Backward nodes that read the output of a batch norm, or a
