@@ -1,5 +1,6 @@
 #include "test/fake_gpu/convolution.h"
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -139,6 +140,14 @@ void grad_weights(const Convolution& c) {
   dweights.store(c.weights, c.alpha, c.beta);
 }
 
+// What belongs to one of the groups, which divide dimension `dim`.
+DnnTensor part_of(DnnTensor tensor, size_t dim, int64_t groups, int64_t group) {
+  tensor.dims[dim] /= groups;
+  const int64_t begin = group * tensor.dims[dim] * tensor.strides[dim];
+  tensor.data = static_cast<std::byte*>(tensor.data) + static_cast<size_t>(begin) * bytes_of(tensor.element);
+  return tensor;
+}
+
 }  // namespace
 
 size_t DnnTensor::bytes() const {
@@ -154,7 +163,10 @@ const DnnTensor& Convolution::result() const {
 
 const char* Convolution::trouble() const {
   if (x.dims[0] != y.dims[0]) return "x and y have other numbers of images";
-  if (x.dims[1] != weights.dims[1]) return "x and the weights have other numbers of channels";
+  const int64_t groups = x.dims[1] / weights.dims[1];  // as cuDNN takes it from the sizes
+  if (groups == 0 || x.dims[1] != groups * weights.dims[1] || weights.dims[0] % groups != 0) {
+    return "x and the weights have other numbers of channels";
+  }
   if (y.dims[1] != weights.dims[0]) return "y and the weights have other numbers of channels";
   for (size_t i = 0; i < 2; ++i) {
     const int64_t window = (weights.dims[2 + i] - 1) * dilation[i] + 1;
@@ -164,9 +176,16 @@ const char* Convolution::trouble() const {
 }
 
 void Convolution::run() const {
-  if (direction == ConvDirection::forward) forward(*this);
-  if (direction == ConvDirection::grad_input) grad_input(*this);
-  if (direction == ConvDirection::grad_weights) grad_weights(*this);
+  const int64_t groups = x.dims[1] / weights.dims[1];
+  for (int64_t group = 0; group < groups; ++group) {
+    Convolution one = *this;
+    one.x = part_of(x, 1, groups, group);
+    one.weights = part_of(weights, 0, groups, group);
+    one.y = part_of(y, 1, groups, group);
+    if (direction == ConvDirection::forward) forward(one);
+    if (direction == ConvDirection::grad_input) grad_input(one);
+    if (direction == ConvDirection::grad_weights) grad_weights(one);
+  }
 }
 
 }  // namespace lockstep::fake_gpu

@@ -8,7 +8,7 @@
 
 namespace lockstep::fake_gpu {
 
-// [N,C,H,W] of an image, [K,C,R,S] of weights.
+// [N,C,H,W] of an image, [K,C,R,S] of weights, C those of a group.
 struct DnnTensor {
   Element element = Element::f32;
   std::array<int64_t, 4> dims{}, strides{};

@@ -70,10 +70,10 @@ struct Plan {
   cudnnHandle_t handle = nullptr;
   Backend plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
 
-  explicit Plan(const Four& x_strides, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+  explicit Plan(const Four& x_strides, const Four& weights_dims = kWeights) {
     expect(cudnnCreate(&handle));
-    const Tensor x(1, type, kX, x_strides), weights(2, type, kWeights, channels_last(kWeights)),
-        y(3, type, kY, channels_last(kY));
+    const Tensor x(1, CUDNN_DATA_FLOAT, kX, x_strides), y(3, CUDNN_DATA_FLOAT, kY, channels_last(kY)),
+        weights(2, CUDNN_DATA_FLOAT, weights_dims, channels_last(weights_dims));
     Backend geometry(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     const std::array<int64_t, 2> zeros{0, 0}, ones{1, 1};
     geometry.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2});
@@ -188,6 +188,22 @@ TEST_CASE("a convolution is computed with the strides that were drawn: a wrong o
     CHECK(right[k] == sum);
   }
   CHECK(right != wrong);
+}
+
+TEST_CASE("a convolution in groups sums over the channels of a group") {
+  const InOrder in_order("eager");
+  const Tensors t;
+  const Plan plan(channels_last(kX), {16, 4, 1, 1});  // two groups
+  REQUIRE(plan.execute({1, 2, 3}, t.pointers(), t.workspace.data).empty());
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  const std::vector<float> y = t.y.values(elements(kY));
+  for (const size_t k : {0, 7, 8, 15}) {  // at the second place, where x is 8 to 15; w_k is 0.5 (4 k + c)
+    float sum = 0;
+    for (size_t c = 0; c < 4; ++c) {
+      sum += static_cast<float>(8 + (k < 8 ? 0 : 4) + c) * 0.5F * static_cast<float>(4 * k + c);
+    }
+    CHECK(y[16 + k] == sum);
+  }
 }
 
 TEST_CASE("a convolution whose memory does not fit its plan is refused with the tensor's number") {
