@@ -25,9 +25,10 @@ MODELS = {
     "cifar10_cnn": {"train.batch_size": 4},
     "wide_mlp": {"model.name": "wide_mlp", "model.classes": 2, "model.image_size": None, "model.hidden": [10, 10],
                  "model.vocabulary": 50, "model.max_ids": 8},
-    "resnet50": {"model.name": "resnet50", "model.image_size": 64, "train.batch_size": 2, "optimizer.lr": 1e-4},
+    "resnet50": {"model.name": "resnet50", "model.image_size": 64, "train.batch_size": 2, "optimizer.lr": 1e-4,
+                 "watchdog.abort_seconds": 600},  # a step takes seconds, and minutes beside other work
     "inception_v3": {"model.name": "inception_v3", "model.image_size": 75, "model.init": "fan_in", "train.batch_size": 2,
-                     "optimizer.lr": 1e-4},
+                     "optimizer.lr": 1e-4, "watchdog.abort_seconds": 600},
 }
 NORMS = """layer = [
   { op = "conv_norm_relu", name = "stem", channels = 16, kernel = 3, pad = 1 },
