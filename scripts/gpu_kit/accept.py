@@ -11,7 +11,6 @@ PRECISIONS = ("bf16", "fp16", "tf32", "float32")
 LEAST_TOP1 = 0.8          # of the digits, at the end of the recipe
 ONE_GPU = ("/usr/bin/env", "CUDA_VISIBLE_DEVICES=" + os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
 SANITIZER_FINDS = {"memcheck": "errors", "racecheck": "hazards"}  # which its summary counts
-SAME_PLANS = ("--train.deterministic", "true")  # or two runs may find other plans of cuDNN fastest
 EVALUATION_LOSSES = 1e-3  # largest difference of an evaluation's loss between CPU and GPU in float32
 
 
@@ -37,14 +36,14 @@ def precision(kit, wanted="bf16"):
 
 def twice(kit):
     for name in ("first", "second"):
-        kit.train(name, "--train.steps", kit.few, *SAME_PLANS, *precision(kit))
+        kit.train(name, "--train.steps", kit.few, *precision(kit))
     return kit.same_bits("first", "second")
 
 
 def captured(kit):
     """The trace proves that the second run replayed a captured step and the first did not."""
     for name in ("off", "auto"):
-        kit.train(name, "--train.steps", kit.few, "--device.graph", name, "--log.trace_steps", 3, *SAME_PLANS, *precision(kit))
+        kit.train(name, "--train.steps", kit.few, "--device.graph", name, "--log.trace_steps", 3, *precision(kit))
     replayed = [name for name in ("off", "auto")
                 if (kit.scratch / name / "trace.json").exists() and "captured step" in (kit.scratch / name / "trace.json").read_text()]
     remark = kit.same_bits("off", "auto")
@@ -57,7 +56,7 @@ def nccl(kit):
     if kit.device != "gpu":
         raise Skipped("NCCL needs a GPU")
     for name in ("nccl", "mpi"):
-        kit.train(name, "--train.steps", kit.few, "--comm.transport", name, *SAME_PLANS)
+        kit.train(name, "--train.steps", kit.few, "--comm.transport", name)
     return kit.same_bits("nccl", "mpi")
 
 
@@ -81,7 +80,7 @@ def two_gpus(kit):
         raise Skipped("NCCL needs GPUs")
     for name in ("nccl_off", "nccl_auto"):
         try:
-            kit.train(name, "--train.steps", kit.few, "--comm.transport", "nccl", "--device.graph", name[5:], *SAME_PLANS, ranks=2)
+            kit.train(name, "--train.steps", kit.few, "--comm.transport", "nccl", "--device.graph", name[5:], ranks=2)
         except Failed as error:
             if "device.share" in str(error):
                 raise Skipped("there is one GPU") from error
