@@ -308,8 +308,8 @@ def kind_of_machine(avx2):
     """The name of its page: maker, family and the most that its instruction sets offer, such as amd-family-25-avx2."""
     facts = dict(re.findall(r"(?m)^(vendor_id|cpu family)\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text()))
     maker = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}.get(facts.get("vendor_id"), platform.machine())
-    best = "limited-to-avx2" if avx2 else "-".join(sorted(instruction_sets() - {"avx2"})) or "avx2"
-    return f"{maker}-family-{facts.get('cpu family', 'unknown')}-{best}"
+    best = next((name for name in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if name in instruction_sets()), "no-avx2")
+    return f"{maker}-family-{facts.get('cpu family', 'unknown')}-{'limited-to-avx2' if avx2 else best}"
 
 
 def spread(values):
