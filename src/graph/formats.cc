@@ -26,7 +26,11 @@ class FormatChooser {
     const auto cast = weight_casts_.find(id);
     const bool of_cast = cast != weight_casts_.end();
     if (graph_.value(id).desc.format == format) {
-      if (of_cast) append(std::move(weight_casts_.extract(cast).mapped()));
+      if (of_cast) {
+        Node node = std::move(weight_casts_.extract(cast).mapped());
+        node.phase = phase;
+        append(std::move(node));
+      }
       return id;
     }
     const bool transient = graph_.value(id).parameter >= 0 || of_cast;
