@@ -60,7 +60,8 @@ void RunStart::make_all() {
   if (!has_directory()) return;
   const ScopedFileUse use = using_directory();
   delete_given_up(context(), *state);
-  if (!setup->plans.empty()) keep_plans(group_, config_.checkpoint.directory, setup->plans);
+  const bool of_another_run = setup->backend->plan_tuning() && !state->in_run_directory;
+  if (!setup->plans.empty() || of_another_run) keep_plans(group_, config_.checkpoint.directory, setup->plans);
 }
 
 // A stop request on any rank ends the start, because there is nothing to save before the first step.

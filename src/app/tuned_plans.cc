@@ -1,6 +1,7 @@
 #include "app/tuned_plans.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <vector>
 
@@ -139,7 +140,12 @@ std::string agree_on_plans(ProcessGroup& group, PlanTuning& plans, const PlanSou
 
 void keep_plans(ProcessGroup& group, const std::string& directory, const std::string& text) {
   on_root(group, {"the plans of convolutions", group.limit() + kRootFilesSeconds}, [&] {
-    write_text_atomically(path_in(directory), text, ExitCode::checkpoint);
+    const std::string path = path_in(directory);
+    if (!text.empty()) {
+      write_text_atomically(path, text, ExitCode::checkpoint);
+    } else if (!remove_file(path)) {
+      fail(ExitCode::checkpoint, "{}: cannot be deleted: {}", path, errno_text(errno));
+    }
     return std::string();
   });
 }

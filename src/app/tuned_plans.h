@@ -30,7 +30,7 @@ PlanSource plans_of_checkpoint(const Config& config, const std::string& checkpoi
 std::string agree_on_plans(ProcessGroup& group, PlanTuning& plans, const PlanSource& source,
                            const std::function<void()>& compile);
 
-// Collective. Rank 0 writes them into the directory of a run.
+// Collective. Rank 0 writes them into the directory of a run; with an empty text, it deletes those of a run before.
 void keep_plans(ProcessGroup& group, const std::string& directory, const std::string& text);
 
 }  // namespace lockstep

@@ -265,6 +265,14 @@ class Tuning(FakeGpuCase):
         self.assertEqual(self.plans(broken), kept)
         self.assert_same_bits(whole, broken)
 
+    def test_a_run_that_starts_anew_leaves_no_plans_of_the_one_before(self):
+        run = self.run_tuned("run", "lazy", {"train.steps": 2})
+        config = self.config({**self.CONFIG, "checkpoint.directory": run}, SMALL)
+        result = self.run_job(0, "--config", config, "--checkpoint.resume", "never", "--checkpoint.overwrite", "true",
+                              "--train.deterministic", "true", env={"FAKE_GPU_ORDER": "lazy", "FAKE_GPU_PLANS": "1"})
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertFalse(os.path.exists(os.path.join(run, "plans.txt")))
+
     def test_plans_of_another_device_are_timed_again(self):
         run = self.run_tuned("run", "lazy", {"train.steps": 2})
         result = self.resume(run, FAKE_GPU_PLANS="2", FAKE_GPU_OTHER="0")
