@@ -1,8 +1,10 @@
 #include "lockstep/train/step_work.h"
 
+#include <array>
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/graph/predicted_time.h"
@@ -19,9 +21,23 @@ std::span<float> gradients_of(const CompiledModel& model) {
   return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
 }
 
+// NCCL would wait without end, or add what does not belong together, if the ranks did not have the same buckets.
+void expect_equal_buckets(ProcessGroup& group, const std::vector<Bucket>& buckets) {
+  std::string ends;
+  for (const Bucket& bucket : buckets) ends += fmt::format("{} {},", bucket.offset, bucket.count);
+  const auto key = static_cast<int64_t>(fnv1a64(ends) >> 1);
+  std::array<int64_t, 2> extremes{key, -key};
+  group.all_reduce_max(extremes, {"the buckets of gradients"});
+  if (extremes[0] == -extremes[1]) return;
+  throw AgreedError(
+      ExitCode::config,
+      "the GPUs of this job fuse convolutions differently, so that their gradients fall into different buckets; "
+      "use GPUs of one kind, or train.precision = \"bf16\"");
+}
+
 // Returns how NCCL sums gradients: what the times of the backward pass and of all-reduces are assumed to be decides.
-// All of it follows from the configuration and the graph, so that all ranks have the same plan and every start of a run
-// too.
+// All of it follows from the configuration, the graph and the kind of GPU, so that every start of a run has the same
+// plan.
 std::vector<Bucket> timed_plan(const RankContext& rank) {
   const Executable& training = rank.model.training();
   const Precision precision = rank.config.train.precision;
@@ -40,11 +56,14 @@ std::vector<Bucket> timed_plan(const RankContext& rank) {
   const bool ring = rank.config.comm.algorithm == ReductionAlgorithm::ring;
   const bool narrow = rank.config.comm.gradient_dtype != WireType::float32;
   const ModelState& state = rank.model.state();
-  return plan_timed_buckets(marks, {.total_elements = state.gradient_elements(),
-                                    .wire_elements = state.trained_elements,
-                                    .wire_bytes = narrow ? 2 : 4,
-                                    .end_seconds = now,
-                                    .cost = assumed_nccl_cost(rank.communicator.size(), hosts, ring)});
+  std::vector<Bucket> buckets =
+      plan_timed_buckets(marks, {.total_elements = state.gradient_elements(),
+                                 .wire_elements = state.trained_elements,
+                                 .wire_bytes = narrow ? 2 : 4,
+                                 .end_seconds = now,
+                                 .cost = assumed_nccl_cost(rank.communicator.size(), hosts, ring)});
+  expect_equal_buckets(rank.group, buckets);
+  return buckets;
 }
 
 std::vector<Bucket> reduction_plan(const RankContext& rank) {
