@@ -79,6 +79,12 @@ __global__ void __launch_bounds__(kThreads) softmax_rows(LossShape shape, LossFo
   const int32_t label = args.labels[n];
   const bool known = label >= 0 && label < classes;
   const float own = known ? logits[label] : NAN;
+  if (threadIdx.x == 0) {
+    const double log_sum = largest + log(sum);
+    const double even = log_sum - total / static_cast<double>(classes);  // against every class in turn
+    const double smoothing = shape.label_smoothing;
+    rows[n].loss = weight == 0 ? 0 : weight * ((1 - smoothing) * (log_sum - own) + smoothing * even);
+  }
   int32_t rank = 0;
   for (int64_t k = threadIdx.x; k < classes; k += kThreads) {
     if (k == label) continue;
@@ -87,11 +93,7 @@ __global__ void __launch_bounds__(kThreads) softmax_rows(LossShape shape, LossFo
   rank = combine_block(rank, Plus{});
   __shared__ bool last;
   if (threadIdx.x == 0) {
-    const double log_sum = largest + log(sum);
-    const double even = log_sum - total / static_cast<double>(classes);  // against every class in turn
-    const double smoothing = shape.label_smoothing;
-    rows[n] = {weight == 0 ? 0 : weight * ((1 - smoothing) * (log_sum - own) + smoothing * even),
-               weight == 0 ? -1 : rank};
+    rows[n].rank = weight == 0 ? -1 : rank;
     __threadfence();  // what this block wrote is visible before the block is counted
     last = atomicAdd(args.tickets, 1U) == gridDim.x - 1;
   }
