@@ -183,7 +183,7 @@ void run_forward(const BenchmarkRun& run, int64_t steps) {
                                                       .group = run.group,
                                                       .batch_size = model->batches().evaluation,
                                                       .workers = run.loader_threads,
-                                                      .backend = backend.get()}));
+                                                      .model = model.get()}));
   BatchUpload upload(*backend, loader.options(), run.batch_use());
   Arenas arenas = model->evaluation_arenas(Weights::raw);
   for (int64_t step = 1; step <= steps; ++step) {

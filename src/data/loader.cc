@@ -85,11 +85,14 @@ Loader::~Loader() {
 void Loader::make_slots() {
   const auto samples = static_cast<size_t>(options_.batch_size);
   const auto side = static_cast<size_t>(options_.image_size);
-  const size_t image_bytes = round_up(samples * 3 * side * side * sizeof(float));
+  const size_t elements = samples * 3 * side * side;
+  const size_t image_bytes = options_.pixels ? 0 : round_up(elements * sizeof(float));
+  const size_t pixel_bytes = options_.pixels ? round_up(elements) : 0;
+  const size_t change_bytes = options_.pixels ? round_up(samples * sizeof(ImageChanges)) : 0;
   const size_t bag_bytes = side > 0 ? 0 : round_up(samples * static_cast<size_t>(options_.max_ids) * sizeof(float));
   const size_t label_bytes = round_up(samples * sizeof(int32_t));
   slots_.resize(static_cast<size_t>(options_.queue_depth));
-  const size_t slot_bytes = image_bytes + 2 * bag_bytes + 2 * label_bytes;
+  const size_t slot_bytes = image_bytes + pixel_bytes + change_bytes + 2 * bag_bytes + 2 * label_bytes;
   for (Slot& slot : slots_) {
     try {
       slot.memory = options_.allocate(slot_bytes);
@@ -106,6 +109,8 @@ void Loader::make_slots() {
       memory += bytes;
     };
     take(slot.images, image_bytes);
+    take(slot.pixels, pixel_bytes);
+    take(slot.changes, change_bytes);
     take(slot.ids, bag_bytes);
     take(slot.values, bag_bytes);
     take(slot.labels, label_bytes);
@@ -129,9 +134,11 @@ int64_t Loader::position(int64_t call, int64_t sample) const {
 
 // Returns where the slot stores the input of a sample.
 SamplePlace Loader::place_of(const Slot& slot, int64_t sample) const {
-  if (slot.images == nullptr)
+  if (slot.ids != nullptr)
     return {.ids = slot.ids + sample * options_.max_ids, .values = slot.values + sample * options_.max_ids};
-  return {.image = slot.images + sample * 3 * options_.image_size * options_.image_size};
+  const int64_t begin = sample * 3 * options_.image_size * options_.image_size;
+  if (slot.pixels != nullptr) return {.pixels = slot.pixels + begin, .changes = slot.changes + sample};
+  return {.image = slot.images + begin};
 }
 
 int64_t Loader::steps_of_pass() const { return evaluation_steps(data_size_, options_.world_size, options_.batch_size); }
@@ -218,6 +225,8 @@ Batch Loader::next() {
   const int64_t call = taken_++;
   const int64_t first = position(call, 0);
   return {.images = slot.images,
+          .pixels = slot.pixels,
+          .changes = slot.changes,
           .ids = slot.ids,
           .values = slot.values,
           .labels = slot.labels,

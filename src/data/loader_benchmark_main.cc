@@ -19,15 +19,15 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-int run(const std::string& pattern, int64_t image_size, int64_t passes) {
-  using namespace lockstep;
+using namespace lockstep;
+
+int run(const std::string& pattern, int64_t passes, LoaderOptions options) {
   constexpr int64_t kBatch = 32;
   const auto source = open_data_source({.format = "tfrecord", .files = list_inputs("tfrecord", {pattern})});
-  Loader loader(*source, {.batch_size = kBatch,
-                          .image_size = image_size,
-                          .augment = Augment::torchvision,
-                          .normalize = Normalize::torchvision,
-                          .jpeg_scaling = true});
+  options.batch_size = kBatch;
+  options.normalize = Normalize::torchvision;
+  options.jpeg_scaling = true;
+  Loader loader(*source, options);
   loader.next();  // opens files and allocates memory
   const double start = cpu_seconds();
   const int64_t calls = (passes * source->size() + kBatch - 1) / kBatch;
@@ -39,13 +39,15 @@ int run(const std::string& pattern, int64_t image_size, int64_t passes) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const auto number = [&](int i) { return i < count ? lockstep::parse_number<int64_t>(arguments[i]).value_or(0) : 0; };
-  if (count != 4 || number(2) < 1 || number(3) < 1) {
-    fmt::print(stderr, "usage: {} TFRECORDS IMAGE_SIZE PASSES\n", arguments[0]);
+  const auto number = [&](int i) { return i < count ? parse_number<int64_t>(arguments[i]).value_or(0) : 0; };
+  const auto augment = parse_augment(count > 4 ? arguments[4] : "torchvision");
+  const bool bytes = count == 6 && std::string_view(arguments[5]) == "bytes";
+  if (count < 4 || count > 6 || number(2) < 1 || number(3) < 1 || !augment || (count == 6 && !bytes)) {
+    fmt::print(stderr, "usage: {} TFRECORDS IMAGE_SIZE PASSES [AUGMENT [bytes]]\n", arguments[0]);
     return 2;
   }
   try {
-    return run(arguments[1], number(2), number(3));
+    return run(arguments[1], number(3), {.image_size = number(2), .augment = *augment, .pixels = bytes});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", arguments[0], error.what());
     return 1;

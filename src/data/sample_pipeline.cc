@@ -41,7 +41,7 @@ std::optional<Transform> image_transform(const LoaderOptions& options) {
 SamplePipeline::SamplePipeline(const DataSource& source, const LoaderOptions& options)
     : source_(source),
       transform_(image_transform(options)),
-      image_floats_(3 * options.image_size * options.image_size),
+      image_elements_(3 * options.image_size * options.image_size),
       max_ids_(options.max_ids),
       vocabulary_(options.vocabulary),
       policy_(options.bad_records),
@@ -69,7 +69,11 @@ std::optional<SamplePipeline::Filled> SamplePipeline::fill(SampleRef sample, Wor
 }
 
 void SamplePipeline::clear(const SamplePlace& to) const {
-  if (to.image != nullptr) std::fill_n(to.image, image_floats_, 0.0F);
+  if (to.image != nullptr) std::fill_n(to.image, image_elements_, 0.0F);
+  if (to.pixels != nullptr) {
+    std::fill_n(to.pixels, image_elements_, uint8_t{0});
+    *to.changes = {};
+  }
   if (to.ids == nullptr) return;
   std::fill_n(to.ids, max_ids_, -1);
   std::fill_n(to.values, max_ids_, 0.0F);
@@ -81,6 +85,8 @@ int32_t SamplePipeline::prepare(SampleRef sample, Workspace& workspace, const Sa
   require(sparse == !transform_.has_value(), "{}: images and sparse samples are mixed up", source_.where(sample.index));
   if (sparse) {
     write_ids(sample.index, workspace.sample, to);
+  } else if (to.pixels != nullptr) {
+    transform_->apply(view_pixels(sample, workspace), sample, workspace.scratch, to.pixels, *to.changes);
   } else {
     transform_->apply(view_pixels(sample, workspace), sample, workspace.scratch, to.image);
   }

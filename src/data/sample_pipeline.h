@@ -16,8 +16,10 @@ namespace lockstep {
 
 // Where the input of a sample is stored: an image, or a row of ids and values.
 struct SamplePlace {
-  float* image = nullptr;  // [3,S,S]
-  int32_t* ids = nullptr;  // [max_ids], like values
+  float* image = nullptr;           // [3,S,S], or
+  uint8_t* pixels = nullptr;        // [S,S,3] and
+  ImageChanges* changes = nullptr;  // what remains to be done with them
+  int32_t* ids = nullptr;           // [max_ids], like values
   float* values = nullptr;
 };
 
@@ -57,7 +59,7 @@ class SamplePipeline {
 
   const DataSource& source_;
   const std::optional<Transform> transform_;  // of images
-  const int64_t image_floats_;
+  const int64_t image_elements_;
   const int64_t max_ids_;
   const int64_t vocabulary_;
   const BadRecords policy_;

@@ -63,9 +63,9 @@ void expect_adjacent(const Graph& graph, const ParameterLayout& layout) {
 
 const void*& ExternalInputs::operator[](ExternalInput input) {
   using I = ExternalInputs;
-  static constexpr const void* I::*kMembers[] = {&I::images,     &I::labels, &I::weights, &I::step,
-                                                 &I::loss_scale, &I::ids,    &I::values};
-  static_assert(std::size(kMembers) == static_cast<size_t>(ExternalInput::values) + 1, "one for each, in its order");
+  static constexpr const void* I::*kMembers[] = {&I::images, &I::labels, &I::weights, &I::step,   &I::loss_scale,
+                                                 &I::ids,    &I::values, &I::pixels,  &I::changes};
+  static_assert(std::size(kMembers) == static_cast<size_t>(ExternalInput::changes) + 1, "one for each, in its order");
   return this->*kMembers[static_cast<size_t>(input)];
 }
 
@@ -85,6 +85,7 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
   e.graph_ = std::move(graph);
   if (options.rewrites) e.applied_ = apply_rewrites(e.graph_, backend);
   synchronize_batch_norms(e.graph_, options.synchronized_ranks);
+  if (options.pixels) feed_pixels(e.graph_, *options.pixels, options.compute);
   lower_precision(e.graph_, options.compute);
   if (options.training) add_gradients(e.graph_);
   if (options.rewrites && options.training) {

@@ -48,6 +48,7 @@ double node_bytes(const Executable& executable, const Backend& backend, size_t p
                [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad, BatchNormOfSumsGrad> auto&) {
                  return all + in[0] + in[1];
                },
+               [&](const PreparePixels& op) { return all + (op.distort ? in[0] : 0); },
                [&](const BatchNormMaxPoolGrad& op) { return all + in[1] + (op.pooled_sums ? 0 : in[0] + in[6]); },
                [&](const Reshape&) { return 0.0; },
                [&](const Slice&) { return executable.kernel(position).implementation() == "view" ? 0.0 : 2 * out[0]; },

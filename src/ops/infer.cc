@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "lockstep/ops/pixels.h"
+
 namespace lockstep {
 namespace {
 
@@ -241,6 +243,15 @@ Result infer_op(const CastMany& op, Descs in) {
   Result out;
   for (const TensorDesc& d : in) out.push_back({d.shape, op.to, Format::plain()});
   return out;
+}
+Result infer_op(const PreparePixels& op, Descs in) {
+  require(op.changes || !op.distort, "colors of which none were drawn");
+  expect_inputs(in, op.changes ? 2 : 1);
+  expect_rank(in[0], 4, "pixels");
+  const Shape& s = in[0].shape;
+  expect_shape(in[0], {s[0], s[1], s[2], 3}, "pixels");
+  if (op.changes) expect_shape(in[1], {s[0], kImageChanges}, "changes");
+  return {{{s[0], 3, s[1], s[2]}, op.to, Format::plain()}};
 }
 Result infer_op(const SoftmaxCrossEntropy&, Descs in) {
   expect_inputs(in, 3);

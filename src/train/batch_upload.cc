@@ -16,7 +16,10 @@ BatchUpload::BatchUpload(const Backend& backend, const LoaderOptions& batches, B
   placed_ = backend.make_event();
   const auto bytes = [](int64_t elements) { return elements * sizeof(float); };
   static_assert(sizeof(int32_t) == sizeof(float));
-  places_[kImages].bytes = bytes(batches.batch_size * 3 * batches.image_size * batches.image_size);
+  const int64_t elements = batches.batch_size * 3 * batches.image_size * batches.image_size;
+  places_[kImages].bytes = batches.pixels ? 0 : bytes(elements);
+  places_[kPixels].bytes = batches.pixels ? elements : 0;
+  places_[kChanges].bytes = batches.pixels ? bytes(batches.batch_size * kImageChanges) : 0;
   places_[kLabels].bytes = places_[kWeights].bytes = bytes(batches.batch_size);
   places_[kIds].bytes = places_[kValues].bytes = bytes(batches.batch_size * batches.max_ids);
   size_t all = 0;
@@ -50,7 +53,9 @@ ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
             .labels = batch.labels,
             .weights = batch.weights,
             .ids = batch.ids,
-            .values = batch.values};
+            .values = batch.values,
+            .pixels = batch.pixels,
+            .changes = batch.changes};
   }
   if (!is_placed_) upload(compute, batch);
   is_placed_ = use_ == BatchUse::every_step;
@@ -58,11 +63,14 @@ ExternalInputs BatchUpload::place(Stream& compute, const Batch& batch) {
           .labels = places_[kLabels].memory.data(),
           .weights = places_[kWeights].memory.data(),
           .ids = places_[kIds].memory.data(),
-          .values = places_[kValues].memory.data()};
+          .values = places_[kValues].memory.data(),
+          .pixels = places_[kPixels].memory.data(),
+          .changes = places_[kChanges].memory.data()};
 }
 
 void BatchUpload::upload(Stream& compute, const Batch& batch) {
-  const std::array<const void*, kMembers> members{batch.images, batch.labels, batch.weights, batch.ids, batch.values};
+  const std::array<const void*, kMembers> members{batch.images, batch.labels,  batch.weights, batch.ids,
+                                                  batch.values, batch.changes, batch.pixels};
   transfer_->wait_for(*placed_);
   auto* staging = staging_.as<std::byte>();
   for (size_t i = 0; i < kMembers; ++i) {

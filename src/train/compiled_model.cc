@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/host_memory.h"
 #include "lockstep/config/model_info.h"
+#include "lockstep/data/image/augment.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/optimizer.h"
 
@@ -69,6 +70,24 @@ void mark_zero_rates(Graph& graph, const ParameterTable& table, const std::vecto
   }
 }
 
+// Returns what a graph does of the loader's work, on bytes; nothing if it reads images from the loader: on a CPU, and
+// from HDF5 files, which may hold floats. All ranks decide alike.
+std::optional<PreparePixels> device_part(const Config& config, bool training, const Backend& backend) {
+  const bool sparse = model_info(config.model.name).sparse;
+  if (sparse || backend.host_addressable() || config.data.format == "hdf5") return std::nullopt;
+  const TransformOptions options{.augment = *parse_augment(config.data.augment),
+                                 .normalize = *parse_normalize(config.data.normalize),
+                                 .transform_input = config.model.transform_input,
+                                 .image_size = config.model.image_size,
+                                 .training = training};
+  const PreparePixels part = Transform(options).device_part();
+  const TensorDesc pixels{{1, options.image_size, options.image_size, 3}, DType::u8, {}};
+  std::vector<TensorDesc> inputs{pixels};
+  if (part.changes) inputs.push_back({{1, kImageChanges}, DType::f32, {}});
+  if (!backend.can(part, inputs, infer(part, inputs))) return std::nullopt;
+  return part;
+}
+
 }  // namespace
 
 ModelOptions model_options(const Config& config, int64_t batch_size, bool training) {
@@ -106,6 +125,7 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   // norm.
   const int64_t drawn_batch = purpose == Purpose::train ? batches.training : 2;
   Graph graph = build_model(config.model.name, model_options(config, drawn_batch, true));
+  takes_pixels_ = device_part(config, false, backend).has_value();
   const std::vector<double> factors = rate_factors(graph.parameters, config.optimizer);
   mark_zero_rates(graph, graph.parameters, factors);
   table_ = graph.parameters;
@@ -114,7 +134,8 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
     training_ = Executable::compile(std::move(graph), backend,
                                     {.rewrites = rewrites,
                                      .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,
-                                     .compute = compute});
+                                     .compute = compute,
+                                     .pixels = device_part(config, true, backend)});
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
     copies = training_->plan().copy_bytes;
@@ -126,7 +147,11 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   mark_zero_rates(evaluation, table_, factors);
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
   evaluation_ = Executable::compile(std::move(evaluation), backend,
-                                    {.rewrites = rewrites, .training = false, .compute = compute, .layout = &layout});
+                                    {.rewrites = rewrites,
+                                     .training = false,
+                                     .compute = compute,
+                                     .pixels = device_part(config, false, backend),
+                                     .layout = &layout});
   activations = std::max(activations, evaluation_->plan().activation_bytes);
   allocate(config, stream,
            {.optimizer = parse_optimizer(config.optimizer.name),

@@ -22,7 +22,7 @@ LoaderOptions evaluation_options(const RankContext& rank) {
                                       .group = rank.group,
                                       .batch_size = rank.model.batches().evaluation,
                                       .workers = rank.loader_threads,
-                                      .backend = &rank.backend()});
+                                      .model = &rank.model});
 }
 
 // The sums over one pass on this rank.

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/config/model_info.h"
 #include "lockstep/train/batch_upload.h"
+#include "lockstep/train/compiled_model.h"
 
 namespace lockstep {
 
@@ -26,6 +27,7 @@ LoaderOptions loader_options(const Config& config, const LoaderUse& use) {
           .augment = *augment,
           .normalize = *normalize,
           .transform_input = config.model.transform_input,
+          .pixels = use.model != nullptr && use.model->takes_pixels(),
           .jpeg_scaling = config.data.jpeg_scaling,
           .apply_orientation = config.data.exif_orientation,
           .max_pixels = config.data.max_pixels,
@@ -36,7 +38,7 @@ LoaderOptions loader_options(const Config& config, const LoaderUse& use) {
           .bad_records = bad_record_rule(config),
           .workers = use.workers,
           .queue_depth = static_cast<int>(config.data.prefetch) + 1,
-          .allocate = use.backend ? pinned_memory(*use.backend) : allocate_aligned};
+          .allocate = use.model ? pinned_memory(use.model->backend()) : allocate_aligned};
 }
 
 }  // namespace lockstep

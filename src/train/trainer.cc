@@ -57,7 +57,7 @@ LoaderOptions Trainer::training_options(int64_t position) const {
                                   .batch_size = rank_.model.batches().training,
                                   .workers = rank_.loader_threads,
                                   .start_position = position,
-                                  .backend = &rank_.backend()});
+                                  .model = &rank_.model});
 }
 
 // Sets everything that depends on the progress. No step may be in flight.

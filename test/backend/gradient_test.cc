@@ -77,7 +77,8 @@ TEST_CASE("the shared cases have unique names and leave no operation out") {
     for (const Step& step : op_case.steps) missing.erase(op_name(step.op));
   }
   // run_program inserts Reorder where a backend wants it; the CPU has no other element type to cast to; synchronized
-  // batch norm is sync_batch_norm_test.cc's, and what not every backend has fused_operations_test.cc's.
+  // batch norm is sync_batch_norm_test.cc's, and what not every backend has fused_operations_test.cc's
+  // and pixels_test.cc's.
   CHECK(missing == std::set<std::string_view>{"AvgPoolStatistics",
                                               "BatchNormGradApply",
                                               "BatchNormGradOfSums",
@@ -95,6 +96,7 @@ TEST_CASE("the shared cases have unique names and leave no operation out") {
                                               "Conv2dStatistics",
                                               "MaxPoolGradNormSums",
                                               "MaxPoolGradSum",
+                                              "PreparePixels",
                                               "Reorder",
                                               "SumOverRanks",
                                               "SyncBatchNorm",

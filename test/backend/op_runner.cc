@@ -175,6 +175,7 @@ class Program {
 Buffer to_backend(const Backend& backend, Stream& stream, const HostTensor& tensor) {
   const std::vector<std::byte> bytes = tensor.dtype == DType::f32   ? pack<float>(tensor.values)
                                        : tensor.dtype == DType::f64 ? pack<double>(tensor.values)
+                                       : tensor.dtype == DType::u8  ? pack<uint8_t>(tensor.values)
                                                                     : pack<int32_t>(tensor.values);
   require(bytes.size() == packed_bytes({tensor.shape, tensor.dtype, {}}), "{} values for shape {}",
           tensor.values.size(), tensor.shape.to_string());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <thread>
 
@@ -72,6 +73,40 @@ TEST_CASE("batches do not depend on the number of workers or slots") {
     CHECK(take(*source, options, 20) == one);
     options.seed = 4;
     CHECK_FALSE(take(*source, options, 20) == one);
+  }
+}
+
+TEST_CASE("batches of bytes are of the same samples as batches of images, on any number of ranks") {
+  const ScratchDirectory directory;
+  const auto records = numbered(directory, 7, {2});
+  const auto generated = synthetic(20, 5);
+  for (const bool training : {true, false}) {
+    for (const auto* source : {records.get(), generated.get()}) {
+      for (int rank = 0; rank < 2; ++rank) {
+        LoaderOptions options = {.training = training,
+                                 .rank = rank,
+                                 .world_size = 2,
+                                 .batch_size = 3,
+                                 .image_size = 5,
+                                 .normalize = Normalize::none,
+                                 .bad_records = BadRecords::skip};
+        Loader images(*source, options);
+        options.pixels = true;
+        Loader bytes(*source, options);
+        for (int call = 0; call < 6; ++call) {
+          const Batch expected = images.next(), batch = bytes.next();
+          REQUIRE(batch.images == nullptr);
+          REQUIRE(std::equal(expected.indices, expected.indices + 3, batch.indices));
+          REQUIRE(std::equal(expected.labels, expected.labels + 3, batch.labels));
+          REQUIRE(std::equal(expected.weights, expected.weights + 3, batch.weights));
+          for (int64_t i = 0; i < 3 * 75; ++i) {
+            const int64_t n = i / 75, c = i % 75 / 25, at = i % 25;
+            REQUIRE(std::abs(expected.images[i] - batch.pixels[n * 75 + at * 3 + c]) < 1e-3F);
+          }
+          for (int64_t n = 0; n < 3; ++n) REQUIRE(batch.changes[n].mirrored == 0);
+        }
+      }
+    }
   }
 }
 

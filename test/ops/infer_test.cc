@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/ops/ops.h"
+#include "lockstep/ops/pixels.h"
 #include "test/catch.h"
 
 using namespace lockstep;
@@ -64,6 +65,7 @@ std::vector<Example> examples() {
       {Reorder{}, f32({x}), {x}},
       {Cast{DType::bf16}, f32({x}), {x}},
       {CastMany{DType::bf16}, f32({x, c}), {x, c}},
+      {PreparePixels{.changes = true}, f32({{2, 6, 5, 3}, {2, kImageChanges}}), {{2, 3, 6, 5}}},
       {SoftmaxCrossEntropy{}, f32({{2, 7}, {2}, {2}}), {{2, 7}, {}, {2}}},
       {SoftmaxCrossEntropyGrad{}, f32({{2, 7}, {2}, {2}, {}}), {{2, 7}}},
       {Conv2dStatistics{conv, true}, f32({x, {5, 4, 3, 3}, c, c}), {{2, 5, 6, 6}, {5}, {5}}},

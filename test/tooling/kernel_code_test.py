@@ -40,6 +40,7 @@ TABLE = [
     (r"convert_pieces<", 64, 8200),
     (r"softmax", 48, 4200),
     (r"lrn_", 64, 0),
+    (r"prepare_pixels<true", 64, 24700),
     (r"piece_squares|segment_trust|partial_squares|add_partial|find_non_finite", 40, 4200),
     (r"", 64, 0),
 ]

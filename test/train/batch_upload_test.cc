@@ -1,5 +1,7 @@
 #include "lockstep/train/batch_upload.h"
 
+#include <cstring>
+
 #include "lockstep/backend/deferred_backend.h"
 #include "lockstep/data/source/formats.h"
 #include "test/catch.h"
@@ -61,6 +63,35 @@ TEST_CASE("sparse batches, ids and values, have fixed addresses on a device as w
     const Batch batch = reference.next();
     CHECK(std::equal(batch.ids, batch.ids + 21, ids.as<int32_t>() + 21 * i));
     CHECK(std::equal(batch.values, batch.values + 21, seen.as<float>() + 21 * i));
+  }
+}
+
+TEST_CASE("batches of bytes come to a device with the changes that were drawn for them") {
+  const auto backend = make_deferred_backend(cpu());
+  const auto options = [](const Backend& of) {
+    return LoaderOptions{
+        .batch_size = 3, .image_size = 7, .augment = Augment::inception, .pixels = true, .allocate = pinned_memory(of)};
+  };
+  const auto host = cpu();
+  const PlainSource data{12};
+  Loader reference(data, options(*host)), loader(data, options(*backend));
+  BatchUpload upload(*backend, loader.options());
+  const auto compute = backend->make_stream();
+  constexpr size_t kBytes = 3 * 3 * 7 * 7, kChangeBytes = 3 * sizeof(ImageChanges);
+  std::vector<Buffer> pixels, changes;
+  for (size_t i = 0; i < 4; ++i) {
+    const ExternalInputs placed = upload.place(*compute, upload.next(loader));
+    CHECK(placed.images == nullptr);
+    backend->copy(*compute, pixels.emplace_back(backend->allocate_pinned(kBytes)).data(), placed.pixels, kBytes);
+    backend->copy(*compute, changes.emplace_back(backend->allocate_pinned(kChangeBytes)).data(), placed.changes,
+                  kChangeBytes);
+  }
+  compute->wait();
+  for (size_t i = 0; i < 4; ++i) {
+    const Batch batch = reference.next();
+    CHECK(std::memcmp(batch.pixels, pixels[i].data(), kBytes) == 0);
+    CHECK(std::memcmp(batch.changes, changes[i].data(), kChangeBytes) == 0);
+    CHECK(batch.changes[0].color.contrast != 1);
   }
 }
 

@@ -36,6 +36,7 @@ struct LoaderOptions {
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
   bool transform_input = false;
+  bool pixels = false;             // a device does its part of the work (Transform::device_part); images are bytes
   bool jpeg_scaling = false;       // training: decode JPEGs at a smaller size where the crop is several times the input
   bool apply_orientation = false;  // turn JPEGs as their EXIF block says
   int64_t max_pixels = kUsualMaxPixels;  // of a picture
@@ -51,12 +52,14 @@ struct LoaderOptions {
 
 // A view of one batch. N = size. Valid until Loader::release() or the next Loader::next().
 struct Batch {
-  const float* images = nullptr;     // [N,3,S,S]; null where samples are sparse
-  const int32_t* ids = nullptr;      // [N,max_ids], sparse only, like the next: -1 after the last of a sample
-  const float* values = nullptr;     // [N,max_ids]
-  const int32_t* labels = nullptr;   // [N]
-  const float* weights = nullptr;    // [N]: 1, or 0 for padding
-  const int64_t* indices = nullptr;  // [N], in the data set; -1 for padding
+  const float* images = nullptr;          // [N,3,S,S]; null where samples are sparse, or the next two take its place
+  const uint8_t* pixels = nullptr;        // [N,S,S,3], where LoaderOptions::pixels says so
+  const ImageChanges* changes = nullptr;  // [N]
+  const int32_t* ids = nullptr;           // [N,max_ids], sparse only, like the next: -1 after the last of a sample
+  const float* values = nullptr;          // [N,max_ids]
+  const int32_t* labels = nullptr;        // [N]
+  const float* weights = nullptr;         // [N]: 1, or 0 for padding
+  const int64_t* indices = nullptr;       // [N], in the data set; -1 for padding
   int64_t size = 0;
   int64_t first_position = 0;  // training: in the global stream; evaluation: in the data set
   int64_t epoch = 0;           // of the first sample; evaluation: the number of the pass
@@ -107,6 +110,8 @@ class Loader {
   struct Slot {
     HostMemory memory;
     float* images = nullptr;
+    uint8_t* pixels = nullptr;
+    ImageChanges* changes = nullptr;
     int32_t* ids = nullptr;
     float* values = nullptr;
     int32_t* labels = nullptr;

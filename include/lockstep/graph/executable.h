@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/backend/backend.h"
@@ -21,6 +22,8 @@ struct ExternalInputs {
   const void* loss_scale = nullptr;
   const void* ids = nullptr;
   const void* values = nullptr;
+  const void* pixels = nullptr;
+  const void* changes = nullptr;
 
   const void*& operator[](ExternalInput input);
   const void* operator[](ExternalInput input) const;
@@ -45,6 +48,8 @@ struct CompileOptions {
   int synchronized_ranks = 1;  // over whose samples together batch norms normalize; above 1 running needs a RankSum
   bool training = true;        // add gradients
   DType compute = DType::f32;  // element type of the layers (lower_precision)
+  // Images arrive as bytes, and this makes the input of the model from them (feed_pixels); its `to` does not count.
+  std::optional<PreparePixels> pixels = {};
   // Make normalized activations again in the backward pass where the backend finds it cheap; a rewrite like the others.
   bool recompute = true;
   // Where parameters lie; null: in the order in which their gradients finish (or table order without training).
@@ -63,9 +68,9 @@ struct GradientMark {
 // Immutable after compile(); one thread at a time may run it. The backend must outlive it.
 class Executable {
  public:
-  // The pipeline: rewrite, synchronize_batch_norms, lower_precision, add_gradients, fuse_conv_norm, sum_into_pool,
-  // sum_behind_pool, sum_normalized, gather_casts, recompute_norm, choose_formats, alias_concat, make_schedule, compile
-  // kernels, plan_memory, verify_plan.
+  // The pipeline: rewrite, synchronize_batch_norms, feed_pixels, lower_precision, add_gradients, fuse_conv_norm,
+  // sum_into_pool, sum_behind_pool, sum_normalized, gather_casts, recompute_norm, choose_formats, alias_concat,
+  // make_schedule, compile kernels, plan_memory, verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
   // Makes the copies of the parameters again. Needed before forward() unless an update wrote the parameters last.

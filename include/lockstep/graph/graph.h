@@ -23,6 +23,8 @@ enum class ExternalInput : uint8_t {
   loss_scale,  // f32[]: multiplies all gradients (graphs with f16 values only)
   ids,         // i32[N,L]: see EmbeddingBag
   values,      // [N,L]
+  pixels,      // u8[N,H,W,3], in the place of images, like the next: see PreparePixels
+  changes,     // [N,kImageChanges]
 };
 
 enum class ValueRole : uint8_t {

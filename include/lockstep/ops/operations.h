@@ -3,6 +3,7 @@
 // convolutions in conv2d.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "lockstep/ops/batch_norm.h"
@@ -128,6 +129,17 @@ struct Cast {  // x -> y: other element type, possibly other format too
 };
 struct CastMany {  // x1, ..., xk -> y1, ..., yk: Casts in one kernel
   static constexpr OpFacts facts = internal_op("CastMany");
+  DType to = DType::f32;
+};
+
+// ---- images from bytes: pixels u8[N,H,W,3], changes f32[N,kImageChanges] (pixels.h), y [N,3,H,W]. An image is
+// mirrored as its row says, and with `distort` its values become those of 0..1 and change color, in the order of
+// distort_color (data/image/color_distortion.h); then y = x * scale + shift by channel.
+struct PreparePixels {  // pixels (, changes) -> y
+  static constexpr OpFacts facts = internal_op("PreparePixels");
+  std::array<float, 3> scale{1, 1, 1}, shift{};
+  bool changes = false;  // reads them
+  bool distort = false;
   DType to = DType::f32;
 };
 

@@ -22,7 +22,7 @@ using Op =
                  SoftmaxCrossEntropyGrad, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm,
                  BatchNormGradApply, BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool,
                  BatchNormMaxPoolGrad, MaxPoolGradSum, CastMany, BatchNormGradSums, BatchNormGradOfSums,
-                 AvgPoolStatistics, BatchNormMaxPoolGradOfSums, MaxPoolGradNormSums>;
+                 AvgPoolStatistics, BatchNormMaxPoolGradOfSums, MaxPoolGradNormSums, PreparePixels>;
 
 std::string_view op_name(const Op& op);
 
@@ -50,7 +50,7 @@ template <class Operation>
 concept Fused = OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
                       BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad,
                       MaxPoolGradSum, CastMany, BatchNormGradSums, BatchNormGradOfSums, AvgPoolStatistics,
-                      BatchNormMaxPoolGradOfSums, MaxPoolGradNormSums>;
+                      BatchNormMaxPoolGradOfSums, MaxPoolGradNormSums, PreparePixels>;
 
 template <class... Fs>
 struct Overload : Fs... {

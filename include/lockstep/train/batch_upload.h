@@ -39,7 +39,7 @@ class BatchUpload {
   void upload(Stream& compute, const Batch& batch);
 
   // The members of a batch that kernels read, and the device memory of each.
-  enum Member : size_t { kImages, kLabels, kWeights, kIds, kValues, kMembers };
+  enum Member : size_t { kImages, kLabels, kWeights, kIds, kValues, kChanges, kPixels, kMembers };
   struct Place {
     size_t bytes = 0;  // 0 if batches do not have this member
     Buffer memory;

@@ -42,6 +42,8 @@ class CompiledModel {
   const Executable& evaluation() const { return *evaluation_; }
   const Backend& backend() const { return backend_; }
   const ModelBatches& batches() const { return batches_; }
+  // Whether the graphs do a part of the loader's work, on bytes (device_part).
+  bool takes_pixels() const { return takes_pixels_; }
   const ModelState& state() const { return state_; }
   // Replaces the memory of the gradients by zeroed memory of the same size, for instance shared memory for the
   // all-reduce. Must be called before anything uses the gradients.
@@ -64,6 +66,7 @@ class CompiledModel {
 
   const Backend& backend_;
   ModelBatches batches_;
+  bool takes_pixels_ = false;
   ParameterTable table_;
   ParameterLayout layout_;
   std::optional<Executable> training_, evaluation_;

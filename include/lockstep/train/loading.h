@@ -10,16 +10,19 @@
 
 namespace lockstep {
 
+class CompiledModel;
+
 BadRecords bad_record_rule(const Config& config);
 
 // The purpose of one loader.
 struct LoaderUse {
   bool training = true;
   const ProcessGroup& group;
-  int64_t batch_size = 1;            // samples per batch on this rank
-  int workers = 1;                   // number of threads
-  int64_t start_position = 0;        // for training: number of samples that all ranks together have consumed
-  const Backend* backend = nullptr;  // copies batches to a device and must outlive the loader; null if there is no copy
+  int64_t batch_size = 1;      // samples per batch on this rank
+  int workers = 1;             // number of threads
+  int64_t start_position = 0;  // for training: number of samples that all ranks together have consumed
+  // Reads the batches, and its backend, which must outlive the loader, copies them to a device; null if nothing does.
+  const CompiledModel* model = nullptr;
 };
 LoaderOptions loader_options(const Config& config, const LoaderUse& use);
 

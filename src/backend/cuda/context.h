@@ -151,6 +151,7 @@ std::unique_ptr<Kernel> compile(const Context& context, const Relu& op, Descs in
 std::unique_ptr<Kernel> compile(const Context& context, const ReluGrad& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Add& op, Descs inputs, Descs outputs);
 std::unique_ptr<Kernel> compile(const Context& context, const Dropout& op, Descs inputs, Descs outputs);
+std::unique_ptr<Kernel> compile(const Context& context, const PreparePixels& op, Descs inputs, Descs outputs);
 
 // placement.cc
 std::unique_ptr<Kernel> compile(const Context& context, const Concat& op, Descs inputs, Descs outputs);

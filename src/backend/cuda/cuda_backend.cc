@@ -73,6 +73,9 @@ class CudaBackend final : public Backend {
             [&](const Cast& cast) {
               return FormatChoice{{inputs[0].format}, {cast.to == DType::f32 ? Format() : for_convolution(outputs[0])}};
             },
+            [&](const PreparePixels&) {
+              return FormatChoice{plain(inputs), {for_convolution(outputs[0])}};
+            },
             [&](const CastMany& cast) {
               FormatChoice choice;
               for (const TensorDesc& desc : inputs) choice.inputs.push_back(desc.format);

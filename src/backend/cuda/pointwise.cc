@@ -1,6 +1,7 @@
 #include "backend/cuda/pointwise.h"
 
 #include "backend/cuda/context.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
 
@@ -46,6 +47,21 @@ std::unique_ptr<Kernel> compile(const Context&, const Dropout& op, Descs inputs,
   const DropoutLaunch what{.op = op, .samples = s.n(), .channels = s.c(), .pixels = s.h() * s.w()};
   return make_launch_kernel("dropout", [what, dtype = inputs[0].dtype](const KernelArgs& args, cudaStream_t stream) {
     launch_dropout(stream, dtype, what, input<int32_t>(args, 1), input(args, 0), output(args, 0));
+  });
+}
+
+std::unique_ptr<Kernel> compile(const Context&, const PreparePixels& op, Descs, Descs outputs) {
+  expect_element(op, op.to);
+  const Shape& s = outputs[0].shape;
+  const PixelsLaunch what{.op = op,
+                          .samples = s.n(),
+                          .stored = stored_shape(outputs[0]).c(),
+                          .pixels = static_cast<int>(s.h() * s.w()),
+                          .width = static_cast<int>(s.w())};
+  require(what.stored == 3 || what.stored == 4 || what.stored == 8, "pixels of {} channels", what.stored);
+  return make_launch_kernel("pixels", [what](const KernelArgs& args, cudaStream_t stream) {
+    launch_prepare_pixels(stream, what, input<uint8_t>(args, 0),
+                          what.op.changes ? input<ImageChanges>(args, 1) : nullptr, output(args, 0));
   });
 }
 

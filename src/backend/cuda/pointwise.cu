@@ -119,7 +119,124 @@ __global__ void drop(DropoutLaunch what, const int32_t* step, const T* x, T* y) 
   }
 }
 
+// Sums over the threads of a block, in a fixed order; all threads know them.
+constexpr int kImageThreads = 1024;  // of a block that has an image for itself
+__device__ void sum_over_image(double (&sums)[3]) {
+  __shared__ double shared[3][kImageThreads];
+#pragma unroll
+  for (int c = 0; c < 3; ++c) shared[c][threadIdx.x] = sums[c];
+  __syncthreads();
+  for (unsigned half = kImageThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+#pragma unroll
+      for (int c = 0; c < 3; ++c) shared[c][threadIdx.x] += shared[c][threadIdx.x + half];
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int c = 0; c < 3; ++c) sums[c] = shared[c][0];
+  __syncthreads();
+}
+
+// The pixel of the image from which pixel i is made.
+__device__ inline void load_pixel(const uint8_t* image, int width, bool mirrored, int i, float (&values)[3]) {
+  const uint8_t* from = image + int64_t{3} * (mirrored ? i + width - 1 - 2 * (i % width) : i);
+#pragma unroll
+  for (int c = 0; c < 3; ++c) values[c] = from[c];
+}
+
+// The change of an image's colors up to that of its contrast, which needs the mean of each channel, and the rest.
+struct ColorChange {
+  const ColorDistortion color;
+  float mean[3];
+
+  __device__ void change_hue(float (&values)[3]) const {
+    change_saturation_and_hue(color.saturation, 6 * color.hue, values[0], values[1], values[2]);
+  }
+  __device__ void begin(float (&values)[3]) const {
+#pragma unroll
+    for (int c = 0; c < 3; ++c) values[c] = values[c] * (1.0F / 255) + color.brightness;
+    if (color.contrast_first == 0) change_hue(values);
+  }
+  __device__ void finish(float (&values)[3]) const {
+#pragma unroll
+    for (int c = 0; c < 3; ++c) values[c] = (values[c] - mean[c]) * color.contrast + mean[c];
+    if (color.contrast_first != 0) change_hue(values);
+#pragma unroll
+    for (int c = 0; c < 3; ++c) values[c] = fminf(fmaxf(values[c], 0), 1);
+  }
+};
+
+// Blocks in y take images. One that distorts has the whole image, which it reads twice.
+template <bool kDistort, int kStored, class T>
+__global__ void __launch_bounds__(kDistort ? kImageThreads : kThreads)
+    prepare_pixels(PixelsLaunch what, const uint8_t* bytes, const ImageChanges* changes, T* y) {
+  const int first = static_cast<int>(thread_index()), step = static_cast<int>(grid_threads());
+  for (int64_t n = blockIdx.y; n < what.samples; n += gridDim.y) {
+    const uint8_t* image = bytes + n * 3 * what.pixels;
+    const bool mirrored = changes && changes[n].mirrored != 0;
+    ColorChange change{kDistort ? changes[n].color : ColorDistortion{}, {}};
+    if constexpr (kDistort) {
+      double sums[3] = {};
+      for (int i = first; i < what.pixels; i += step) {
+        float values[3];
+        load_pixel(image, what.width, false, i, values);
+        change.begin(values);
+#pragma unroll
+        for (int c = 0; c < 3; ++c) sums[c] += values[c];
+      }
+      sum_over_image(sums);
+#pragma unroll
+      for (int c = 0; c < 3; ++c) change.mean[c] = static_cast<float>(sums[c] / what.pixels);
+    }
+    for (int i = first; i < what.pixels; i += step) {
+      float values[3], stored[kStored] = {};
+      load_pixel(image, what.width, mirrored, i, values);
+      if constexpr (kDistort) {
+        change.begin(values);
+        change.finish(values);
+      }
+#pragma unroll
+      for (int c = 0; c < 3; ++c) stored[c] = values[c] * what.op.scale[c] + what.op.shift[c];
+      T* to = y + (n * what.pixels + i) * kStored;
+      if constexpr (kStored == 3) {
+#pragma unroll
+        for (int c = 0; c < 3; ++c) to[c] = from_float<T>(stored[c]);
+      } else {
+        store<kStored>(stored, to);
+      }
+    }
+  }
+}
+
+template <bool kDistort, int kStored, class T>
+void launch_prepare(cudaStream_t stream, const PixelsLaunch& what, const uint8_t* bytes, const ImageChanges* changes,
+                    T* y) {
+  constexpr int64_t kMaxImages = 65535;  // what a grid's y may be
+  constexpr int kPixelsOfThread = 4;
+  const dim3 grid(kDistort ? 1 : blocks_for(what.pixels / kPixelsOfThread),
+                  static_cast<unsigned>(std::min(what.samples, kMaxImages)));
+  prepare_pixels<kDistort, kStored, T>
+      <<<grid, kDistort ? kImageThreads : kThreads, 0, stream>>>(what, bytes, changes, y);
+}
+
 }  // namespace
+
+void launch_prepare_pixels(cudaStream_t stream, const PixelsLaunch& what, const uint8_t* bytes,
+                           const ImageChanges* changes, void* y) {
+  with_element(what.op.to, [&](auto element) {
+    using T = decltype(element);
+    const auto launch = [&](auto stored) {
+      const auto prepare = what.op.distort ? launch_prepare<true, stored(), T> : launch_prepare<false, stored(), T>;
+      if (what.stored == stored()) prepare(stream, what, bytes, changes, static_cast<T*>(y));
+    };
+    launch(std::integral_constant<int, 3>{});
+    if constexpr (sizeof(T) == 2) {
+      launch(std::integral_constant<int, 4>{});
+      launch(std::integral_constant<int, 8>{});
+    }
+  });
+}
 
 void launch_relu(cudaStream_t stream, DType dtype, int64_t count, bool six, const void* x, void* y) {
   const auto launch = six ? launch_map<ApplyRelu6> : launch_map<ApplyRelu>;

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/rows.h"
 #include "lockstep/ops/ops.h"
+#include "lockstep/ops/pixels.h"
 
 namespace lockstep::cuda {
 
@@ -24,5 +25,14 @@ struct DropoutLaunch {
 };
 void launch_dropout(cudaStream_t stream, DType dtype, const DropoutLaunch& what, const int32_t* step, const void* x,
                     void* y);
+
+// y is channels last, with padding to `stored` channels: 3, or in 16 bits 4 or 8.
+struct PixelsLaunch {
+  PreparePixels op;
+  int64_t samples = 0, stored = 0;
+  int pixels = 0, width = 0;
+};
+void launch_prepare_pixels(cudaStream_t stream, const PixelsLaunch& what, const uint8_t* bytes,
+                           const ImageChanges* changes, void* y);
 
 }  // namespace lockstep::cuda

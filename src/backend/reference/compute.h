@@ -104,6 +104,7 @@ struct Reference {
   static void compute(const Reorder& op, const Call<T>& call);
   static void compute(const Cast& op, const Call<T>& call);
   static void compute(const CastMany& op, const Call<T>& call);
+  static void compute(const PreparePixels& op, const Call<T>& call);
   static void compute(const SoftmaxCrossEntropy& op, const Call<T>& call);
   static void compute(const SoftmaxCrossEntropyGrad& op, const Call<T>& call);
   static void compute(const Conv2dStatistics& op, const Call<T>& call);

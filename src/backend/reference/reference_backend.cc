@@ -62,7 +62,8 @@ class ReferenceBackend final : public HostBackend {
 
   std::unique_ptr<Kernel> compile(const Op& op, Descs inputs, Descs outputs) const override {
     check(op, inputs, outputs);
-    return make_kernel(inputs[0].dtype, op, inputs, outputs, threads_);
+    const bool from_bytes = std::holds_alternative<PreparePixels>(op);
+    return make_kernel((from_bytes ? outputs : inputs)[0].dtype, op, inputs, outputs, threads_);
   }
   std::unique_ptr<Kernel> compile(const UpdateOp& op) const override {
     return make_kernel(op.dtype, op.op, {}, {}, threads_);

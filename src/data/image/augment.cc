@@ -1,6 +1,7 @@
 #include "lockstep/data/image/augment.h"
 
 #include <array>
+#include <utility>
 
 #include "data/image/color_distortion.h"
 #include "data/image/crop_plan.h"
@@ -64,6 +65,11 @@ Affine input_transform(size_t channel) {
   return {.scale = kDeviation[channel] / 0.5F, .shift = (kMean[channel] - 0.5F) / 0.5F};
 }
 
+Affine normalization(const TransformOptions& options, float full, float stored_full, size_t channel) {
+  const Affine affine = normalization(options.normalize, full, stored_full, channel);
+  return options.transform_input ? input_transform(channel) * affine : affine;
+}
+
 void apply_affine(Affine affine, float* values, int64_t count) {
   for (int64_t i = 0; i < count; ++i) values[i] = values[i] * affine.scale + affine.shift;
 }
@@ -98,6 +104,8 @@ ImageWindow Transform::source_window(int64_t height, int64_t width, SampleRef sa
                    may_shrink ? shrink_of(crop) : 1);
 }
 
+bool Transform::distorts() const { return options_.training && options_.augment == Augment::inception; }
+
 void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const {
   const int64_t size = options_.image_size;
   const int64_t pixels = size * size;
@@ -106,16 +114,33 @@ void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch
 
   const float stored_full = image.u8 != nullptr ? 255.0F : 1.0F;
   float full = stored_full;
-  if (options_.training && options_.augment == Augment::inception) {
+  if (distorts()) {
     apply_affine({.scale = 1.0F / full}, output, 3 * pixels);
     full = 1.0F;
     distort_color(draw_color_distortion(random), output, pixels);
   }
   for (size_t c = 0; c < 3; ++c) {
-    Affine affine = normalization(options_.normalize, full, stored_full, c);
-    if (options_.transform_input) affine = input_transform(c) * affine;
+    const Affine affine = normalization(options_, full, stored_full, c);
     apply_affine(affine, output + static_cast<int64_t>(c) * pixels, pixels);
   }
+}
+
+void Transform::apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, uint8_t* output,
+                      ImageChanges& changes) const {
+  auto [random, crop] = plan(image.height, image.width, sample);
+  changes = {.mirrored = std::exchange(crop.columns.mirror, false) ? 1.0F : 0.0F};
+  if (distorts()) changes.color = draw_color_distortion(random);
+  resample(image, crop, {.height = options_.image_size, .width = options_.image_size}, scratch, output);
+}
+
+PreparePixels Transform::device_part() const {
+  PreparePixels part{.changes = options_.training && options_.augment != Augment::none, .distort = distorts()};
+  for (size_t c = 0; c < 3; ++c) {
+    const Affine affine = normalization(options_, part.distort ? 1.0F : 255.0F, 255.0F, c);
+    part.scale[c] = affine.scale;
+    part.shift[c] = affine.shift;
+  }
+  return part;
 }
 
 }  // namespace lockstep

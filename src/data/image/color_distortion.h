@@ -4,16 +4,9 @@
 #include <cstdint>
 
 #include "lockstep/base/random.h"
+#include "lockstep/ops/pixels.h"
 
 namespace lockstep {
-
-struct ColorDistortion {
-  bool contrast_first = false;  // before saturation and hue, or after them; brightness always comes first
-  float brightness = 0.0F;      // added
-  float saturation = 1.0F;      // factor
-  float hue = 0.0F;             // added, in turns of the color circle
-  float contrast = 1.0F;        // factor of the distance from each channel's mean
-};
 
 // Brightness +-32/255, saturation and contrast 0.5-1.5, hue +-0.2; the two orders equally often.
 ColorDistortion draw_color_distortion(RandomStream& random);

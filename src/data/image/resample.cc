@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "lockstep/base/error.h"
 
@@ -86,16 +87,19 @@ LOCKSTEP_INLINE void sum_lines(const T* first, int64_t stride, std::span<const f
   for (; done < weights.size(); done += 2) pair(done, [](float& to, float value) { to += value; });
 }
 
-// Writes one output line of `kChannels` channels, whose distance is `channel` in the source and `plane` in the output;
-// `step` is the distance between the columns of a channel.
+// A weighted sum of bytes is not negative, and at most 255 but for rounding.
+LOCKSTEP_INLINE uint8_t to_byte(float sum) { return static_cast<uint8_t>(sum + 0.5F); }
+
+// Writes one output line of `kChannels` channels, whose distance is `channel` in the source and `plane` in the output,
+// if that has planes; `step` is the distance between the columns of a channel.
 struct LineLayout {
   int64_t step = 1;
   int64_t channel = 1;
   int64_t plane = 1;
 };
-template <int kChannels>
+template <int kChannels, class Out>
 LOCKSTEP_INLINE void sum_columns(const float* line, const TransformScratch::Axis& columns, const LineLayout& layout,
-                                 float* output) {
+                                 Out* output) {
   const int64_t size = std::ssize(columns.begin);
   for (int64_t x = 0; x < size; ++x) {
     const auto column = static_cast<size_t>(x);
@@ -106,27 +110,52 @@ LOCKSTEP_INLINE void sum_columns(const float* line, const TransformScratch::Axis
       const float* const at = source + (k - columns.offset[column]) * layout.step;
       for (int c = 0; c < kChannels; ++c) sums[c] += weight * at[c * layout.channel];
     }
-    for (int c = 0; c < kChannels; ++c) output[c * layout.plane + x] = sums[c];
+    if constexpr (std::is_same_v<Out, float>) {
+      for (int c = 0; c < kChannels; ++c) output[c * layout.plane + x] = sums[c];
+    } else {
+      for (int c = 0; c < 3; ++c) output[3 * x + c] = to_byte(sums[c % kChannels]);
+    }
   }
 }
 
-// Three interleaved channels are added as one vector of four, for which the line has room, and the sums of four columns
-// are transposed to one vector per channel.
+// Three interleaved channels are added as one vector of four, for which the line has room.
 using Four [[gnu::vector_size(16)]] = float;
+LOCKSTEP_INLINE Four sum_pixel(const float* line, const TransformScratch::Axis& columns, int64_t x) {
+  const auto column = static_cast<size_t>(x);
+  const float* weight = columns.weights.data() + columns.offset[column];
+  const float* const end = columns.weights.data() + columns.offset[column + 1];
+  Four sums = {};
+  for (const float* at = line + columns.begin[column] * 3; weight != end; ++weight, at += 3) {
+    Four pixel;
+    std::memcpy(&pixel, at, sizeof pixel);
+    sums += *weight * pixel;
+  }
+  return sums;
+}
+
+// The sums of four columns become the bytes of four vectors, and those of one.
+LOCKSTEP_INLINE void sum_pixels(const float* line, const TransformScratch::Axis& columns, int64_t, uint8_t* output) {
+  using Words [[gnu::vector_size(16)]] = int32_t;
+  using Bytes [[gnu::vector_size(16)]] = uint8_t;
+  const auto sum = [&](int64_t x) { return __builtin_convertvector(sum_pixel(line, columns, x) + 0.5F, Words); };
+  const int64_t size = std::ssize(columns.begin);
+  int64_t x = 0;
+  for (; x + 4 <= size; x += 4) {
+    const auto by_channel = Bytes(sum(x) | sum(x + 1) << 8 | sum(x + 2) << 16 | sum(x + 3) << 24);
+    const Bytes by_pixel =
+        __builtin_shufflevector(by_channel, by_channel, 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, 12, 13, 14, 15);
+    std::memcpy(output + 3 * x, &by_pixel, 12);
+  }
+  for (; x < size; ++x) {
+    const Four sums = sum_pixel(line, columns, x);
+    for (int64_t k = 0; k < 3; ++k) output[3 * x + k] = to_byte(sums[k]);
+  }
+}
+
+// The sums of four columns are transposed to one vector per channel.
 LOCKSTEP_INLINE void sum_pixels(const float* line, const TransformScratch::Axis& columns, int64_t plane,
                                 float* output) {
-  const auto sum = [&](int64_t x) {
-    const auto column = static_cast<size_t>(x);
-    const float* weight = columns.weights.data() + columns.offset[column];
-    const float* const end = columns.weights.data() + columns.offset[column + 1];
-    Four sums = {};
-    for (const float* at = line + columns.begin[column] * 3; weight != end; ++weight, at += 3) {
-      Four pixel;
-      std::memcpy(&pixel, at, sizeof pixel);
-      sums += *weight * pixel;
-    }
-    return sums;
-  };
+  const auto sum = [&](int64_t x) { return sum_pixel(line, columns, x); };
   const int64_t size = std::ssize(columns.begin);
   int64_t x = 0;
   for (; x + 4 <= size; x += 4) {
@@ -161,9 +190,10 @@ Range touched(const TransformScratch::Axis& axis) {
 }
 
 // The vertical sum comes first, over whole source lines; the columns of the output are then computed from it.
-template <class T>
+template <class T, class Out>
 LOCKSTEP_INLINE void resample_lines_with(const ImageView& image, const T* pixels, const OutputSize& size,
-                                         TransformScratch& scratch, float* output) {
+                                         TransformScratch& scratch, Out* output) {
+  constexpr bool kPlanes = std::is_same_v<Out, float>;
   const TransformScratch::Axis& rows = scratch.rows;
   const bool planar = image.layout == ImageView::Layout::planar;
   const int64_t segments = planar ? image.channels : 1;
@@ -184,7 +214,7 @@ LOCKSTEP_INLINE void resample_lines_with(const ImageView& image, const T* pixels
                 line.subspan(static_cast<size_t>(s * segment + used.begin * step),
                              static_cast<size_t>((used.end - used.begin) * step)));
     }
-    float* const out = output + y * size.width;
+    Out* const out = output + y * size.width * (kPlanes ? 1 : 3);
     if (image.channels == 1) {
       sum_columns<1>(line.data(), scratch.columns, layout, out);
     } else if (planar) {
@@ -193,28 +223,48 @@ LOCKSTEP_INLINE void resample_lines_with(const ImageView& image, const T* pixels
       sum_pixels(line.data(), scratch.columns, layout.plane, out);
     }
   }
-  if (image.channels == 1) {
+  if (kPlanes && image.channels == 1) {
     std::copy_n(output, layout.plane, output + layout.plane);
     std::copy_n(output, layout.plane, output + 2 * layout.plane);
   }
 }
 
 #if defined(__x86_64__)
-template <class T>
+template <class T, class Out>
 __attribute__((target("avx2"))) void resample_lines_avx2(const ImageView& image, const T* pixels,
                                                          const OutputSize& size, TransformScratch& scratch,
-                                                         float* output) {
+                                                         Out* output) {
   resample_lines_with(image, pixels, size, scratch, output);
 }
 #endif
 
-template <class T>
+template <class T, class Out>
 void resample_lines(const ImageView& image, const T* pixels, const OutputSize& size, TransformScratch& scratch,
-                    float* output) {
+                    Out* output) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) return resample_lines_avx2(image, pixels, size, scratch, output);
 #endif
   resample_lines_with(image, pixels, size, scratch, output);
+}
+
+// Prepares `scratch`, and returns the image of the window.
+ImageView begin_resample(const ImageView& whole, const CropPlan& plan, const OutputSize& size,
+                         TransformScratch& scratch) {
+  ImageView image = whole;
+  const ImageWindow window =
+      image.window.width > 0 ? image.window : ImageWindow{.height = image.height, .width = image.width};
+  require(image.channels == 1 || image.channels == 3, "an image of {} channels", image.channels);
+  for (const auto& [map, length] : {std::pair(plan.rows, image.height), std::pair(plan.columns, image.width)}) {
+    require(map.extent > 0 && map.target > 0 && map.begin >= 0 && map.begin + map.extent <= length,
+            "a crop [{}, {}) of {} pixels", map.begin, map.begin + map.extent, length);
+  }
+  build_axis(plan.rows, window.shrink, size.height, scratch.rows);
+  build_axis(plan.columns, window.shrink, size.width, scratch.columns);
+  for (int64_t& begin : scratch.rows.begin) begin = std::max<int64_t>(0, begin - window.top);  // black lines have none
+  for (int64_t& begin : scratch.columns.begin) begin = std::max<int64_t>(0, begin - window.left);
+  image.height = window.height;
+  image.width = window.width;
+  return image;
 }
 
 }  // namespace
@@ -247,25 +297,19 @@ int64_t shrink_of(const CropPlan& plan) {
 
 void resample(const ImageView& whole, const CropPlan& plan, const OutputSize& size, TransformScratch& scratch,
               float* output) {
-  ImageView image = whole;
-  const ImageWindow window =
-      image.window.width > 0 ? image.window : ImageWindow{.height = image.height, .width = image.width};
-  require(image.channels == 1 || image.channels == 3, "an image of {} channels", image.channels);
-  for (const auto& [map, length] : {std::pair(plan.rows, image.height), std::pair(plan.columns, image.width)}) {
-    require(map.extent > 0 && map.target > 0 && map.begin >= 0 && map.begin + map.extent <= length,
-            "a crop [{}, {}) of {} pixels", map.begin, map.begin + map.extent, length);
-  }
-  build_axis(plan.rows, window.shrink, size.height, scratch.rows);
-  build_axis(plan.columns, window.shrink, size.width, scratch.columns);
-  for (int64_t& begin : scratch.rows.begin) begin = std::max<int64_t>(0, begin - window.top);  // black lines have none
-  for (int64_t& begin : scratch.columns.begin) begin = std::max<int64_t>(0, begin - window.left);
-  image.height = window.height;
-  image.width = window.width;
+  const ImageView image = begin_resample(whole, plan, size, scratch);
   if (image.u8 != nullptr) {
     resample_lines(image, image.u8, size, scratch, output);
   } else {
     resample_lines(image, image.f32, size, scratch, output);
   }
+}
+
+void resample(const ImageView& whole, const CropPlan& plan, const OutputSize& size, TransformScratch& scratch,
+              uint8_t* output) {
+  require(whole.u8 != nullptr, "an image of floats, whose values bytes cannot hold");
+  const ImageView image = begin_resample(whole, plan, size, scratch);
+  resample_lines(image, image.u8, size, scratch, output);
 }
 
 }  // namespace lockstep

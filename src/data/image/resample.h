@@ -42,5 +42,8 @@ int64_t shrink_of(const CropPlan& plan);
 // window of the image is reduced, pixels at the edge of the crop may be partly outside of it.
 void resample(const ImageView& image, const CropPlan& plan, const OutputSize& size, TransformScratch& scratch,
               float* output);
+// Writes [size.height,size.width,3], rounded; the image has bytes.
+void resample(const ImageView& image, const CropPlan& plan, const OutputSize& size, TransformScratch& scratch,
+              uint8_t* output);
 
 }  // namespace lockstep

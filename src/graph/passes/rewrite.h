@@ -43,6 +43,10 @@ int fuse_norm_relu(Graph& graph);
 // changes the result. Runs after the rewrites and changes nothing for one rank.
 int synchronize_batch_norms(Graph& graph, int ranks);
 
+// Lets the graph take its images as bytes: `op` makes of them what was the external input `images`, as elements of type
+// `to`, so that no cast follows. Returns whether the graph has images.
+bool feed_pixels(Graph& graph, PreparePixels op, DType to);
+
 // Inserts visible Cast nodes into a forward graph (before gradients are added) so that layers compute in `compute`:
 // parameters stay float32 and are cast where a layer reads them; batch-norm vectors and moments, logits, losses and
 // their weights stay float32. For f16 the graph gets the external input `loss_scale`. Returns the number of casts; f32

@@ -8,6 +8,7 @@
 
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/backend/op_cases.h"
+#include "test/backend/pictures.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"
@@ -92,6 +93,16 @@ TEST_CASE("operations have the same bits in whatever order blocks and threads ru
         }
       }
     }
+  }
+}
+
+TEST_CASE("images made of bytes have the same bits in whatever order blocks and threads run") {
+  const auto cuda = make_backend("cuda", {});
+  const Pictures pictures = random_pictures();
+  for (const DType to : {DType::f32, DType::bf16}) {
+    const auto run = [&] { return pictures.prepare(*cuda, true, to); };
+    const std::vector<double> expected = in_order(ThreadOrder::ascending, run);
+    for (const ThreadOrder order : kOtherOrders) CHECK(same_bits(in_order(order, run), expected));
   }
 }
 

@@ -9,6 +9,8 @@
 
 #include "lockstep/data/image/decode.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/ops/operations.h"
+#include "lockstep/ops/pixels.h"
 
 namespace lockstep {
 
@@ -86,8 +88,16 @@ class Transform {
   // Writes [3,S,S] to `output`. Images of any size from 1 x 1 are fine.
   void apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const;
 
+  // The part of the same that a CPU does where a device does the rest: crops and resizes an image of bytes, rounds, and
+  // writes [S,S,3]; device_part() of `changes` then gives what apply() above writes, but for the rounding (at most 0.5
+  // of 255) and what the colors' changes make of it.
+  void apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, uint8_t* output,
+             ImageChanges& changes) const;
+  PreparePixels device_part() const;
+
  private:
   struct Planned;
+  bool distorts() const;
   Planned plan(int64_t height, int64_t width, SampleRef sample) const;
 
   const TransformOptions options_;
