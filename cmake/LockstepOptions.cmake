@@ -66,4 +66,5 @@ endfunction()
 # lockstep_host_plugins(<target>): a program whose plugins find the common code in it.
 function(lockstep_host_plugins target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+  target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:lockstep_base>,--no-whole-archive)
 endfunction()
