@@ -45,7 +45,7 @@ class Stalls(Case):
         warnings = [line for line in result.warnings() if "no progress" in line]
         self.assertEqual(len(warnings), 1, str(result))
         self.assertRegex(warnings[0], r"rank 0@\S+: warning: no progress for \d s in phase training, step \d+; waits for "
-                                      r"'(step \d+ bucket \d+ of \d+|gathering for the log line)': "
+                                      r"'(step \d+ bucket \d+ of \d+|(?:gathering|comparing text) for the log line)': "
                                       r"(rank 1@\S+ has not arrived \(|all have arrived, and yet it does not end)")
         self.assertEqual(len(result.errors()), 1, str(result))
         self.assertRegex(result.errors()[0], r"rank 1@\S+ (has not arrived|is silent) \(last heard \d s ago in phase training, step "
