@@ -59,6 +59,9 @@ ModelOptions model_options(std::string_view model, int64_t batch) {
           .max_ids = 16};
 }
 
+// Images are mirrored, and change color in the recipes of Inception-v3.
+PreparePixels pixels_of(std::string_view model) { return {.changes = true, .distort = model == "inception_v3"}; }
+
 struct Budget {
   std::array<double, kKinds> gigabytes{};
   double seconds = 0;
@@ -78,7 +81,8 @@ Kind kind_of(const Op& op) {
                               BatchNormMaxPoolGradOfSums> auto&) { return kNorm; },
                [](const OneOf<MaxPool, MaxPoolGrad, MaxPoolGradSum, MaxPoolGradNormSums, AvgPool, AvgPoolGrad,
                               AvgPoolStatistics> auto&) { return kPool; },
-               [](const Add&) { return kSum; }, [](const OneOf<Cast, CastMany, Reorder> auto&) { return kCast; },
+               [](const Add&) { return kSum; },
+               [](const OneOf<Cast, CastMany, PreparePixels, Reorder> auto&) { return kCast; },
                [](const OneOf<Reshape, Slice, Concat> auto&) { return kCopy; }, [](const auto&) { return kOther; }},
       op);
 }
@@ -103,8 +107,9 @@ DeviceWork run_once(const Backend& backend, const Executable& e) {
 
 Budget budget_of(const Backend& backend, const Model& model, const Precision& precision, int64_t batch,
                  const Device& device) {
-  const Executable e = Executable::compile(build_model(model.name, model_options(model.name, batch)), backend,
-                                           {.training = true, .compute = precision.compute});
+  const Executable e =
+      Executable::compile(build_model(model.name, model_options(model.name, batch)), backend,
+                          {.training = true, .compute = precision.compute, .pixels = pixels_of(model.name)});
   const DeviceRates rates = assumed_rates(precision.compute, precision.tf32, device.bytes_per_second);
   Budget budget;
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
@@ -213,8 +218,9 @@ void print_step(std::string_view model, std::string_view precision_name, int64_t
   const auto precision = std::ranges::find(kPrecisions, precision_name, &Precision::name);
   if (precision == std::end(kPrecisions)) throw std::runtime_error("no such precision");
   const auto backend = cuda::make_backend_for_described_device(description_of("h200"), {.tf32 = precision->tf32});
-  const Executable e = Executable::compile(build_model(model, model_options(model, batch)), *backend,
-                                           {.training = true, .compute = precision->compute});
+  const Executable e =
+      Executable::compile(build_model(model, model_options(model, batch)), *backend,
+                          {.training = true, .compute = precision->compute, .pixels = pixels_of(model)});
   std::map<std::string, std::pair<int, double>> operations;
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
     auto& [count, bytes] = operations[std::string(op_name(e.graph().node(e.schedule().order[p]).op))];
