@@ -221,7 +221,7 @@ def run_pytorch(comparison, threads, python=sys.executable, flags=()):
             first = time.monotonic() - start
         lines.append(line)
     if process.wait() != 0 or first is None:
-        sys.exit(f"PyTorch failed with code {process.returncode}:\n{''.join(lines)}")
+        raise RuntimeError(f"PyTorch failed with code {process.returncode}:\n{''.join(lines)}")
     seconds = [float(line.split()[-1]) for line in lines if line.startswith("step ")]
     peak = next(int(line.split()[1]) for line in lines if line.startswith("peak_kb"))
     return Run(seconds[comparison.warm_up:], first, peak)
@@ -236,8 +236,12 @@ class Newest:
 
     def run(self, comparison, precision, threads):
         known = self.best.get((comparison, precision))
-        runs = {flags: second_of_two(lambda part: run_pytorch(part, threads, self.python, flags), comparison)
-                for flags in ([known] if known is not None else VARIANTS[precision])}
+        runs = {}
+        for flags in [known] if known is not None else VARIANTS[precision]:
+            try:
+                runs[flags] = second_of_two(lambda part: run_pytorch(part, threads, self.python, flags), comparison)
+            except RuntimeError as error:
+                print(f"  newest PyTorch {' '.join(flags) or 'eager'}: {str(error).splitlines()[0]}", flush=True)
         best = min(runs, key=lambda flags: statistics.median(runs[flags].step_seconds))
         for flags, run in runs.items():
             print(f"  newest PyTorch {' '.join(flags) or 'eager'}: {statistics.median(run.step_seconds):.3f}", flush=True)
