@@ -51,6 +51,18 @@ double divisor(const Avg& op, const Patch& patch) {
 
 constexpr int32_t kNothing = -1;  // saved for a window that lies entirely in the padding
 
+// The gradient of a max pool's input, from those inputs of a call that are the gradient of its output and what it
+// saved.
+template <class T>
+std::vector<T> max_pool_gradient(const MaxPoolGrad& op, const Call<T>& call, size_t dy, size_t saved) {
+  std::vector<T> dx(static_cast<size_t>(op.input.elements()));
+  void* const inputs[] = {call.args.inputs[dy], call.args.inputs[saved]};
+  void* const outputs[] = {dx.data()};
+  const KernelArgs args{call.args.stream, inputs, outputs};
+  Reference<T>::compute(op, Call<T>{call.in.subspan(dy, 1), call.out, args, call.threads, 0});
+  return dx;
+}
+
 }  // namespace
 
 // The first maximum in row-major order wins, and a NaN wins over all, as in PyTorch.
@@ -105,10 +117,7 @@ void Reference<T>::compute(const AvgPoolGrad& op, const Call<T>& call) {
 // The output may be the memory of the first summand.
 template <class T>
 void Reference<T>::compute(const MaxPoolGradSum& op, const Call<T>& call) {
-  std::vector<T> dx(static_cast<size_t>(op.input.elements()));
-  void* const outputs[] = {dx.data()};
-  const KernelArgs args{call.args.stream, call.args.inputs, outputs};
-  compute(MaxPoolGrad{op.window, op.input}, Call<T>{call.in, call.out, args, call.threads, 0});
+  const std::vector<T> dx = max_pool_gradient<T>({op.window, op.input}, call, 0, 1);
   for (size_t i = 0; i < dx.size(); ++i) {
     double sum = dx[i];
     for (size_t k = 2; k < call.in.size(); ++k) sum += call.input(k)[i];
@@ -132,12 +141,7 @@ void Reference<T>::compute(const BatchNormMaxPool& op, const Call<T>& call) {
 
 template <class T>
 void Reference<T>::compute(const BatchNormMaxPoolGrad& op, const Call<T>& call) {
-  const Shape& shape = call.in_shape(0);
-  std::vector<T> dz(static_cast<size_t>(shape.elements()));
-  void* const pool_inputs[] = {call.args.inputs[1], call.args.inputs[6]};
-  void* const pool_outputs[] = {dz.data()};
-  const KernelArgs pool_args{call.args.stream, pool_inputs, pool_outputs};
-  compute(MaxPoolGrad{op.window, shape}, Call<T>{call.in.subspan(1, 1), call.out, pool_args, call.threads, 0});
+  std::vector<T> dz = max_pool_gradient<T>({op.window, call.in_shape(0)}, call, 1, 6);
   with_image(call, 1, dz.data(), [&](const Call<T>& inner) { compute(BatchNormOfSumsGrad{op.epsilon, true}, inner); });
 }
 
@@ -155,11 +159,7 @@ void Reference<T>::compute(const AvgPoolStatistics& op, const Call<T>& call) {
 template <class T>
 void Reference<T>::compute(const BatchNormMaxPoolGradOfSums& op, const Call<T>& call) {
   const Shape& shape = call.in_shape(0);
-  std::vector<T> dz(static_cast<size_t>(shape.elements()));
-  void* const pool_inputs[] = {call.args.inputs[1], call.args.inputs[5]};
-  void* const pool_outputs[] = {dz.data()};
-  const KernelArgs pool_args{call.args.stream, pool_inputs, pool_outputs};
-  compute(MaxPoolGrad{op.window, shape}, Call<T>{call.in.subspan(1, 1), call.out, pool_args, call.threads, 0});
+  std::vector<T> dz = max_pool_gradient<T>({op.window, shape}, call, 1, 5);
   const double share = static_cast<double>(call.in_shape(1).elements()) / static_cast<double>(shape.elements());
   std::vector<T> by_y, constant;
   for (int64_t c = 0; c < shape.c(); ++c) {
