@@ -267,7 +267,23 @@ class OnSlurm(kit.TestCase):
         self.assertEqual(self.cluster.job(job)["Restarts"], "0")
 
 
-class Slow(OnSlurm):
+class EndedJobs:
+    """How jobs end on any number of nodes."""
+
+    def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
+        self.stops_requeues_and_finishes("mpirun")
+
+    def test_srun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
+        self.stops_requeues_and_finishes("srun")
+
+    def test_cancelled_mpirun_job_leaves_no_rank_and_a_whole_checkpoint(self):
+        self.cancelled("mpirun")
+
+    def test_cancelled_srun_job_leaves_no_rank_and_a_whole_checkpoint(self):
+        self.cancelled("srun")
+
+
+class Slow(EndedJobs, OnSlurm):
     tasks = ("--ntasks=2",)
 
     def bound_ranks(self, launcher):
@@ -307,18 +323,6 @@ exec {os.path.dirname(kit.TRAINER)}/lockstep run --mpirun {kit.MPIRUN} --config 
     def test_srun_binds_each_rank_to_a_processor_of_its_own(self):
         self.bound_ranks("srun")
 
-    def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
-        self.stops_requeues_and_finishes("mpirun")
-
-    def test_srun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
-        self.stops_requeues_and_finishes("srun")
-
-    def test_cancelled_mpirun_job_leaves_no_rank_and_a_whole_checkpoint(self):
-        self.cancelled("mpirun")
-
-    def test_cancelled_srun_job_leaves_no_rank_and_a_whole_checkpoint(self):
-        self.cancelled("srun")
-
     def test_mpirun_job_with_a_killed_rank_fails_and_is_not_requeued(self):
         self.killed_rank("mpirun")
 
@@ -326,7 +330,7 @@ exec {os.path.dirname(kit.TRAINER)}/lockstep run --mpirun {kit.MPIRUN} --config 
         self.killed_rank("srun")
 
 
-class SlowNodes(OnSlurm):
+class SlowNodes(EndedJobs, OnSlurm):
     tasks = ("--nodes=2", "--ntasks-per-node=2")
     killed = 3
 
@@ -339,18 +343,6 @@ class SlowNodes(OnSlurm):
         super().wait_for_steps(count)
         self.assertEqual(len(self.ranks()), 4)
         self.assertIn("between 2 hosts with 2 ranks each", self.text())
-
-    def test_mpirun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
-        self.stops_requeues_and_finishes("mpirun")
-
-    def test_srun_job_is_stopped_before_its_limit_requeued_and_finishes(self):
-        self.stops_requeues_and_finishes("srun")
-
-    def test_cancelled_mpirun_job_leaves_no_rank_and_a_whole_checkpoint(self):
-        self.cancelled("mpirun")
-
-    def test_cancelled_srun_job_leaves_no_rank_and_a_whole_checkpoint(self):
-        self.cancelled("srun")
 
     def test_the_lines_of_check_run_as_printed_and_give_each_rank_all_processors_of_its_node(self):
         if os.cpu_count() < 2:
