@@ -179,12 +179,13 @@ GradientFinish finish_of(const NormBackward& args, const NormGradients& gradient
 }
 
 template <class T, int kLanes, class Gradient>
-void apply_gradient(cudaStream_t stream, const NormBackward& args, const Gradient& dy, const NormGradients& gradients,
-                    const NormScratch& scratch) {
+void apply_gradient(cudaStream_t stream, const NormBackward& args, const Gradient& dy, const float* coefficients,
+                    RowsOut dx) {
   const SavedNorm norm{args.mean, args.factor, args.shift};
-  launch_map_rows<kLanes>(stream, args.shape,
-                          ApplyGradient<T, Gradient>{norm, args.relu, image_in<T>(args.x), dy, scratch.coefficients,
-                                                     args.shape.channels, image_out<T>(gradients.dx)});
+  launch_map_rows<kLanes>(
+      stream, args.shape,
+      ApplyGradient<T, Gradient>{
+          {norm, args.relu, image_in<T>(args.x), dy, image_out<T>(dx)}, coefficients, args.shape.channels});
 }
 
 template <class T, int kLanes, class Gradient>
@@ -193,7 +194,7 @@ void launch_gradient(cudaStream_t stream, const NormBackward& args, const Gradie
   const SavedNorm norm{args.mean, args.factor, args.shift};
   const GradientTerms<T, Gradient> terms{norm, args.relu, image_in<T>(args.x), dy};
   launch_sum_rows<kLanes>(stream, args.shape, terms, finish_of(args, gradients, scratch), scratch.sums);
-  apply_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
+  apply_gradient<T, kLanes>(stream, args, dy, scratch.coefficients, gradients.dx);
 }
 
 }  // namespace
@@ -249,7 +250,7 @@ void launch_norm_max_pool_grad(cudaStream_t stream, DType dtype, const PoolLaunc
     const Rows shape{pool.out.n() * pool.out.h() * pool.out.w(), args.shape.channels};
     const PooledTerms<T> terms{args.shift, image_in<T>(y), image_in<T>(args.dy)};
     launch_sum_rows<kLanes>(stream, shape, terms, PooledFinish{finish_of(args, gradients, scratch)}, scratch.sums);
-    apply_gradient<T, kLanes>(stream, args, dy, gradients, scratch);
+    apply_gradient<T, kLanes>(stream, args, dy, scratch.coefficients, gradients.dx);
   });
 }
 
@@ -354,15 +355,8 @@ void launch_sync_norm_grad(cudaStream_t stream, DType dtype, const NormBackward&
   coefficients_of_sums<<<blocks_for(channels), kThreads, 0, stream>>>(args, joint);
   with_packs(dtype, common_granule(dtype, channels, {args.x, args.dy, joint.dx}), [&](auto element, auto lanes) {
     using T = decltype(element);
-    const SavedNorm norm{args.mean, args.factor, args.shift};
-    launch_map_rows<decltype(lanes)::value>(stream, args.shape,
-                                            ApplyGradient<T, ImageGradient<T>>{norm,
-                                                                               args.relu,
-                                                                               image_in<T>(args.x),
-                                                                               {image_in<T>(args.dy)},
-                                                                               joint.coefficients,
-                                                                               channels,
-                                                                               image_out<T>(joint.dx)});
+    apply_gradient<T, decltype(lanes)::value>(stream, args, ImageGradient<T>{image_in<T>(args.dy)}, joint.coefficients,
+                                              joint.dx);
   });
 }
 

@@ -32,19 +32,14 @@ struct NormalizedCoefficients {
 
 // dx = factor (dz + by_y u + constant), where u is what the norm makes of x.
 template <class T, class Gradient>
-struct GradientOfNormalized {
+struct GradientOfNormalized : GradientOfRows<T, Gradient> {
   static constexpr int kRowsInFlight = Gradient::kApplyRows, kBlocksOfProcessor = 2;
-  SavedNorm source;
-  bool relu;
-  Image<const T> x;
-  Gradient dy;
   const float *by_y, *constant;
   float share;  // multiplies both
-  Image<T> dx;
 
   template <int kLanes>
   __device__ NormalizedCoefficients<kLanes> at(int64_t channel) const {
-    NormalizedCoefficients<kLanes> all{norms_at<kLanes>(source, channel), {}, {}};
+    NormalizedCoefficients<kLanes> all{norms_at<kLanes>(this->source, channel), {}, {}};
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       all.by_y[i] = share * by_y[channel + i];
@@ -52,24 +47,11 @@ struct GradientOfNormalized {
     }
     return all;
   }
-  template <int kLanes>
-  __device__ auto load(Location location) const {
-    return RowAndGradient<T, kLanes, decltype(dy.template load<kLanes>(location))>{load_pack<T, kLanes>(x.at(location)),
-                                                                                   dy.template load<kLanes>(location)};
-  }
   template <int kLanes, class Loaded>
   __device__ void row(const NormalizedCoefficients<kLanes>& all, const Loaded& loaded, Location location) const {
-    float values[kLanes], gradients[kLanes];
-    unpack(loaded.x, values);
-    unpack(loaded.dy, gradients);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const auto& norm = all.norms.lane[i];
-      const float u = kernels::normalized(values[i], norm);
-      const float g = relu ? kernels::relu_gradient(u, gradients[i]) : gradients[i];
-      gradients[i] = norm.factor * (g + (all.by_y[i] * u + all.constant[i]));
-    }
-    store<kLanes>(gradients, dx.at(location));
+    this->write(all.norms, loaded, location, [&](int i, float, float u, float g, const auto& norm) {
+      return norm.factor * (g + (all.by_y[i] * u + all.constant[i]));
+    });
   }
 };
 
@@ -92,9 +74,10 @@ NormalizedFinish finish_of(const NormalizedSums& args) {
 template <class T, int kLanes, class Gradient>
 void apply_normalized(cudaStream_t stream, const NormalizedGradient& args, const Gradient& dy) {
   const SavedNorm norm{args.mean, args.factor, args.shift};
-  launch_map_rows<kLanes>(stream, args.shape,
-                          GradientOfNormalized<T, Gradient>{norm, args.relu, image_in<T>(args.x), dy, args.by_y,
-                                                            args.constant, args.share, image_out<T>(args.dx)});
+  launch_map_rows<kLanes>(
+      stream, args.shape,
+      GradientOfNormalized<T, Gradient>{
+          {norm, args.relu, image_in<T>(args.x), dy, image_out<T>(args.dx)}, args.by_y, args.constant, args.share});
 }
 
 }  // namespace

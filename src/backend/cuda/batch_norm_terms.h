@@ -225,44 +225,58 @@ struct Gradients {
   kernels::NormalizationGradient<float> lane[kLanes];
 };
 
+// What gradients of norms do with a row: dx = formula(lane, x, u, g, norm), where u is what the norm makes of x, and g
+// the gradient of u.
 template <class T, class Gradient>
-struct ApplyGradient {
-  static constexpr int kRowsInFlight = Gradient::kApplyRows, kBlocksOfProcessor = Gradient::kApplyBlocks;
+struct GradientOfRows {
   SavedNorm source;
   bool relu;
   Image<const T> x;
   Gradient dy;
-  const float* coefficients;
-  int64_t channels;
   Image<T> dx;
 
   template <int kLanes>
+  __device__ auto load(Location location) const {
+    return RowAndGradient<T, kLanes, decltype(dy.template load<kLanes>(location))>{load_pack<T, kLanes>(x.at(location)),
+                                                                                   dy.template load<kLanes>(location)};
+  }
+  template <int kLanes, class Loaded, class Formula>
+  __device__ void write(const Norms<kLanes>& norms, const Loaded& loaded, Location location,
+                        const Formula& formula) const {
+    float values[kLanes], gradients[kLanes];
+    unpack(loaded.x, values);
+    unpack(loaded.dy, gradients);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const auto& norm = norms.lane[i];
+      const float u = kernels::normalized(values[i], norm);
+      const float g = relu ? kernels::relu_gradient(u, gradients[i]) : gradients[i];
+      gradients[i] = formula(i, values[i], u, g, norm);
+    }
+    store<kLanes>(gradients, dx.at(location));
+  }
+};
+
+template <class T, class Gradient>
+struct ApplyGradient : GradientOfRows<T, Gradient> {
+  static constexpr int kRowsInFlight = Gradient::kApplyRows, kBlocksOfProcessor = Gradient::kApplyBlocks;
+  const float* coefficients;
+  int64_t channels;
+
+  template <int kLanes>
   __device__ Gradients<kLanes> at(int64_t channel) const {
-    Gradients<kLanes> all{norms_at<kLanes>(source, channel), {}};
+    Gradients<kLanes> all{norms_at<kLanes>(this->source, channel), {}};
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       all.lane[i] = {coefficients[channel + i], coefficients[channels + channel + i]};
     }
     return all;
   }
-  template <int kLanes>
-  __device__ auto load(Location location) const {
-    return RowAndGradient<T, kLanes, decltype(dy.template load<kLanes>(location))>{load_pack<T, kLanes>(x.at(location)),
-                                                                                   dy.template load<kLanes>(location)};
-  }
   template <int kLanes, class Loaded>
   __device__ void row(const Gradients<kLanes>& all, const Loaded& loaded, Location location) const {
-    float values[kLanes], gradients[kLanes];
-    unpack(loaded.x, values);
-    unpack(loaded.dy, gradients);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const auto& norm = all.norms.lane[i];
-      const float z = kernels::normalized(values[i], norm);
-      const float g = relu ? kernels::relu_gradient(z, gradients[i]) : gradients[i];
-      gradients[i] = kernels::normalized_gradient(values[i], g, norm, all.lane[i]);
-    }
-    store<kLanes>(gradients, dx.at(location));
+    this->write(all.norms, loaded, location, [&](int i, float x, float, float g, const auto& norm) {
+      return kernels::normalized_gradient(x, g, norm, all.lane[i]);
+    });
   }
 };
 
