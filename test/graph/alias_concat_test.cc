@@ -11,12 +11,6 @@ using namespace lockstep::test;
 
 namespace {
 
-ModelOptions float_options() {
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
-  return options;
-}
-
 const Value& value_of(const Graph& graph, const std::string& name) { return graph.value(find_value(graph, name)); }
 
 }  // namespace

@@ -11,8 +11,7 @@ using namespace lockstep::test;
 namespace {
 
 Graph net() {
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   return block_net(options);
 }
 

@@ -208,8 +208,7 @@ TEST_CASE("the gradient of a max pool adds the other gradients of its image") {
 
 TEST_CASE("the cpu backend fuses nothing") {
   const auto cpu = make_backend("cpu", {.threads = 1});
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   const Executable e = Executable::compile(chain_net(options), *cpu, {});
   CHECK(matches_of(e, "fuse_conv_norm") == 0);
 }

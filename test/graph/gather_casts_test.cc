@@ -13,8 +13,7 @@ using namespace lockstep::test;
 namespace {
 
 Graph lowered_net() {
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   Graph graph = block_net(options);
   lower_precision(graph, DType::bf16);
   add_gradients(graph);

@@ -61,8 +61,7 @@ TEST_CASE("siblings that training changes are not merged with one that it keeps"
 
 TEST_CASE("merged siblings' parameters lie side by side in the arenas, in training and in evaluation") {
   const auto cpu = make_backend("cpu", {.threads = 1});
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   Net train(*cpu, block_net(options), {});
   const Executable& e = train.executable();
   REQUIRE(matches_of(e, "merge_siblings") == 1);
@@ -79,8 +78,7 @@ TEST_CASE("merged siblings' parameters lie side by side in the arenas, in traini
 
 TEST_CASE("a layout that leaves siblings apart is refused") {
   const auto cpu = make_backend("cpu", {.threads = 1});
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   const Graph graph = block_net(options);
   std::vector<ParameterId> order = trained_in_table_order(graph.parameters);
   std::ranges::reverse(order);

@@ -16,6 +16,12 @@ ModelOptions small_options() {
           .dtype = DType::f64};
 }
 
+ModelOptions float_options() {
+  ModelOptions options = small_options();
+  options.dtype = DType::f32;
+  return options;
+}
+
 Graph small_net(const ModelOptions& options) {
   ModelBuilder b(options);
   ValueId x = b.conv_norm_relu(b.images(), "stem", {.channels = 6, .window = kThree});

@@ -13,6 +13,8 @@ inline constexpr Window kHalve{3, 3, 2, 2, 1, 1};
 
 // Images [3,3,9,9], 4 classes, dropout, float64.
 ModelOptions small_options();
+// The same in float32.
+ModelOptions float_options();
 
 // Every kind of layer at least once, two loss heads.
 Graph small_net(const ModelOptions& options);

@@ -14,12 +14,6 @@ using namespace lockstep::test;
 
 namespace {
 
-ModelOptions float_options() {
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
-  return options;
-}
-
 DType dtype_of(const Graph& graph, ValueId id) { return graph.value(id).desc.dtype; }
 
 }  // namespace

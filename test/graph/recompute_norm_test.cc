@@ -73,8 +73,7 @@ TEST_CASE("random nets stay well formed when norms are made again") {
 
 TEST_CASE("making norms again changes no bit and saves memory") {
   const auto cpu = make_backend("cpu", {.threads = 1});
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   if (GENERATE(false, true)) options.freeze_batch_norm = {"*"};
   Net again(*cpu, block_net(options), {});
   Net kept(*cpu, block_net(options), {.recompute = false});

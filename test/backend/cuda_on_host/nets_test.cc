@@ -6,15 +6,7 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
-namespace {
-
-ModelOptions float_options() {
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
-  return options;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("a network whose batch norms read and write slices computes what the reference backend computes") {
   const auto cuda = make_backend("cuda", {});

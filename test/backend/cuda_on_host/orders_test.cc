@@ -108,8 +108,7 @@ TEST_CASE("images made of bytes have the same bits in whatever order blocks and 
 
 TEST_CASE("a network forward and backward has the same bits in whatever order blocks and threads run") {
   const auto cuda = make_backend("cuda", {});
-  ModelOptions options = small_options();
-  options.dtype = DType::f32;
+  ModelOptions options = float_options();
   const auto run = [&] {
     auto net = std::make_unique<Net>(*cuda, block_net(options), CompileOptions{});
     net->fill_at_random(1);
