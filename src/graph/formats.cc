@@ -29,7 +29,7 @@ class FormatChooser {
       if (of_cast) {
         Node node = std::move(weight_casts_.extract(cast).mapped());
         node.phase = phase;
-        append(std::move(node));
+        graph_.append(std::move(node));
       }
       return id;
     }
@@ -73,26 +73,20 @@ class FormatChooser {
         graph_.value(id).desc.format = choice.outputs[i];
       }
     }
-    append(std::move(node));
+    graph_.append(std::move(node));
     for (const auto& [from, to] : unpack) {
       const Phase phase = graph_.nodes.back().phase;
-      append({.name = graph_.value(to).name + ".unpack",
-              .op = Reorder{},
-              .inputs = {from},
-              .outputs = {to},
-              .phase = phase});
+      graph_.append({.name = graph_.value(to).name + ".unpack",
+                     .op = Reorder{},
+                     .inputs = {from},
+                     .outputs = {to},
+                     .phase = phase});
     }
   }
 
   bool casts_weights(const Node& node) const {
     return std::holds_alternative<Cast>(node.op) && graph_.value(node.inputs[0]).parameter >= 0 &&
            !graph_.value(node.outputs[0]).kept;
-  }
-
-  void append(Node node) {
-    const auto id = static_cast<NodeId>(graph_.nodes.size());
-    for (ValueId output : node.outputs) graph_.value(output).producer = id;
-    graph_.nodes.push_back(std::move(node));
   }
 
   Graph& graph_;

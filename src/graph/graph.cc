@@ -16,6 +16,18 @@ std::vector<TensorDesc> Graph::descs(const std::vector<ValueId>& ids) const {
   return result;
 }
 
+void Graph::append(Node node) {
+  for (const ValueId output : node.outputs) value(output).producer = static_cast<NodeId>(nodes.size());
+  nodes.push_back(std::move(node));
+}
+
+void Graph::replace_output(NodeId id, size_t output, ValueId by) {
+  ValueId& made = node(id).outputs[output];
+  value(made).producer = -1;
+  value(by).producer = id;
+  made = by;
+}
+
 std::vector<ValueId> Graph::add_node(std::string name, Op op, std::vector<ValueId> inputs, Phase phase) {
   std::vector<TensorDesc> outputs;
   try {

@@ -84,6 +84,10 @@ struct Graph {
   const Node& node(NodeId id) const { return nodes[id]; }
 
   ValueId add_value(Value value);
+  // Appends a node that makes values which exist already.
+  void append(Node node);
+  // Lets a node make another value in the place of this output, which is never used then.
+  void replace_output(NodeId id, size_t output, ValueId by);
   // Appends a node, infers its outputs and names them after it. Errors name the node. Returns its outputs.
   std::vector<ValueId> add_node(std::string name, Op op, std::vector<ValueId> inputs, Phase phase = Phase::forward);
 

@@ -209,18 +209,14 @@ class Fuser {
     }
     const std::vector<ValueId> made =
         graph_.add_node(node.name + ".vectors", std::move(vectors), std::move(inputs), node.phase);
-    Node& added = graph_.nodes.back();
+    const auto added = static_cast<NodeId>(graph_.nodes.size() - 1);
     norm.inverse = made[2];
     norm.factor = made[3];
     norm.slope = made[4];
     norm.offset = made[5];
     const std::pair<size_t, ValueId> known[] = {
         {0, node.outputs[1]}, {1, node.outputs[2]}, {6, moments.outputs[0]}, {7, moments.outputs[1]}};
-    for (const auto& [output, value] : known) {
-      graph_.value(made[output]).producer = -1;
-      added.outputs[output] = value;
-      graph_.value(value).producer = static_cast<NodeId>(graph_.nodes.size() - 1);
-    }
+    for (const auto& [output, value] : known) graph_.replace_output(added, output, value);
     graph_.value(node.outputs[3]).producer = -1;  // nothing reads what was saved
     if (norm.pool >= 0) {
       graph_.value(node.outputs[0]).producer = -1;
@@ -278,13 +274,11 @@ class Fuser {
   // Appends a node that computes `op` in the place of another, and so writes its values, and new ones if it has more.
   void append(const Node& place, Op op, std::vector<ValueId> inputs) {
     Node node{place.name, std::move(op), std::move(inputs), place.outputs, place.phase};
-    const auto id = static_cast<NodeId>(graph_.nodes.size());
     const auto outputs = infer(node.op, graph_.descs(node.inputs));
     for (size_t i = node.outputs.size(); i < outputs.size(); ++i) {
       node.outputs.push_back(graph_.add_value({.name = fmt::format("{}:{}", node.name, i), .desc = outputs[i]}));
     }
-    for (ValueId output : node.outputs) graph_.value(output).producer = id;
-    graph_.nodes.push_back(std::move(node));
+    graph_.append(std::move(node));
   }
 
   Graph& graph_;

@@ -26,7 +26,7 @@ class Gatherer {
     for (Node& node : old) {
       if (node.outputs.empty()) continue;  // taken
       if (!makes_gradient(node)) {
-        append(std::move(node));
+        graph_.append(std::move(node));
         continue;
       }
       const int64_t elements = graph_.value(node.outputs[0]).desc.shape.elements();
@@ -71,12 +71,7 @@ class Gatherer {
       gathered_ += static_cast<int>(casts.size());
     }
     casts.clear();
-    append(std::move(all));
-  }
-
-  void append(Node node) {
-    for (ValueId output : node.outputs) graph_.value(output).producer = static_cast<NodeId>(graph_.nodes.size());
-    graph_.nodes.push_back(std::move(node));
+    graph_.append(std::move(all));
   }
 
   Graph& graph_;

@@ -28,9 +28,7 @@ class Lowering {
     if (std::holds_alternative<SoftmaxCrossEntropy>(node.op)) raise_logits(node);
     const auto outputs = infer(node.op, graph_.descs(node.inputs));
     for (size_t i = 0; i < outputs.size(); ++i) graph_.value(node.outputs[i]).desc.dtype = outputs[i].dtype;
-    const auto id = static_cast<NodeId>(graph_.nodes.size());
-    for (ValueId output : node.outputs) graph_.value(output).producer = id;
-    graph_.nodes.push_back(std::move(node));
+    graph_.append(std::move(node));
   }
 
   // The loss is computed in float32, and callers read the logits in float32.

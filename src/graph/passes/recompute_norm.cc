@@ -24,7 +24,7 @@ class Recomputer {
       if (node.phase == Phase::backward) {
         for (ValueId& input : node.inputs) input = again(input);
       }
-      append(std::move(node));
+      graph_.append(std::move(node));
     }
     return norms_;
   }
@@ -76,12 +76,6 @@ class Recomputer {
     for (ValueId member : node.inputs) members.push_back(again(member));
     if (members == node.inputs) return node.outputs[0];
     return graph_.add_node(node.name + ".again", Concat{}, std::move(members), Phase::backward).front();
-  }
-
-  void append(Node node) {
-    const auto id = static_cast<NodeId>(graph_.nodes.size());
-    for (ValueId output : node.outputs) graph_.value(output).producer = id;
-    graph_.nodes.push_back(std::move(node));
   }
 
   Graph& graph_;

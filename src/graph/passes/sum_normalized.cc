@@ -202,7 +202,7 @@ class Summer {
     } else if (const auto grad = joint_of_.find(n); grad != joint_of_.end()) {
       append_gradient(node, joints_.at(grad->second), old);
     } else {
-      append(node);
+      graph_.append(node);
       if (found != joints_.end()) found->second = sums(found->second, old, node, BatchNormGradSums{}, -1);
     }
   }
@@ -219,11 +219,7 @@ class Summer {
     if (joint.by_pool) inputs = pool_inputs(maker, joint);
     const std::string name = dz >= 0 ? maker.name : maker.name + ".sums";
     std::vector<ValueId> outputs = graph_.add_node(name, std::move(op), std::move(inputs), Phase::backward);
-    if (dz >= 0) {
-      graph_.value(outputs[0]).producer = -1;
-      graph_.nodes.back().outputs[0] = dz;
-      graph_.value(dz).producer = static_cast<NodeId>(graph_.nodes.size() - 1);
-    }
+    if (dz >= 0) graph_.replace_output(static_cast<NodeId>(graph_.nodes.size() - 1), 0, dz);
     const ParameterId shift = graph_.value(old[joint.norms[0].grad].outputs[2]).gradient_of;  // -1: not trained
     for (const Norm& norm : joint.norms) {
       for (size_t vector : {1, 2}) {
@@ -243,7 +239,7 @@ class Summer {
       node.op = BatchNormMaxPoolGradOfSums{pool->window};
       node.inputs = {in[0], in[1], in[2], in[3], in[5], in[6], joint.by_y, joint.constant};
       node.outputs.resize(1);
-      return append(node);
+      return graph_.append(node);
     }
     BatchNormGradOfSums op{.relu = !joint.by_convolution};
     for (const Norm& norm : joint.norms) {
@@ -253,12 +249,7 @@ class Summer {
     node.inputs = {in[0], in[1], in[2], in[3], in[5], joint.by_y, joint.constant};
     node.outputs.resize(1);
     node.op = op;
-    append(node);
-  }
-
-  void append(Node& node) {
-    for (ValueId output : node.outputs) graph_.value(output).producer = static_cast<NodeId>(graph_.nodes.size());
-    graph_.nodes.push_back(node);
+    graph_.append(node);
   }
 
   Graph& graph_;

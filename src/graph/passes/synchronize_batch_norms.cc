@@ -16,11 +16,6 @@ ValueId running_mean_of(const Node& norm, const std::vector<Node>& nodes,
   fail(ExitCode::internal, "{} has no moments", norm.name);
 }
 
-void append(Graph& graph, Node node) {
-  for (const ValueId output : node.outputs) graph.value(output).producer = static_cast<NodeId>(graph.nodes.size());
-  graph.nodes.push_back(std::move(node));
-}
-
 }  // namespace
 
 int synchronize_batch_norms(Graph& graph, int ranks) {
@@ -39,7 +34,7 @@ int synchronize_batch_norms(Graph& graph, int ranks) {
       node.inputs = {x, node.inputs[1], node.inputs[2], running_mean, all};
       ++changed;
     }
-    append(graph, std::move(node));
+    graph.append(std::move(node));
   }
   return changed;
 }
