@@ -246,7 +246,11 @@ int explain_command(const CommandLine& command) {
   if (is_onnx(config.model.file)) fmt::print("\n{}", printable_lines(config.model.definition));
   print_layers(drawn, rate_factors(drawn.parameters, config.optimizer));
   const DType compute = compute_type(config) == DType::bf16 && cpu_computes_bf16() ? DType::bf16 : DType::f32;
-  const Executable e = Executable::compile(drawn, *backend, {.rewrites = config.graph.rewrites, .compute = compute});
+  const Executable e =
+      Executable::compile(drawn, *backend,
+                          {.rewrites = config.graph.rewrites,
+                           .compute = compute,
+                           .recompute_convolutions = config.graph.recompute == RecomputeChoice::convolutions});
   const auto million = [&](int64_t count) { return static_cast<double>(count) / static_cast<double>(batch) * 1e-6; };
   const double forward = million(forward_multiply_adds(drawn));
   const int64_t frozen = drawn.parameters.frozen_elements();

@@ -95,8 +95,9 @@ Executable Executable::compile(Graph graph, const Backend& backend, const Compil
     e.applied_.emplace_back("sum_normalized", sum_normalized(e.graph_, backend));
     e.applied_.emplace_back("gather_casts", gather_casts(e.graph_, backend));
   }
-  const bool recompute = options.rewrites && options.training && options.recompute && backend.recomputes_norms();
-  if (recompute) e.applied_.emplace_back("recompute_norm", recompute_norm(e.graph_));
+  if (options.rewrites && options.training && options.recompute && backend.recomputes()) {
+    e.applied_.emplace_back("recompute", recompute(e.graph_, options.recompute_convolutions));
+  }
   choose_formats(e.graph_, backend);
   if (options.rewrites) e.applied_.emplace_back("alias_concat", alias_concat(e.graph_, backend));
   e.schedule_ = make_schedule(e.graph_);

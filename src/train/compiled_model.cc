@@ -131,11 +131,13 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   table_ = graph.parameters;
   int64_t activations = 0, copies = 0;
   if (purpose == Purpose::train) {
-    training_ = Executable::compile(std::move(graph), backend,
-                                    {.rewrites = rewrites,
-                                     .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,
-                                     .compute = compute,
-                                     .pixels = device_part(config, true, backend)});
+    training_ =
+        Executable::compile(std::move(graph), backend,
+                            {.rewrites = rewrites,
+                             .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,
+                             .compute = compute,
+                             .pixels = device_part(config, true, backend),
+                             .recompute_convolutions = config.graph.recompute == RecomputeChoice::convolutions});
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
     copies = training_->plan().copy_bytes;

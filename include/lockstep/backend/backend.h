@@ -117,7 +117,7 @@ class Backend {
   virtual bool reads_slice(const Op&, size_t /*input*/) const { return false; }
   virtual bool writes_slice(const Op&) const { return false; }
   // Whether recomputing a normalization in backward costs little beside the memory that it saves.
-  virtual bool recomputes_norms() const { return false; }
+  virtual bool recomputes() const { return false; }
   // Whether it has the operation for these shapes and types, in the formats that it would choose: what fuses layers
   // (see conv2d.h) is optional.
   virtual bool can(const Op&, std::span<const TensorDesc> /*inputs*/, std::span<const TensorDesc> /*outputs*/) const {

@@ -147,6 +147,7 @@ struct Config {
 
   struct GraphOptions {
     bool rewrites = true;
+    RecomputeChoice recompute = RecomputeChoice::norms;
     bool operator==(const GraphOptions&) const = default;
   } graph;
 

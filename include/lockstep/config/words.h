@@ -23,6 +23,7 @@ enum class SaveErrorRule : uint8_t { warn, fail };                              
 enum class DeviceChoice : uint8_t { automatic, gpu, cpu };                                     // device.kind
 enum class GraphCapture : uint8_t { automatic, on, off };                                      // device.graph
 enum class PlanTiming : uint8_t { automatic, off };                                            // device.tune
+enum class RecomputeChoice : uint8_t { norms, convolutions };                                  // graph.recompute
 enum class TransportChoice : uint8_t { automatic, nccl, mpi };                                 // comm.transport
 enum class ReductionAlgorithm : uint8_t { ring, tree, automatic };                             // comm.algorithm
 enum class WireType : uint8_t { float32, bf16, fp16 };                                         // comm.gradient_dtype
@@ -51,6 +52,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<GraphCapture>{"auto", "on", "off"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<PlanTiming>{"auto", "off"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<RecomputeChoice>{"norms", "convolutions"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<TransportChoice>{"auto", "nccl", "mpi"};
 template <>

@@ -52,6 +52,7 @@ struct CompileOptions {
   std::optional<PreparePixels> pixels = {};
   // Make normalized activations again in the backward pass where the backend finds it cheap; a rewrite like the others.
   bool recompute = true;
+  bool recompute_convolutions = false;  // and convolutions with few multiply-adds for each value
   // Where parameters lie; null: in the order in which their gradients finish (or table order without training).
   const ParameterLayout* layout = nullptr;
 };
@@ -69,7 +70,7 @@ struct GradientMark {
 class Executable {
  public:
   // The pipeline: rewrite, synchronize_batch_norms, feed_pixels, lower_precision, add_gradients, fuse_conv_norm,
-  // sum_into_pool, sum_behind_pool, sum_normalized, gather_casts, recompute_norm, choose_formats, alias_concat,
+  // sum_into_pool, sum_behind_pool, sum_normalized, gather_casts, recompute, choose_formats, alias_concat,
   // make_schedule, compile kernels, plan_memory, verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 

@@ -114,7 +114,7 @@ class CpuBackend final : public HostBackend {
   bool reads_slice(const Op& op, size_t input) const override { return input < slices_of(op).inputs; }
   bool writes_slice(const Op& op) const override { return slices_of(op).output; }
 
-  bool recomputes_norms() const override { return true; }
+  bool recomputes() const override { return true; }
 
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);

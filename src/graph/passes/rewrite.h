@@ -88,8 +88,9 @@ int gather_casts(Graph& graph, const Backend& backend);
 // concatenation of such outputs, read a copy instead that is computed just before, from the moments of the batch (or
 // the running statistics) and the input of the batch norm, which its gradient needs anyway. The bits are the same.
 // Average pools of slices are recomputed as well, because other slices keep the memory of their input (hoist_pointwise,
-// merge_siblings). Returns the number of batch norms that run twice.
-int recompute_norm(Graph& graph);
+// merge_siblings); with `convolutions`, so are convolutions with few multiply-adds for each value that they compute.
+// Returns the number of nodes that run twice.
+int recompute(Graph& graph, bool convolutions);
 
 // Turns slices into views, so that concatenations and slices need no copies. Runs after formats are chosen. An input of
 // a Concat becomes a view of the whole if its operation can write slices, and the output of a Slice if all its readers

@@ -37,9 +37,10 @@ TEST_CASE("normalized activations, concatenated or not, are made again where the
   graph = differentiated(std::move(graph));
   REQUIRE(read_backward<BatchNorm>(graph));
   REQUIRE(read_backward<Concat>(graph));
-  const int norms = recompute_norm(graph);
-  CHECK(norms > 0);
-  CHECK(count_nodes<BatchNormInference>(graph) == norms);
+  const size_t before = graph.nodes.size();
+  const int twice = recompute(graph, false);
+  CHECK(count_nodes<BatchNormInference>(graph) > 0);
+  CHECK(graph.nodes.size() == before + twice);
   CHECK_FALSE(read_backward<BatchNorm>(graph));
   CHECK_FALSE(read_backward<Concat>(graph));
   CHECK(is_well_formed(graph));
@@ -48,7 +49,7 @@ TEST_CASE("normalized activations, concatenated or not, are made again where the
 TEST_CASE("a pool of a slice, which others keep, is made again, and another pool is not") {
   const auto pools_again = [](Graph graph) {
     graph = differentiated(std::move(graph));
-    recompute_norm(graph);
+    recompute(graph, false);
     CHECK(is_well_formed(graph));
     return std::ranges::count_if(graph.nodes, [](const Node& node) {
       return node.phase == Phase::backward && std::holds_alternative<AvgPool>(node.op);
@@ -65,7 +66,7 @@ TEST_CASE("a pool of a slice, which others keep, is made again, and another pool
 TEST_CASE("random nets stay well formed when norms are made again") {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Graph graph = differentiated(random_net(seed, {.batch_size = 2, .image_size = 4, .classes = 3}));
-    recompute_norm(graph);
+    recompute(graph, seed % 2 == 0);
     INFO("seed " << seed);
     CHECK(is_well_formed(graph));
   }
@@ -77,8 +78,19 @@ TEST_CASE("making norms again changes no bit and saves memory") {
   if (GENERATE(false, true)) options.freeze_batch_norm = {"*"};
   Net again(*cpu, block_net(options), {});
   Net kept(*cpu, block_net(options), {.recompute = false});
-  REQUIRE(matches_of(again.executable(), "recompute_norm") > 0);
-  CHECK(matches_of(kept.executable(), "recompute_norm") == -1);
+  REQUIRE(matches_of(again.executable(), "recompute") > 0);
+  CHECK(matches_of(kept.executable(), "recompute") == -1);
   CHECK(again.executable().plan().activation_bytes < kept.executable().plan().activation_bytes);
   CHECK(worst_error(again, kept) == 0);
+}
+
+TEST_CASE("convolutions computed again change no bit and save more memory") {
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  ModelOptions options = float_options();
+  if (GENERATE(false, true)) options.freeze_batch_norm = {"*"};
+  Net again(*cpu, block_net(options), {.recompute_convolutions = true});
+  Net norms(*cpu, block_net(options), {});
+  REQUIRE(matches_of(again.executable(), "recompute") > matches_of(norms.executable(), "recompute"));
+  CHECK(again.executable().plan().activation_bytes < norms.executable().plan().activation_bytes);
+  CHECK(worst_error(again, norms) == 0);
 }

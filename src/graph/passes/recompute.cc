@@ -6,9 +6,13 @@
 namespace lockstep {
 namespace {
 
+// The most multiply-adds for each value that a convolution computes twice: those of 3x3 kernels over 32 channels.
+constexpr int64_t kCheap = 288;
+
 class Recomputer {
  public:
-  explicit Recomputer(Graph& graph) : graph_(graph), makers_(graph.values.size()) {}
+  Recomputer(Graph& graph, bool convolutions)
+      : graph_(graph), convolutions_(convolutions), makers_(graph.values.size()) {}
 
   int run() {
     std::vector<Node> old = std::move(graph_.nodes);
@@ -26,7 +30,7 @@ class Recomputer {
       }
       graph_.append(std::move(node));
     }
-    return norms_;
+    return nodes_;
   }
 
  private:
@@ -45,7 +49,8 @@ class Recomputer {
       copy = norm_again(*maker, *norm, maker->inputs[3], maker->inputs[4]);
     }
     if (std::holds_alternative<Concat>(maker->op)) copy = concat_again(*maker);
-    if (pools_slice(*maker)) copy = pool_again(*maker);
+    if (pools_slice(*maker) || is_cheap(*maker)) copy = node_again(*maker);
+    nodes_ += copy != v ? 1 : 0;
     copies_.emplace(v, copy);
     return copy;
   }
@@ -60,12 +65,19 @@ class Recomputer {
            graph_.value(x).desc.shape == graph_.value(node.outputs[0]).desc.shape;
   }
 
-  ValueId pool_again(const Node& node) {
-    return graph_.add_node(node.name + ".again", node.op, node.inputs, Phase::backward).front();
+  bool is_cheap(const Node& node) const {
+    if (!convolutions_ || !std::holds_alternative<Conv2d>(node.op)) return false;
+    const int64_t values = graph_.value(node.outputs[0]).desc.shape.elements();
+    return multiply_adds(node.op, graph_.descs(node.inputs), graph_.descs(node.outputs)) <= kCheap * values;
+  }
+
+  ValueId node_again(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(again(input));
+    return graph_.add_node(node.name + ".again", node.op, std::move(inputs), Phase::backward).front();
   }
 
   ValueId norm_again(const Node& node, const BatchNormInference& norm, ValueId mean, ValueId var) {
-    ++norms_;
     const ValueId x = again(node.inputs[0]);
     const std::vector<ValueId> inputs{x, node.inputs[1], node.inputs[2], mean, var};
     return graph_.add_node(node.name + ".again", norm, inputs, Phase::backward).front();
@@ -79,14 +91,15 @@ class Recomputer {
   }
 
   Graph& graph_;
+  bool convolutions_;
   std::vector<const Node*> makers_;   // by value of the original graph: the forward node that computes it
   std::set<ValueId> differentiated_;  // inputs of batch norms with running statistics that backward nodes read
   std::map<ValueId, ValueId> copies_;
-  int norms_ = 0;
+  int nodes_ = 0;
 };
 
 }  // namespace
 
-int recompute_norm(Graph& graph) { return Recomputer(graph).run(); }
+int recompute(Graph& graph, bool convolutions) { return Recomputer(graph, convolutions).run(); }
 
 }  // namespace lockstep
