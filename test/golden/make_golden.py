@@ -14,6 +14,7 @@ import torchvision
 
 HEAD = 4
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+MODULES = {name: getattr(torchvision.models, name) for name in RESNETS}  # by model; called with num_classes
 
 
 def fnv1a64(text):
@@ -107,7 +108,7 @@ def write_golden(case, path, build, peers=True):
 def print_parameters():
     """A line for each ResNet: its parameters and statistics, their elements, and the hash of its "name [shape]" lines."""
     for name in RESNETS:
-        state = {n: t for n, t in getattr(torchvision.models, name)(weights=None).state_dict().items()
+        state = {n: t for n, t in MODULES[name]().state_dict().items()
                  if not n.endswith("num_batches_tracked")}
         text = "".join(f"{n} [{','.join(map(str, t.shape))}]\n" for n, t in state.items())
         print(name, len(state), sum(t.numel() for t in state.values()), f"{fnv1a64(text):016x}")
@@ -115,7 +116,7 @@ def print_parameters():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", choices=RESNETS)
+    parser.add_argument("model", nargs="?", choices=MODULES)
     parser.add_argument("--parameters", action="store_true")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--image_size", type=int, default=64)
@@ -126,7 +127,7 @@ def main():
         return
     case = {"model": arguments.model, "salt": "", "batch": arguments.batch, "image_size": arguments.image_size, "classes": 10,
             "aux_weight": 0.0, "label_smoothing": 0.1, "lr": 2e-4, "weight_decay": 4e-5}
-    write_golden(case, arguments.to, lambda: getattr(torchvision.models, arguments.model)(weights=None, num_classes=10))
+    write_golden(case, arguments.to, lambda: MODULES[arguments.model](num_classes=10))
 
 
 if __name__ == "__main__":
