@@ -1,5 +1,5 @@
-// The narrow interface between the graph and what computes: each process has one Backend, which compiles operations of
-// fixed shapes into Kernels. The interface does not grow with the list of operations.
+// The narrow interface between the graph and the code that computes. Each process has one Backend, which compiles
+// operations of fixed shapes into Kernels. The interface does not grow with the list of operations.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace lockstep {
 
-// A point in the work of a stream, marked by Stream::record. One that was never recorded counts as passed.
-// Any thread may query it. A wait is for the last record before it, so an event may be recorded again at once.
+// A point in the work of a stream, marked by Stream::record. One that was never recorded counts as passed. Any thread
+// may query it. A wait refers to the last record before it, so an event may be recorded again at once.
 class Event {
  public:
   virtual ~Event() = default;
-  virtual bool passed() const = 0;  // the work before the last record has finished; throws what the device reports
+  virtual bool passed() const = 0;  // whether the work before the last record has finished; throws errors of the device
   virtual void wait() const = 0;    // blocks the host until it has passed
   // Seconds between two events of make_timed_event() that have passed: the stream's time, not the host's.
   virtual double seconds_since(const Event& earlier) const = 0;
@@ -31,7 +31,7 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void wait() = 0;  // blocks the host until all enqueued work is done; throws what the device reports
+  virtual void wait() = 0;  // blocks the host until all enqueued work is done; throws errors of the device
   virtual void record(Event& event) = 0;
   virtual void wait_for(const Event& event) = 0;  // later work of this stream starts after the event; returns at once
   // The handle under which a device library knows this stream (cudaStream_t); null on a CPU.
@@ -52,7 +52,8 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void run(const KernelArgs& args) const = 0;
   virtual size_t workspace_bytes() const { return 0; }
-  // Its name in explain ("jit:avx512_core", "loops"); a test checks by it that no kernel takes a slow path.
+  // The name that explain prints ("jit:avx512_core", "loops"). A test uses it to check that no kernel takes a slow
+  // path.
   virtual std::string implementation() const = 0;
 };
 
@@ -95,7 +96,7 @@ class CapturedWork {
   virtual void launch(Stream& stream) const = 0;  // the stream it was captured on
 };
 
-// The formats that an operation's tensors must have. Elementwise operations take that of their input.
+// The formats that an operation's tensors must have. Elementwise operations keep that of their input.
 struct FormatChoice {
   std::vector<Format> inputs;
   std::vector<Format> outputs;
@@ -108,29 +109,30 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
 
-  // Formats for `op`, given its inputs as they lie now and its outputs as inferred. The pipeline inserts a Reorder
-  // wherever an input lies otherwise. Parameters, labels and sample weights always arrive in plain format.
+  // Returns the formats for `op`, given the present formats of its inputs and its outputs as inferred. The pipeline
+  // inserts a Reorder wherever an input has another format. Parameters, labels and sample weights always arrive in
+  // plain format.
   virtual FormatChoice choose_formats(const Op& op, std::span<const TensorDesc> inputs,
                                       std::span<const TensorDesc> outputs) const = 0;
-  // Whether the operation can read this input, or write its first output, where that is a channel slice of a larger
-  // tensor (TensorDesc::parent_channels).
+  // Whether the operation can read this input, or write its first output, if that is a channel slice of a larger tensor
+  // (TensorDesc::parent_channels).
   virtual bool reads_slice(const Op&, size_t /*input*/) const { return false; }
   virtual bool writes_slice(const Op&) const { return false; }
-  // Whether recomputing a normalization in backward costs little beside the memory that it saves.
+  // Whether recomputing a normalization in the backward pass costs little compared with the memory that it saves.
   virtual bool recomputes() const { return false; }
-  // Whether it has the operation for these shapes and types, in the formats that it would choose: what fuses layers
-  // (see conv2d.h) is optional.
+  // Whether the backend has this operation for these shapes and types, in the formats that it would choose. Operations
+  // that fuse layers (see conv2d.h) are optional.
   virtual bool can(const Op&, std::span<const TensorDesc> /*inputs*/, std::span<const TensorDesc> /*outputs*/) const {
     return false;
   }
-  // Size of the operation's `saved` output (ops.h) for these inputs, in the formats chosen; 0 where it has none.
+  // Size of the operation's `saved` output (ops.h) for these inputs, in the formats chosen; 0 if it has none.
   virtual size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs) const = 0;
   // Memory that a tensor takes, opaque formats included.
   virtual size_t storage_bytes(const TensorDesc& desc) const = 0;
-  // Throws Error(config) when the backend cannot run the operation (an element type it does not have, say).
+  // Throws Error(config) when the backend cannot run the operation, for example because it lacks the element type.
   virtual std::unique_ptr<Kernel> compile(const Op& op, std::span<const TensorDesc> inputs,
                                           std::span<const TensorDesc> outputs) const = 0;
-  // Null: compile() has no choice of plans (see plan_tuning.h).
+  // Null if compile() has no choice of plans (see plan_tuning.h).
   virtual PlanTuning* plan_tuning() { return nullptr; }
   // Kernels of the update, over flat arenas (see update.h).
   virtual std::unique_ptr<Kernel> compile(const struct UpdateOp& op) const = 0;
@@ -138,7 +140,7 @@ class Backend {
   virtual Buffer allocate(size_t bytes) const = 0;  // zeroed
   // Zeroed, pinned memory of the host: a device reads and writes it directly, so that copies run asynchronously.
   virtual Buffer allocate_pinned(size_t bytes) const = 0;
-  // Whether the host may read and write what allocate() gives.
+  // Whether the host may read and write memory from allocate().
   virtual bool host_addressable() const = 0;
   // Enqueues a copy between host memory and this backend's memory, either way, or within it (on a CPU: memcpy). Host
   // memory that is not pinned may be copied before this returns.
@@ -146,9 +148,9 @@ class Backend {
   virtual std::unique_ptr<Stream> make_stream() const = 0;
   virtual std::unique_ptr<Event> make_event() const = 0;
   virtual std::unique_ptr<Event> make_timed_event() const = 0;  // keeps the time at which it passed
-  // Calls `enqueue` and captures what it puts on `stream`, and on streams that wait for that and that it waits for in
-  // the end, instead of running it. Every launch then runs the same kernels and copies on the same addresses, without
-  // their cost to the host. The host must not wait for these streams meanwhile. Null: the backend cannot capture.
+  // Calls `enqueue` and captures its work instead of running it: on `stream`, and on streams that wait for `stream` and
+  // for which `stream` waits in the end. Every launch runs the same kernels and copies on the same addresses, at the
+  // cost of one call. The host must not wait for these streams during the capture. Null if the backend cannot capture.
   virtual std::unique_ptr<CapturedWork> capture(Stream&, const std::function<void()>& /*enqueue*/) const {
     return nullptr;
   }

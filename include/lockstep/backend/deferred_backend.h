@@ -1,5 +1,5 @@
-// A CPU that behaves like a device, for finding faults of order: what is enqueued runs late, and every access to memory
-// is checked against what was ordered before it.
+// A CPU that behaves like a device, to find missing synchronization: enqueued work runs late, and the backend checks
+// that every access to memory is ordered after the accesses on which it depends.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 namespace lockstep {
 
 // Computes with `inner`, a backend of host memory. As on a device, kernels and copies run only when something waits for
-// them, each stream in order and no further than needed; the host may not touch what allocate() gives; copies to and
-// from memory that is not pinned behave as CUDA's do.
+// them, each stream in order and no further than needed; the host may not touch memory from allocate(); copies to and
+// from memory that is not pinned behave as in CUDA.
 //
 // A kernel or copy throws Error(internal), when it is enqueued, if it reads or writes memory that another stream used
-// before it and no event or host wait stands between the two: on a device it might run first. The message names both.
-// What communicators do to memory by themselves, outside the streams, is not seen.
+// before, and no event or host wait orders the two: on a device it might run first. The message names both. Accesses of
+// communicators outside the streams are not checked.
 //
-// Slow, and it keeps all memory until it is destroyed. One thread.
+// It is slow and keeps all memory until it is destroyed. Used by one thread.
 std::unique_ptr<Backend> make_deferred_backend(std::unique_ptr<Backend> inner);
 
 }  // namespace lockstep

@@ -29,18 +29,18 @@ struct ModelStateOptions {
   OptimizerKind optimizer = OptimizerKind::sgd;
   bool training = true;  // gradients and optimizer slots
   bool average = false;
-  double initial_accumulator = 0.1;  // ftrl: start value of its sums of squares
+  double initial_accumulator = 0.1;  // ftrl: initial value of its sums of squares
   DType dtype = DType::f32;
   size_t activation_bytes = 0, copy_bytes = 0;
 };
 
-// What make_model_state() allocates, activations and copies included.
+// Returns the bytes that make_model_state() allocates, including activations and copies.
 size_t model_state_bytes(const ParameterLayout& layout, const ModelStateOptions& options);
 
-// Returns the start value of each optimizer slot.
+// Returns the initial value of each optimizer slot.
 std::vector<double> initial_slots(OptimizerKind optimizer, double initial_accumulator);
 
-// Allocates everything once. Optimizer slots get their start values; parameters are zero.
+// Allocates everything once. Optimizer slots get their initial values; parameters are zero.
 ModelState make_model_state(const Backend& backend, Stream& stream, const ParameterLayout& layout,
                             const ModelStateOptions& options);
 

@@ -1,4 +1,4 @@
-// What an allocation throws that asks for more memory than there is.
+// The error of an allocation that needs more memory than there is.
 #pragma once
 
 #include <cstddef>

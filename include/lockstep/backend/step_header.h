@@ -13,8 +13,8 @@ namespace lockstep {
 inline constexpr int64_t kStepHeaderElements = 16;
 
 // Each count takes two elements, multiples of kCountUnit and the rest, so that sums over up to 4096 ranks are exact in
-// float32. Flags: how many ranks raised them; every rank sees the same sum and so takes the same
-// decision at the same step.
+// float32. The sum of a flag is the number of ranks that raised it. Every rank sees the same sums, and so makes the
+// same decision at the same step.
 inline constexpr int64_t kCountUnit = 4096;
 struct StepHeader {
   float samples = 0;  // weight of this rank's samples
@@ -43,7 +43,7 @@ enum HeaderElement : int {
 };
 
 // What the host decides about a step before it starts. A device reads it from memory, so that a captured step can be
-// replayed with other numbers.
+// replayed with other values.
 struct StepControl {
   double learning_rate = 0;
   double samples = 0;  // weight of this rank's samples

@@ -1,6 +1,6 @@
 // The operations of the parameter update. They run over whole arenas after the all-reduce, so they are not part of the
-// graph; every state change of a step happens in them. None of them needs the host: DecideUpdate decides what a step
-// does, and when it sets kSkip the others change nothing.
+// graph; every state change of a step happens in them. None of them needs the host: DecideUpdate decides about a step,
+// and when it sets kSkip the others change nothing.
 #pragma once
 
 #include <cstdint>
@@ -79,8 +79,8 @@ struct ApplyAverage {
   int64_t count = 0;
 };
 
-// Running statistics from the summed moments of BatchMoments, for each batch norm. With n = sample count of the global
-// batch, m = n * spatial values a channel: d = first / n, var = second / n - d^2,
+// Updates the running statistics of each batch norm from the summed moments of BatchMoments. With n = sample count of
+// the global batch, m = n * spatial values a channel: d = first / n, var = second / n - d^2,
 //   running_mean += momentum * d;  running_var += momentum * (max(var, 0) * m / (m - 1) - running_var)
 // where d is measured from running_mean as it was when BatchMoments ran.
 // inputs: moments (laid out like the statistics arena), scalars; outputs (read and written): statistics
@@ -117,17 +117,17 @@ struct UpcastValues {
   DType from = DType::bf16;
 };
 
-// This rank's step header (step_header.h) from its loss heads, of which the first one's `correct` counts.
+// Fills this rank's step header (step_header.h) from its loss heads; `correct` is that of the first head.
 // inputs: StepControl, correct i32[2], then a loss [] for each head; outputs: the header, StepOutcome (adds to
 // own_loss)
 struct FillStepHeader {
   std::vector<double> head_weights;
 };
 
-// What the step does, once the sums of all ranks are known: the scalars of the update, or that it is skipped because a
-// loss or gradient is non-finite. The gradient's norm is sqrt(sum of squares) / samples / loss scale.
-// With scale_loss (Micikevicius et al. 2018) a non-finite gradient with a finite loss skips the step and
-// halves the loss scale; 2000 updates without that double it. All ranks see the same sums and do the same.
+// Decides about the step once the sums of all ranks are known: computes the scalars of the update, or skips the step
+// because a loss or gradient is non-finite. The gradient's norm is sqrt(sum of squares) / samples / loss scale. With
+// scale_loss (Micikevicius et al. 2018) a non-finite gradient with a finite loss skips the step and halves the loss
+// scale; 2000 updates without such a gradient double it. All ranks see the same sums and do the same.
 // inputs: summed header, sum of squares f64[1], StepControl; outputs: scalars, UpdateState (read and written),
 // StepOutcome (all but own_loss)
 struct DecideUpdate {
@@ -138,8 +138,8 @@ struct DecideUpdate {
   bool scale_loss = false;
 };
 
-// The index of the first non-finite value, where the sum of squares says that there is one; otherwise the values are
-// not read. inputs: values, sum of squares f64[1]; outputs (read and written): StepOutcome (bad_gradient)
+// Finds the index of the first non-finite value if the sum of squares shows that there is one; otherwise does not read
+// the values. inputs: values, sum of squares f64[1]; outputs (read and written): StepOutcome (bad_gradient)
 struct FindNonFinite {
   int64_t count = 0;
 };
@@ -155,7 +155,7 @@ struct OptimizerSlots {
   OptimizerKind kind;
   std::string_view name;                // train.optimizer name
   std::vector<std::string_view> slots;  // data set names in checkpoints
-  std::vector<double> initial;          // start value of each slot; of ftrl's first a default, which the run may change
+  std::vector<double> initial;          // initial value of each slot; a run may set ftrl's first one
 };
 // All optimizers, one row each.
 std::span<const OptimizerSlots> optimizers();

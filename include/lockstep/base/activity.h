@@ -1,5 +1,5 @@
-// What the threads of this process are busy with, for the report of a process that makes no progress. Process-wide, as
-// the log is.
+// What the threads of this process are busy with, for the report of a process that makes no progress. Process-wide,
+// like the log.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// One thread's entry in that list. Owned by the thread that it is about; what `what` uses must live until end(), or the
-// next begin(), has returned.
+// One thread's entry in that list. Owned by the thread that it describes; whatever `what` uses must live until end(),
+// or the next begin(), has returned.
 class Activity {
  public:
   // `who` names the kind of thread, "loader thread", and must live as long.
@@ -20,8 +20,8 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  // From now on the thread is busy with what `what` describes. It is called by another thread, and only when somebody
-  // asks, so that it costs nothing else; it must not block.
+  // Declares that the thread is busy with what `what` describes. Another thread calls `what`, and only for a report, so
+  // it costs nothing otherwise; it must not block.
   void begin(std::function<std::string()> what);
   void end();
 
@@ -34,8 +34,8 @@ class Activity {
   double since_ = 0;
 };
 
-// "loader thread: train-00001-of-00004 record 17 (offset 123), for 61.2 s", the longest first, of those that have
-// lasted for `at_least_seconds`. Any thread.
+// "loader thread: train-00001-of-00004 record 17 (offset 123), for 61.2 s": returns a text for each activity that has
+// lasted `at_least_seconds`, the longest first. Thread-safe.
 std::vector<std::string> describe_activities(double at_least_seconds = 0);
 
 }  // namespace lockstep

@@ -11,13 +11,14 @@
 
 namespace lockstep {
 
-// The product of `factors`; 1 for none. Nothing when a factor is negative or the product exceeds int64_t.
+// Returns the product of `factors`, 1 if there are none, nothing if a factor is negative or the product exceeds
+// int64_t.
 std::optional<int64_t> checked_product(std::span<const int64_t> factors);
 
-// a + b. Nothing when one is negative or the sum exceeds int64_t.
+// Returns a + b, or nothing if one is negative or the sum exceeds int64_t.
 std::optional<int64_t> checked_sum(int64_t a, int64_t b);
 
-// A length in bytes that `what` declares, held against the bytes that are left to read.
+// A length in bytes that `what` declares, and the number of bytes that are left to read.
 struct DeclaredLength {
   std::string_view what;  // for the message: the file and the part of it, "a.png: chunk tEXt"
   uint64_t declared = 0;

@@ -15,7 +15,7 @@ struct CpuCores {
   std::optional<double> quota;  // cores' worth of time the control group grants; none: unlimited
 };
 
-// Asks the kernel. To be called before OpenMP starts, which may bind the calling thread (OMP_PROC_BIND).
+// Asks the kernel. Must be called before OpenMP starts, which may bind the calling thread (OMP_PROC_BIND).
 CpuCores cpu_cores();
 
 // How many ranks of this host draw on the same cores. Ranks bound to different cores share none of them, but still
@@ -28,9 +28,9 @@ struct CoreSharing {
 // Cores for one rank, at least 1: the smaller of its share of the mask and its share of the quota (rounded up).
 int usable_cores(const CpuCores& cores, const CoreSharing& sharing = {});
 
-// 0 means "not said" in both requests.
+// In `compute` and `workers`, 0 means that nothing was requested.
 struct ThreadRequest {
-  int cores = 1;            // as usable_cores() says
+  int cores = 1;            // from usable_cores()
   int compute = 0;          // device.threads
   int workers = 0;          // data.workers
   int omp_num_threads = 0;  // the environment's OMP_NUM_THREADS, as parse_omp_num_threads() reads it; 0: none
@@ -40,15 +40,15 @@ struct ThreadBudget {
   int workers = 1;  // threads of the data loader
 };
 
-// What is asked for is given, even where it exceeds the cores; OMP_NUM_THREADS counts for computing. Otherwise all
-// cores compute, and one loader thread per four cores (1 to 8) shares them: decoding is bursty and mostly waits.
+// Requests are granted even if they exceed the cores; OMP_NUM_THREADS requests compute threads. By default all cores
+// compute, and one loader thread per four cores (1 to 8) shares them, because decoding is bursty and mostly waits.
 ThreadBudget thread_budget(const ThreadRequest& request);
 
 // The most threads that a process may be asked to compute with.
 inline constexpr int kMostThreads = 1024;
 
-// The outermost level of an OMP_NUM_THREADS value: a number from 1 to kMostThreads, or several with commas, one a level
-// of nested parallel regions; spaces are allowed around each. Nothing when the text is anything else.
+// The outermost level of an OMP_NUM_THREADS value: a number from 1 to kMostThreads, or several with commas, one per
+// level of nested parallel regions; spaces are allowed around each. Nothing when the text is anything else.
 std::optional<int> parse_omp_num_threads(std::string_view value);
 
 // Control group version 2, `cpu.max`: "200000 100000" is 2 cores, "max 100000" is unlimited.
@@ -58,7 +58,7 @@ std::optional<double> parse_cpu_max(std::string_view text);
 std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
 
 // The tightest quota of the process's group and the groups around it. `membership` is /proc/self/cgroup, `root` where
-// the control groups are mounted; files that are missing or unreadable limit nothing.
+// the control groups are mounted; missing or unreadable files impose no limit.
 std::optional<double> control_group_quota(const std::filesystem::path& membership, const std::filesystem::path& root);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ struct Processor {
 // Returns the processors that are online, by number; none if the system does not say. `system`: /sys/devices/system.
 std::vector<Processor> processors_of(const std::filesystem::path& system);
 
-// Parses number_ranges(), as they stand in /sys and in taskset. Returns nothing for any other text.
+// Parses the format of number_ranges(), which /sys and taskset use. Returns nothing for any other text.
 std::optional<std::vector<int>> parse_cpu_list(std::string_view text);
 
 // Returns the processors that the process's control group may use; nothing if it does not say. Files as for

@@ -22,8 +22,8 @@ enum class ExitCode : int {
   stopped = 75,    // stopped on request with the state saved: requeue me
 };
 
-// What went wrong and which exit code it deserves. `what()` is one user-facing sentence or two: what is wrong,
-// with which rank, file or key, and what to do. `where()` is for developers and printed only for internal errors.
+// A failure and its exit code. `what()` is one or two sentences for the user: what is wrong, with which rank, file or
+// key, and what to do. `where()` is for developers and printed only for internal errors.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message, std::source_location where = std::source_location::current())
@@ -36,7 +36,7 @@ class Error : public std::runtime_error {
   std::source_location where_;
 };
 
-// What is printed of an error. Internal ones are for developers: they name the line.
+// Returns the text to print for an error. That of an internal error, which is for developers, names the source line.
 std::string message_of(const Error& error);
 
 // A checked format string that remembers where it was written.
@@ -55,7 +55,7 @@ template <class... Args>
   throw Error(code, fmt::format(format.text, std::forward<Args>(args)...), format.where);
 }
 
-// An invariant of our own code; failing it is a bug (ExitCode::internal), never a user's mistake.
+// Checks an invariant of our own code. A violation is a bug (ExitCode::internal), never a user's mistake.
 template <class... Args>
 void require(bool condition, FormatAt<std::type_identity_t<Args>...> format, Args&&... args) {
   if (!condition) throw Error(ExitCode::internal, fmt::format(format.text, std::forward<Args>(args)...), format.where);

@@ -1,5 +1,5 @@
-// Rank-aware log. Plain information is printed by rank 0 alone; warnings and errors by whichever rank has them,
-// prefixed with rank and host. Each line is one write(2), so lines of different ranks never mix. Thread-safe.
+// Rank-aware log. Rank 0 alone prints plain information; any rank prints its warnings and errors, prefixed with rank
+// and host. Each line is one write(2), so lines of different ranks never mix. Thread-safe.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-// Set once by main after MPI has started (plain integers, so that this layer does not know MPI).
-// Before that the process speaks as rank 0 of 1.
+// Called once by main after MPI has started; the parameters are plain integers because this layer does not know MPI.
+// Before that, the process logs as rank 0 of 1.
 void set_log_identity(int rank, int size, std::string host);
 int log_rank();
 
-// Whether the words "warning:" and "error:" are colored. Not, before this is called; the caller has made sure that
-// standard error ends in a terminal.
+// Sets whether the words "warning:" and "error:" are colored; by default they are not. The caller has verified that
+// standard error leads to a terminal.
 void set_log_colors(bool colored);
 
 enum class LogLevel { info, warning, error };
 
-// Lines below this level are left out, the progress bar with those of `info`. With `time`, each line begins with the
-// local time, except those of log_from_signal_handler(). Until this is called: all lines, without the time.
+// Lines below this level are left out; the progress bar counts as `info`. With `time`, each line begins with the local
+// time, except those of log_from_signal_handler(). Until this is called: all lines, without the time.
 void set_log_style(LogLevel least, bool time);
 // Whether lines begin with the time.
 bool log_has_time();
@@ -32,14 +32,14 @@ bool log_has_time();
 void log_line(LogLevel level, std::string_view text);
 
 // A line that stays at the bottom of a terminal (a progress bar): drawn again below every line that is logged. Rank 0
-// only; the caller has made sure that standard output ends in a terminal. Empty: removed.
+// only; the caller has verified that standard output leads to a terminal. An empty text removes the line.
 void log_status(std::string_view text);
 
-// For what must not be held up (the fatal report, the watchdog): a warning or an error is written even when another
-// thread holds the log, and given up where nobody takes it for two seconds.
+// For threads that must not block (the fatal report, the watchdog): writes a warning or an error even if another thread
+// holds the log, and gives up if nothing can be written for two seconds.
 void log_urgent(LogLevel level, std::string_view text);
 
-// The same for a signal handler: only what is allowed in one.
+// The same for a signal handler: calls only async-signal-safe functions.
 void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept;
 
 // "N times: text" for every warning that came more than once; called by main at the end.

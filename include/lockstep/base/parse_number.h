@@ -1,4 +1,4 @@
-// Numbers from text that somebody wrote: options, environment variables, file contents.
+// Parses numbers in text from users: options, environment variables, file contents.
 #pragma once
 
 #include <charconv>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// The number that `text` is from its first byte to its last, in the form that std::from_chars takes: no spaces, no
-// "+", no suffix. Nothing when the text is anything else, when the value does not fit T, or when it is not finite.
+// Parses the whole of `text` as a number in the form of std::from_chars: no spaces, no "+", no suffix. Returns nothing
+// if the text is anything else, if the value does not fit T, or if it is non-finite.
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};

@@ -1,5 +1,5 @@
-// Counter-based random numbers: every value is a pure function of (key, counter), the same on host and device,
-// whatever the thread or rank that asks. SplitMix64 (Steele, Lea, Flood 2014) over FNV-1a keys.
+// Counter-based random numbers: every value is a pure function of (key, counter), the same on host and device and on
+// any thread or rank. SplitMix64 (Steele, Lea, Flood 2014) over FNV-1a keys.
 #pragma once
 
 #include <cstdint>

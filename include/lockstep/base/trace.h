@@ -1,5 +1,5 @@
-// Which thread of this process does what from when to when, while somebody wants to know: for traces of a few steps,
-// and for a profiler that is attached. Process-wide, as the log is. Where nobody does, a span costs two loads.
+// Records what each thread of this process does and when, for traces of a few steps and for an attached profiler.
+// Process-wide, like the log. While neither is active, a span costs two loads.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ struct TraceSpan {
   double begin = 0, end = 0;
 };
 
-// Is called when each TraceScope begins and when it ends, on the thread of that scope, whether or not tracing is on;
-// those of one thread nest. Any number of threads at once.
+// Called when each TraceScope begins and when it ends, on the thread of that scope, whether or not tracing is on.
+// Scopes of one thread nest. Several threads may call at the same time.
 class SpanObserver {
  public:
   virtual ~SpanObserver() = default;
@@ -36,20 +36,20 @@ extern std::atomic<SpanObserver*> observer;
 inline bool tracing() { return trace_detail::tracing.load(std::memory_order_relaxed); }
 inline SpanObserver* span_observer() { return trace_detail::observer.load(std::memory_order_acquire); }
 
-// From now on; null: nobody. It must live until the last span that began under it has ended.
+// Sets the observer of later spans; null: none. It must live until the last span that it saw begin has ended.
 void observe_spans(SpanObserver* observer);
 
 void start_tracing();
-// Everything since start_tracing() that has ended, in the order of the ends.
+// Returns the spans that have ended since start_tracing(), in the order of their ends.
 std::vector<TraceSpan> stop_tracing();
 
-// What the calling thread has just done; dropped while tracing is off.
+// Records what the calling thread has just done; does nothing while tracing is off.
 void trace_span(std::string_view name, double begin, double end);
-// What went on by itself, on the row of that name, or on another when it overlaps with one there.
+// Records an asynchronous operation in this row, or in another one if it overlaps with an operation there.
 void trace_operation(std::string_view row, std::string_view name, double begin, double end);
 
-// The lifetime of this object, if tracing was on when it began. `name` must live as long. Must end on the thread that
-// it began on, after those that began later.
+// Records the lifetime of this object, if tracing is on when it begins. `name` must live as long. It must end on the
+// thread on which it began, after scopes that began later.
 class TraceScope {
  public:
   explicit TraceScope(const char* name)

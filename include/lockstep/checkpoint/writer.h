@@ -28,7 +28,7 @@ struct SaveResult {
   double snapshot_seconds = 0;  // time that wait_copied() waited
   double write_seconds = 0;     // building, writing, verifying and publishing
   double cpu_seconds = 0;       // processor time of the writer's thread, including the copy
-  std::optional<Error> error;   // why nothing was published: checkpoint, or numerics if an array is not finite
+  std::optional<Error> error;   // why nothing was published: checkpoint, or numerics if an array is non-finite
 };
 
 // Owned by the checkpointer and used by the training thread. Apart from the constructor, no function touches a file. A

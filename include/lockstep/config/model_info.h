@@ -1,4 +1,4 @@
-// What is known of each model before it is built: what it takes, its limits, and the values of its publication.
+// What is known of each model before it is built: its kind of input, its limits, and the values of its publication.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Batches for one rank, prepared ahead by worker threads; their order and content depend on no timing.
+// Batches for one rank, prepared ahead by worker threads; their order and content do not depend on timing.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-// Memory of a batch slot, at least 64-byte aligned, and how to give it back.
+// Memory of a batch slot, at least 64-byte aligned, with its deleter.
 using HostMemory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 using HostAllocator = std::function<HostMemory(size_t bytes)>;
 HostMemory allocate_aligned(size_t bytes);
@@ -52,8 +52,8 @@ struct LoaderOptions {
 
 // A view of one batch. N = size. Valid until Loader::release() or the next Loader::next().
 struct Batch {
-  const float* images = nullptr;          // [N,3,S,S]; null where samples are sparse, or the next two take its place
-  const uint8_t* pixels = nullptr;        // [N,S,S,3], where LoaderOptions::pixels says so
+  const float* images = nullptr;          // [N,3,S,S]; null if samples are sparse, or if the next two replace it
+  const uint8_t* pixels = nullptr;        // [N,S,S,3], if LoaderOptions::pixels is set
   const ImageChanges* changes = nullptr;  // [N]
   const int32_t* ids = nullptr;           // [N,max_ids], sparse only, like the next: -1 after the last of a sample
   const float* values = nullptr;          // [N,max_ids]
@@ -66,11 +66,11 @@ struct Batch {
   int64_t call = 0;            // 0, 1, ...
 };
 
-// A bad record met under BadRecords::skip.
+// A bad record found under BadRecords::skip.
 struct BadRecordNote {
   int64_t index = 0;    // in the data set
-  std::string message;  // its place and what is wrong
-  int64_t times = 0;    // how often it was met
+  std::string message;  // its position and what is wrong
+  int64_t times = 0;    // how often it was found
 };
 
 class SamplePipeline;
@@ -80,11 +80,11 @@ struct SamplePlace;
 // start_position + step * B + rank * B / world_size + micro * batch_size on; there is no end. A bad record that is to
 // be skipped is replaced by the next good one of the data set.
 // Evaluation: call k covers positions k * world_size * batch_size + rank * batch_size on, each position being that
-// sample of the data set; past the end come zeros with weight 0, as stands for a skipped bad record. After
+// sample of the data set; past the end, and for skipped bad records, there are zeros with weight 0. After
 // evaluation_steps() calls the next pass begins, so one loader serves all evaluations of a run.
 //
 // Owned by the trainer; `source` must outlive it. next() and release() belong to one thread. An error of a worker is
-// thrown by the next() whose batch it hit, the lowest sample's first, and again by every later call.
+// thrown by the next() for its batch (of several errors, that of the lowest sample) and by every later call.
 class Loader {
  public:
   Loader(const DataSource& source, LoaderOptions options);
@@ -92,18 +92,18 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Blocks until the batch is complete. Gives the slot of the batch before it back to the workers.
+  // Blocks until the batch is complete. Returns the slot of the previous batch to the workers.
   Batch next();
 
-  // Gives the slot back before the next call. `batch` must be the last one next() returned.
+  // Returns the slot before the next call. `batch` must be the last one next() returned.
   void release(const Batch& batch);
 
   const LoaderOptions& options() const { return options_; }
 
-  // Complete batches waiting to be taken; 0 while the consumer waits: the input is the bottleneck. Any thread.
+  // Returns the number of complete batches that are available; 0 means that the input is the bottleneck. Thread-safe.
   int64_t queue_depth() const;
 
-  // Bad records skipped so far, by index. Any thread.
+  // Returns the bad records skipped so far, by index. Thread-safe.
   std::vector<BadRecordNote> bad_records() const;
 
  private:
@@ -153,10 +153,10 @@ class Loader {
   int64_t issue_sample_ = 0;
   int64_t taken_ = 0;                  // batches that next() has returned
   int64_t released_ = 0;               // batches whose slot is free again
-  std::vector<std::jthread> workers_;  // last: they stop before anything they use goes away
+  std::vector<std::jthread> workers_;  // last: they stop before anything they use is destroyed
 };
 
-// Calls of one evaluation pass on every rank: ceil(samples / (world_size * batch_size)).
+// Returns the number of calls of one evaluation pass on every rank: ceil(samples / (world_size * batch_size)).
 int64_t evaluation_steps(int64_t samples, int world_size, int64_t batch_size);
 
 }  // namespace lockstep

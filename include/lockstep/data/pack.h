@@ -11,7 +11,7 @@
 namespace lockstep {
 
 struct PackOptions {
-  std::string directory;       // is made where it does not exist
+  std::string directory;       // is created if it does not exist
   std::string name = "train";  // the files are train-00000-of-00012 and so on
   int64_t short_side = 0;      // pixels; pictures whose short side is longer are shrunk to it
   bool lossless = false;       // PNG instead of JPEG
@@ -30,13 +30,13 @@ struct PackSummary {
   int64_t records = 0;                // written
   int64_t shrunk = 0;                 // of them; the others keep their bytes
   int64_t bytes = 0;                  // of all files
-  std::vector<std::string> left_out;  // bad records: place and reason
+  std::vector<std::string> left_out;  // bad records: position and reason
 };
 
 // Writes every picture of `source` once. Each is decoded, so that damaged ones are found here; a JPEG or PNG that is
-// small enough keeps its bytes. Labels are written as the source gives them. A file appears under its name when it is
-// whole; each is built in memory, one a thread. Throws Error(config) when the directory holds files of the name already
-// or the samples are not pictures, Error(data) for a bad record unless they are to be skipped.
+// small enough keeps its bytes. Labels are written as stored in the source. A file appears under its name when it is
+// complete; each thread builds one in memory. Throws Error(config) if the directory already holds files of this name or
+// the samples are not pictures, and Error(data) for a bad record unless bad records are skipped.
 PackSummary pack_images(const DataSource& source, const PackOptions& options);
 
 }  // namespace lockstep

@@ -13,15 +13,15 @@ namespace lockstep {
 
 struct OnnxOptions {
   std::string name;              // of the graph
-  bool fold_batch_norm = false;  // into the convolution before it, where that has no other reader
+  bool fold_batch_norm = false;  // into the convolution before it, if that has no other reader
   Metadata metadata;
 };
 
-// The whole file. `graph` is an evaluation graph as the model draws it (forward, float32, no rewrites, batch of 1);
-// `weights` has all its parameters. Input "images" [N,3,H,W], normalized as in training, or for sparse samples
+// Returns the whole file. `graph` is an evaluation graph as the model builds it (forward, float32, no rewrites, batch
+// of 1); `weights` has all its parameters. Input "images" [N,3,H,W], normalized as in training, or for sparse samples
 // "ids" int64[N,L], below 0 where a sample has fewer than L, and "values" [N,L]; output "logits" [N,K] of the main
-// head; N and L are free. Throws Error(config) for an operation that ONNX has no equal of, and beyond the 2 GB that one
-// file can hold.
+// head; N and L are dynamic. Throws Error(config) for an operation without an equivalent in ONNX, and above the 2 GB
+// that one file can hold.
 std::string encode_onnx(const Graph& graph, std::span<const NamedTensor> weights, const OnnxOptions& options);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace lockstep {
 
 using Metadata = std::map<std::string, std::string>;
 
-// The whole file, tensors in the order of their names, as the format's own library writes them.
+// Returns the whole file, with tensors in the order of their names, as the format's own library writes them.
 std::vector<std::byte> encode_safetensors(std::span<const NamedTensor> tensors, const Metadata& metadata);
 
 struct SafetensorsContent {
@@ -21,9 +21,9 @@ struct SafetensorsContent {
   std::vector<std::string> counters;  // PyTorch's num_batches_tracked, which no computation needs: names only
 };
 
-// Throws Error(checkpoint) naming the file for one that is torn or no safetensors file, whose tensors overlap or leave
-// gaps, or whose header is longer than 16 MiB; Error(config) for tensors of a type other than F32, or of more than four
-// dimensions.
+// Throws Error(checkpoint), which names the file, if it is truncated or not a safetensors file, if its tensors overlap
+// or leave gaps, or if its header is longer than 16 MiB; Error(config) for tensors of a type other than F32, or of more
+// than four dimensions.
 SafetensorsContent read_safetensors(const std::string& path);
 
 }  // namespace lockstep

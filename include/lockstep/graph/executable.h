@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-// Where an executable finds its inputs: ExternalInput has their types and shapes. Null: the graph does not read it.
+// The addresses of an executable's inputs: ExternalInput has their types and shapes. Null if the graph does not read
+// one.
 struct ExternalInputs {
   const void* images = nullptr;
   const void* labels = nullptr;
@@ -39,21 +40,21 @@ struct Arenas {
   ExternalInputs external{};
 };
 
-// Has all ranks sum `elements` values in place; later work on the stream sees the result. Called for each SumOverRanks
-// of a graph, in one order on all ranks; `name` is the node's, for messages.
+// Sums `elements` values over all ranks, in place; later work on the stream sees the result. Called for each
+// SumOverRanks of a graph, in one order on all ranks; `name` is the node's, for messages.
 using RankSum = std::function<void(Stream& stream, void* values, int64_t elements, const std::string& name)>;
 
 struct CompileOptions {
   bool rewrites = true;
-  int synchronized_ranks = 1;  // over whose samples together batch norms normalize; above 1 running needs a RankSum
+  int synchronized_ranks = 1;  // whose samples batch norms normalize together; above 1, running needs a RankSum
   bool training = true;        // add gradients
   DType compute = DType::f32;  // element type of the layers (lower_precision)
-  // Images arrive as bytes, and this makes the input of the model from them (feed_pixels); its `to` does not count.
+  // If images arrive as bytes: the operation that makes the model's input from them (feed_pixels); its `to` is ignored.
   std::optional<PreparePixels> pixels = {};
-  // Make normalized activations again in the backward pass where the backend finds it cheap; a rewrite like the others.
+  // Recompute normalized activations in the backward pass where the backend finds it cheap; a rewrite like the others.
   bool recompute = true;
-  bool recompute_convolutions = false;  // and convolutions with few multiply-adds for each value
-  // Where parameters lie; null: in the order in which their gradients finish (or table order without training).
+  bool recompute_convolutions = false;  // also convolutions with few multiply-adds per value
+  // The layout of the parameters; null: the order in which their gradients finish (table order without training).
   const ParameterLayout* layout = nullptr;
 };
 
@@ -74,14 +75,14 @@ class Executable {
   // make_schedule, compile kernels, plan_memory, verify_plan.
   static Executable compile(Graph graph, const Backend& backend, const CompileOptions& options);
 
-  // Makes the copies of the parameters again. Needed before forward() unless an update wrote the parameters last.
+  // Recomputes the copies of the parameters. Required before forward() unless an update wrote the parameters last.
   void copy_weights(Stream& stream, const Arenas& arenas) const;
   void forward(Stream& stream, const Arenas& arenas, const RankSum& sum = {}) const;
   // Runs the backward part; `after(position)` is called as soon as the node at that position has been enqueued.
   void backward(Stream& stream, const Arenas& arenas, const std::function<void(int32_t position)>& after,
                 const RankSum& sum = {}) const;
 
-  // The memory of a value; null when the schedule never uses it.
+  // Returns the memory of a value; null if the schedule never uses it.
   void* address(ValueId value, const Arenas& arenas) const;
 
   const Graph& graph() const { return graph_; }
@@ -114,8 +115,8 @@ class Executable {
   std::vector<std::pair<std::string, int>> applied_;
 };
 
-// The layout of `table` inside arenas laid out for `from`, which must have all its parameters by name and shape: how
-// an evaluation graph, which has no auxiliary head, reads the arenas of the training graph.
+// Returns the layout of `table` inside arenas laid out for `from`, which must have all its parameters by name and
+// shape. An evaluation graph, which has no auxiliary head, uses it to read the arenas of the training graph.
 ParameterLayout adopt_layout(const ParameterTable& table, const ParameterTable& from, const ParameterLayout& layout);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What the convolutions of a compiled training graph compute of batch norms, for people.
+// Which parts of batch norms the convolutions of a compiled training graph compute, for reports.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace lockstep {
 
 struct ConvolutionFusion {
   std::string layer;
-  bool sums = false;        // for the batch norm behind it
-  bool normalizes = false;  // its image, which is that before a batch norm
+  bool sums = false;        // it computes the sums for the batch norm after it
+  bool normalizes = false;  // it normalizes its input, which is that of a batch norm
   std::string why_not;      // what it does not do, and the reason; empty: it does both
 };
 

@@ -14,7 +14,7 @@ namespace lockstep {
 using ValueId = int32_t;
 using NodeId = int32_t;
 
-// What the graph is fed with each step; the caller binds a pointer to each that it reads (Arenas::external).
+// The inputs of the graph in each step; the caller binds a pointer to each that it reads (Arenas::external).
 enum class ExternalInput : uint8_t {
   images,      // [N,3,H,W], plain
   labels,      // i32[N]
@@ -23,7 +23,7 @@ enum class ExternalInput : uint8_t {
   loss_scale,  // f32[]: multiplies all gradients (graphs with f16 values only)
   ids,         // i32[N,L]: see EmbeddingBag
   values,      // [N,L]
-  pixels,      // u8[N,H,W,3], in the place of images, like the next: see PreparePixels
+  pixels,      // u8[N,H,W,3], instead of images, like the next: see PreparePixels
   changes,     // [N,kImageChanges]
 };
 
@@ -39,19 +39,19 @@ struct Value {
   TensorDesc desc;
   ValueRole role = ValueRole::computed;
   ExternalInput external = ExternalInput::images;  // role external
-  // Roles parameter and statistic. Where the value holds more than this parameter has, it goes on with the next ones of
-  // its group (Graph::adjacent_parameters); its gradient likewise.
+  // Roles parameter and statistic. If the value has more elements than this parameter, it continues with the next ones
+  // of its group (Graph::adjacent_parameters), and so does its gradient.
   ParameterId parameter = -1;
   ParameterId gradient_of = -1;  // computed: is the gradient of this parameter and lies in the gradient arena
   ParameterId moment_of = -1;    // computed: is the summed moment of this statistic and lies in the gradient arena
   ParameterId copy_of = -1;      // computed: is this parameter in 16 bits and lies in the arena of copies
   NodeId producer = -1;          // computed
-  bool kept = false;             // read by the caller after the run: its memory is never given away
+  bool kept = false;             // read by the caller after the run, so its memory is not reused
   ValueId view_of = -1;          // computed: lies in the memory of this value, from its channel `view_channel` on
   int64_t view_channel = 0;
 };
 
-// `weights`: once whenever parameters change in another way than by an update, which keeps the copies itself
+// `weights` runs whenever parameters have changed other than by an update, which writes the copies itself
 // (ApplyOptimizer::copies).
 enum class Phase : uint8_t { weights, forward, backward };
 
@@ -63,7 +63,7 @@ struct Node {
   Phase phase = Phase::forward;
 };
 
-// One head of the model: what is trained is the sum over heads of weight * loss.
+// One head of the model; the trained loss is the sum over heads of weight * loss.
 struct LossHead {
   std::string name;
   double weight = 1;
@@ -74,7 +74,7 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;
   ParameterTable parameters;
-  // Runs of parameters that must lie side by side in memory (see lay_out_parameters).
+  // Groups of parameters that must be adjacent in memory (see lay_out_parameters).
   std::vector<std::vector<ParameterId>> adjacent_parameters;
   std::vector<LossHead> losses;  // the first is the main head
 
@@ -84,9 +84,9 @@ struct Graph {
   const Node& node(NodeId id) const { return nodes[id]; }
 
   ValueId add_value(Value value);
-  // Appends a node that makes values which exist already.
+  // Appends a node whose output values exist already.
   void append(Node node);
-  // Lets a node make another value in the place of this output, which is never used then.
+  // Lets a node make another value instead of this output, which is unused from then on.
   void replace_output(NodeId id, size_t output, ValueId by);
   // Appends a node, infers its outputs and names them after it. Errors name the node. Returns its outputs.
   std::vector<ValueId> add_node(std::string name, Op op, std::vector<ValueId> inputs, Phase phase = Phase::forward);
@@ -94,10 +94,10 @@ struct Graph {
   std::vector<TensorDesc> descs(const std::vector<ValueId>& ids) const;
 };
 
-// The parameters that a value of this shape, which starts with parameter `first`, holds.
+// Returns the parameters that a value of this shape holds, which starts with parameter `first`.
 std::vector<ParameterId> parameters_in(const Graph& graph, ParameterId first, const Shape& shape);
 
-// For every value the nodes that read it, in order.
+// Returns for every value the nodes that read it, in order.
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 
 // Drops the nodes marked in `dead` and renumbers producers; values stay (unread ones cost nothing).

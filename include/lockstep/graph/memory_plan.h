@@ -1,5 +1,5 @@
-// Where every value lies. Values that may share memory form alias classes (a reshape and its input; the result of an
-// operation that works in place); each class has one address in an arena for the time from its first write to its
+// The address of every value. Values that may share memory form alias classes (a reshape and its input; the result of
+// an operation that works in place); each class has one address in an arena for the time from its first write to its
 // last read.
 #pragma once
 
@@ -38,7 +38,7 @@ struct PlanInput {
 // Greedy by size, lowest address that is free for the whole life of the class. All addresses are 64-byte aligned.
 MemoryPlan plan_memory(const PlanInput& input);
 
-// The fullest moment of a plan.
+// The moment of a plan at which most memory is in use.
 struct MemoryPeak {
   struct Part {
     ValueId value = -1;  // the whole of its class; -1: the workspace of the step

@@ -1,4 +1,4 @@
-// What model authors write with: layers by name, parameters with torchvision's names, losses.
+// The interface for model authors: layers by name, parameters with torchvision's names, losses.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ struct ModelOptions {
   DType dtype = DType::f32;
 };
 
-// Draws one graph. Used by one thread; finish() hands the graph over.
+// Builds one graph. Used by one thread; finish() returns the graph.
 class ModelBuilder {
  public:
   explicit ModelBuilder(const ModelOptions& options);
@@ -63,7 +63,7 @@ class ModelBuilder {
   ValueId local_response_norm(ValueId x, const std::string& name, const LocalResponseNorm& op);
   ValueId concat(const std::vector<ValueId>& members, const std::string& name);
   ValueId flatten(ValueId x, const std::string& name);  // [N,C,H,W] -> [N,C*H*W]
-  // Nothing when the rate, by default options().dropout, is 0, or when not training.
+  // Does nothing if the rate, by default options().dropout, is 0, or outside training.
   ValueId dropout(ValueId x, const std::string& name, std::optional<double> rate = {});
   struct Dense {
     int64_t outputs = 0;
@@ -79,8 +79,8 @@ class ModelBuilder {
   };
   // [N,width] from the ids and values of sparse samples. Parameters <name>.weight [vocabulary,width], <name>.bias.
   ValueId embedding_sum(const std::string& name, const Embedding& embedding);
-  // Adds softmax cross-entropy of these logits, with the given weight, to what is trained. Heads in order of
-  // importance: the first is the one that evaluation reports.
+  // Adds softmax cross-entropy of these logits, with the given weight, to the trained loss. The first head is the main
+  // one, which evaluation reports.
   void loss(ValueId logits, const std::string& name, double weight);
 
   // Throws Error(config) if a pattern of the options matches nothing, or if nothing is left to train.
@@ -93,7 +93,7 @@ class ModelBuilder {
 
   ModelOptions options_;
   Graph graph_;
-  ValueId images_ = -1;  // drawn when first asked for
+  ValueId images_ = -1;  // created on first use
   ValueId labels_, weights_, step_;
 };
 

@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// Of one batch norm: the statistics that its moments belong to, and how many values of a channel a sample has.
+// The moments of one batch norm: their statistics, and the number of values per channel and sample.
 struct NormMoments {
   ParameterId mean = -1, var = -1;
   int64_t channels = 0, spatial = 0;
   bool operator==(const NormMoments&) const = default;
 };
 
-// Of all batch norms of a training graph, in the order of the graph; fused or not.
+// Returns those of all batch norms of a training graph, fused or not, in the order of the graph.
 std::vector<NormMoments> moments_of(const Graph& graph);
 
 }  // namespace lockstep

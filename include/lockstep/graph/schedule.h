@@ -16,7 +16,7 @@ struct Schedule {
   std::vector<int32_t> gradient_ready;  // for each of gradient_order the position of the node that finishes it
 };
 
-// Forward nodes first, each phase in graph order, without those whose results nobody reads.
+// Puts forward nodes first, each phase in graph order, and leaves out nodes whose results are not read.
 Schedule make_schedule(const Graph& graph);
 
 }  // namespace lockstep

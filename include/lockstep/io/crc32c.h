@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-// The processor's own instruction where it has one, else tables.
+// Uses the processor's own instruction if it has one, otherwise tables.
 uint32_t crc32c(std::span<const std::byte> data);
 
-// The table form, whatever the processor.
+// Uses tables on every processor.
 uint32_t crc32c_portable(std::span<const std::byte> data);
 
 // TFRecord stores checksums rotated and shifted, so that a checksum over data holding checksums stays meaningful.

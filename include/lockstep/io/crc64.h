@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// The checksum of `bytes`; pass an earlier result as `crc` to continue over the bytes that follow.
-// A CRC rather than a hash: every damage confined to 64 consecutive bits is caught for certain, anything wider but
-// with odds of 2^-64. By carry-less products where the processor has them.
+// Returns the checksum of `bytes`; pass an earlier result as `crc` to continue over the bytes that follow. Unlike a
+// hash, a CRC detects any damage within 64 consecutive bits for certain; it misses wider damage with a probability of
+// 2^-64. Uses carry-less products if the processor has them.
 uint64_t crc64(std::span<const std::byte> bytes, uint64_t crc = 0);
 
-// The same, as processors without them do it: slicing by 16, about 2 GB/s a core.
+// The same for processors without them: slicing by 16, about 2 GB/s per core.
 uint64_t crc64_portable(std::span<const std::byte> bytes, uint64_t crc = 0);
 
 }  // namespace lockstep

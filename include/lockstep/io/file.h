@@ -1,6 +1,6 @@
 // Files with plain POSIX calls: whole reads, positioned reads, and writes that either happen entirely or not at all.
-// Every function throws Error with the exit code the caller passes as `blame`; messages name the path and the
-// system's reason. Who may read and write a file that is made here is the umask's to say.
+// Every function throws Error with the exit code the caller passes as `blame`; messages name the path and the system's
+// reason. The umask decides who may read and write new files.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 FileDescriptor open_for_reading(const std::string& path, ExitCode blame);
 
-// The same for what can be read at any offset. A directory, a named pipe, a socket or a device is refused by name;
-// nothing is waited for, whereas a plain open of a pipe blocks until somebody writes to it.
+// The same for files that can be read at any offset. Refuses a directory, a named pipe, a socket or a device, and says
+// which it is. Never blocks, whereas a plain open of a pipe blocks until somebody writes to it.
 FileDescriptor open_regular_file(const std::string& path, ExitCode blame);
 
 int64_t file_size(const FileDescriptor& file, const std::string& path, ExitCode blame);
@@ -38,9 +38,9 @@ struct ReadAt {
 };
 void pread_all(const FileDescriptor& file, std::span<std::byte> to, const ReadAt& where);
 
-// Whole files, to their end. What has a size is read by it; what has none (a pipe, a terminal, a file of /proc) until
-// nothing more comes, kLargestStream bytes at most, since it may never end. More than `limit` bytes are an error, and
-// so is a stream that gives nothing, not even its end, for `quiet_seconds`: a named pipe without a writer, say.
+// Reads a whole file. One without a size (a pipe, a terminal, a file of /proc) is read to its end, but at most
+// kLargestStream bytes, because it may never end. More than `limit` bytes are an error, and so is a stream that
+// delivers neither bytes nor its end for `quiet_seconds`, such as a named pipe without a writer.
 inline constexpr int64_t kLargestStream = int64_t{4} << 30;
 inline constexpr int64_t kLargestText = int64_t{16} << 20;
 std::vector<std::byte> read_file(const std::string& path, ExitCode blame);
@@ -52,22 +52,22 @@ struct WholeRead {
 };
 std::string read_text_file(const std::string& path, const WholeRead& how);
 
-// The whole of a file as open_regular_file takes it, for formats that are read at any offset.
+// Reads a whole file that open_regular_file accepts, for formats that are read at any offset.
 std::vector<std::byte> read_regular_file(const std::string& path, ExitCode blame);
 
 // Writes all of `bytes` at the descriptor's position, resuming after short writes and EINTR.
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path, ExitCode blame);
 
-// Makes a file that must not exist yet; invalid where it does.
+// Creates a file. Returns an invalid descriptor if it exists already.
 FileDescriptor create_file(const std::string& path, ExitCode blame);
 
-// Opens a log, a regular file that is made if need be, like its directory. Each write(2) goes to the end of the file.
+// Opens a log, a regular file, which is created if necessary, like its directory. Each write(2) appends to the file.
 FileDescriptor open_for_appending(const std::string& path, ExitCode blame);
 
-// Whether `path` still names the open file: not after somebody has deleted, moved or replaced it.
+// Whether `path` still names the open file; false once somebody has deleted, moved or replaced it.
 bool is_at(const FileDescriptor& file, const std::string& path) noexcept;
 
-// Whether the file holds exactly `bytes`, as the disk gives them back and not the page cache.
+// Whether the file holds exactly `bytes`, read from the disk and not from the page cache.
 bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes);
 
 struct AtomicWrite {
@@ -98,7 +98,7 @@ void fsync_directory(const std::string& path, ExitCode blame);
 // Bytes an unprivileged process may still write on the file system of `path`; -1 if unknown.
 int64_t free_bytes(const std::string& path) noexcept;
 
-// mkdir -p.
+// Creates a directory and those above it, like mkdir -p.
 void make_directories(const std::string& path, ExitCode blame);
 
 // Names in a directory, sorted bytewise, without "." and "..".

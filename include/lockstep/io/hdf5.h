@@ -1,10 +1,10 @@
-// HDF5 files as values: open from disk or memory, build in memory, groups, data sets, attributes. Every call takes the
-// one process-wide lock for as long as it runs and no longer, and long transfers take it again for each piece, so one
-// thread's save never stalls another's read. The library never writes to disk itself: with its own file driver a full
-// disk gives a file that closes without error and reads back as zeros.
+// HDF5 files as values: open from disk or memory, build in memory, groups, data sets, attributes. Every call holds the
+// one process-wide lock only while it runs, and long transfers acquire it again for each piece, so one thread's save
+// never stalls another's read. The library never writes to disk itself: on a full disk, its own file driver produces a
+// file that closes without error and reads back as zeros.
 //
-// What a file declares is checked before it is used. Sizes whose product overflows, elements of more than 16 bytes and
-// data sets that keep their values in a raw external file are errors, as are values that take more than
+// Declarations in a file are checked before they are used. Sizes whose product overflows, elements of more than 16
+// bytes and data sets that keep their values in a raw external file are errors, as are values that take more than
 // kMostExpansion times the file's own bytes and kSmallArrays in memory: a compressed or unwritten data set of a few
 // bytes can declare terabytes.
 #pragma once
@@ -34,8 +34,8 @@ struct Hdf5IdTraits {
 };
 using Hdf5Id = UniqueHandle<Hdf5IdTraits>;
 
-// How elements are stored. The named types are native (IEEE 754, this machine's byte order), so their bytes can be
-// used as they lie in the file; other_float and other_integer are converted on reading.
+// How elements are stored. The named types are native (IEEE 754, this machine's byte order), so their bytes can be used
+// as they are in the file; other_float and other_integer are converted on reading.
 enum class Hdf5Type : uint8_t { f32, f64, u8, i32, i64, other_float, other_integer, string, other };
 
 inline constexpr int64_t kMostExpansion = 64;
@@ -44,13 +44,13 @@ inline constexpr int64_t kSmallArrays = int64_t{16} << 20;  // bytes
 struct Hdf5DatasetInfo {
   Hdf5Type type = Hdf5Type::other;
   std::vector<int64_t> dims;  // empty for a scalar; the product with element_bytes fits int64_t
-  // Of the first byte when the elements lie in one piece in the very file that was opened; else -1.
+  // Offset of the first byte if the elements are contiguous in the opened file itself; otherwise -1.
   int64_t file_offset = -1;
   size_t element_bytes = 0;
   bool has_checksum = false;  // Fletcher32 over every chunk
   int64_t file_bytes = 0;     // of the file that it lies in
   int64_t most_bytes = 0;     // that its values may take in memory
-  int64_t rows_together = 1;  // that have to be decoded for any one of them, where chunks are compressed
+  int64_t rows_together = 1;  // that must be decoded for any one of them if chunks are compressed
   int64_t elements() const;
 };
 
@@ -84,16 +84,16 @@ class Hdf5Dataset {
 
   const Hdf5DatasetInfo& info() const { return info_; }
 
-  // The whole data set, converted to T (float, double, int64_t, int32_t, uint8_t); `to` holds exactly elements().
+  // Reads the whole data set, converted to T (float, double, int64_t, int32_t, uint8_t); `to` holds exactly elements().
   template <class T>
   void read(std::span<T> to) const;
-  // The same into memory of its own; an error when that is more than info().most_bytes, or cannot be had.
+  // The same into new memory. Throws if that would exceed info().most_bytes or cannot be allocated.
   template <class T>
   std::vector<T> read() const;
-  // Rows [first, first + to.size() / row elements) of the first dimension.
+  // Reads rows [first, first + to.size() / row elements) of the first dimension.
   template <class T>
   void read_rows(int64_t first, std::span<T> to) const;
-  // A scalar or one-dimensional data set of strings, of fixed or variable length; bounded as read() is.
+  // Reads a scalar or one-dimensional data set of strings, of fixed or variable length; bounded like read().
   std::vector<std::string> read_strings() const;
 
  private:
@@ -119,26 +119,26 @@ class Hdf5Dataset {
 // independent.
 //
 // A file on disk may have external links and virtual data sets, which the library follows into other HDF5 files. The
-// sources of a virtual data set must be there, at any depth; their values are read by the library itself, so that a
-// damaged compressed chunk among them is not found as it is in a data set that is opened directly. A file in memory
-// stands alone: links and virtual data sets are errors there, so that nothing else that the user may read becomes part
-// of it.
+// sources of a virtual data set must exist, at any depth. The library itself reads their values, so a damaged
+// compressed chunk may go undetected there, unlike in a data set that is opened directly. A file in memory must be
+// self-contained: links and virtual data sets are errors there, so that no other file that the user may read becomes
+// part of it.
 class Hdf5File {
  public:
-  // Read-only, without the library's file locks, which fail on network file systems. A regular file.
+  // Opens a regular file read-only, without the library's file locks, which fail on network file systems.
   static Hdf5File open(const std::string& path, ExitCode blame);
-  // Reads a file that lies in memory, without a copy. `image` must outlive the result; it is not changed.
+  // Reads a file in memory, without a copy. `image` must outlive the result; it is not changed.
   static Hdf5File open_image(std::span<const std::byte> image, const std::string& name, ExitCode blame);
 
   struct CreateOptions {
     size_t user_block_bytes = 0;  // 0 or a power of two from 512 on: left to the caller, at the start of the image
-    size_t expected_bytes = 0;    // of the whole file: spares moving it as it grows
+    size_t expected_bytes = 0;    // of the whole file; avoids moving it as it grows
     ExitCode blame = ExitCode::internal;
   };
-  // A new file in memory; finish() hands it out. Written with HDF5 1.10's format, the oldest in which all metadata
-  // carries checksums.
+  // Creates a file in memory, which finish() returns. It has HDF5 1.10's format, the oldest in which all metadata have
+  // checksums.
   static Hdf5File create_in_memory(const std::string& name, const CreateOptions& options);
-  // Closes a file made by create_in_memory, of which no data set may be open, and hands out its memory.
+  // Closes a file made by create_in_memory, of which no data set may be open, and returns its memory.
   Hdf5Image finish() &&;
 
   Hdf5File(Hdf5File&&) noexcept;
@@ -148,7 +148,7 @@ class Hdf5File {
   const std::string& name() const { return name_; }
   bool exists(const std::string& path) const;
 
-  // What the arrays of this file may take in memory all together.
+  // Returns the most bytes that the arrays of this file may take in memory together.
   int64_t most_bytes() const;
 
   enum class Kind : uint8_t { group, dataset, other };
@@ -164,10 +164,10 @@ class Hdf5File {
     return dataset(path).read<T>();
   }
   // Creates a chunked data set with Fletcher32 checksums (T as for reading). `dims` are positive, a single value has
-  // {1}. Groups above it are made.
+  // {1}. Groups above it are created.
   template <class T>
   void write(const std::string& path, std::span<const int64_t> dims, std::span<const T> values);
-  // The same, [N] UTF-8 strings without NUL characters, all stored in the length of the longest. N is positive.
+  // The same for [N] UTF-8 strings without NUL characters, all stored in the length of the longest. N is positive.
   void write_strings(const std::string& path, std::span<const std::string> values);
 
   // Attributes of the group or data set at `object`.

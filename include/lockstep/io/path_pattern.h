@@ -1,5 +1,4 @@
-// Patterns of paths, as glob(7) has them: * ? [set] {one,other}; a backslash takes the meaning from the character after
-// it.
+// Patterns of paths, as glob(7) has them: * ? [set] {one,other}; a backslash makes the next character literal.
 #pragma once
 
 #include <string>
@@ -8,14 +7,14 @@
 
 namespace lockstep {
 
-// The pattern that matches `path` and nothing else: characters that a pattern gives a meaning have a backslash.
+// Returns the pattern that matches only `path`: its special characters get a backslash.
 std::string literal_pattern(std::string_view path);
 
-// The paths that a pattern names: itself where such a path exists, whatever characters it has, read with backslashes
-// as they stand or as what they escape; else its matches, in no promised order. None where nothing matches.
+// Returns the paths that a pattern names. If a path of exactly this name exists, with backslashes as characters or as
+// escapes, it is the only one; otherwise these are the matches, in any order. May be empty.
 std::vector<std::string> matching_paths(const std::string& pattern);
 
-// What kept matching_paths() from looking: "/data/private: Permission denied". Empty: nothing did.
+// Returns what matching_paths() could not read: "/data/private: Permission denied". Empty if it read everything.
 std::string unreadable_directory(const std::string& pattern);
 
 }  // namespace lockstep

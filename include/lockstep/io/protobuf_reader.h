@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Bytes that are no message. what() says why: "field past the end", for example.
+// Thrown for bytes that are not a message. what() says why: "field past the end", for example.
 struct MalformedMessage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,4 +1,4 @@
-// The table of models: a name and the function that draws it.
+// The table of models: a name and the function that builds it.
 #pragma once
 
 #include <span>
@@ -17,8 +17,8 @@ inline constexpr std::string_view kModelFile = "file";  // the model.name that s
 
 std::span<const Model> models();
 
-// Draws the model of the table, or the one of a file if the name is "file". Throws Error(config) on an unknown name, or
-// when the image is too small for its structure.
+// Builds the model of this name, or that of a model file if the name is "file". Throws Error(config) on an unknown
+// name, or when the image is too small for its structure.
 Graph build_model(std::string_view name, const ModelOptions& options);
 
 // The pooling branch of Mixed_7c averages, as in torchvision and TensorFlow's slim; options().mixed_7c_max_pool makes

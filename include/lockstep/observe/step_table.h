@@ -18,10 +18,10 @@ struct MachineRates {
   double bytes_per_second = 0;       // read and written
 };
 
-// One operation of the graph, or work of a step that is none. All figures are of one step.
+// One operation of the graph, or other work of a step. All figures are of one step.
 struct StepTableRow {
   std::string part;                       // one of StepTable::parts
-  std::string name;                       // the node's, or what else it is
+  std::string name;                       // of the node or of the other work
   std::string operation, implementation;  // empty: not an operation of the graph
   double seconds = 0;
   double operations = 0, bytes = 0;  // as for MachineRates; an operation with a product counts as operations alone
@@ -32,7 +32,7 @@ struct StepTable {
     std::string name;  // "forward", "backward", "update", "all-reduce", "data", "save", "between steps", "other"
     double seconds = 0;
   };
-  int64_t steps = 0;   // over how many these are means
+  int64_t steps = 0;   // number of steps over which these are means
   double seconds = 0;  // of a step: the sum of the parts, and of the rows
   std::vector<Part> parts;
   std::vector<StepTableRow> rows;  // the costliest first

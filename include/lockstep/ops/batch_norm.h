@@ -9,7 +9,7 @@
 namespace lockstep {
 
 // ---- batch norm over N, H, W (Ioffe and Szegedy 2015); mean, var, scale, shift [C]; var is the biased variance.
-// All of [C] are of the element type of the scale, which need not be that of the images.
+// All vectors [C] have the element type of the scale, which need not be that of the images.
 // `saved` is a byte blob whose size the backend names (the mask of the fused ReLU; empty otherwise).
 struct BatchNorm {  // x, scale, shift -> y, mean, var, saved
   static constexpr OpFacts facts{
@@ -22,27 +22,27 @@ struct BatchNormGrad {  // x, dy, scale, mean, var, saved -> dx, dscale, dshift
   double epsilon = 1e-3;
   bool relu = false;
 };
-// Of evaluation, and of training with frozen statistics.
+// Batch norm in evaluation, and in training with frozen statistics.
 struct BatchNormInference {  // x, scale, shift, running_mean, running_var -> y
   static constexpr OpFacts facts{
       .name = "BatchNormInference", .differentiable = true, .onnx = true, .lowered_inputs = 1, .in_place_input = 0};
   double epsilon = 1e-3;
   bool relu = false;
 };
-// As BatchNormGrad, but the statistics do not depend on x. The ReLU's mask is computed again.
+// Like BatchNormGrad, but the statistics do not depend on x. The ReLU's mask is recomputed.
 struct BatchNormInferenceGrad {  // x, dy, scale, running_mean, running_var, shift -> dx, dscale, dshift
   static constexpr OpFacts facts = internal_op("BatchNormInferenceGrad", 1);
   double epsilon = 1e-3;
   bool relu = false;
 };
-// What the ranks sum so that every one can compute the moments of the global batch. With d = mean - running_mean
+// The values that the ranks sum so that each can compute the moments of the global batch. With d = mean - running_mean
 // (the shift keeps float32 sums accurate) and N the samples of this rank: first = N d, second = N (var + d^2).
 struct BatchMoments {  // mean, var, running_mean -> first [C], second [C]
   static constexpr OpFacts facts = internal_op("BatchMoments");
   int64_t samples = 0;  // N
 };
 
-// ---- batch norm over the samples of all ranks. What a rank finds of its own samples is summed over ranks in between:
+// ---- batch norm over the samples of all ranks. The sums over a rank's own samples are summed over ranks in between:
 //   x -> SyncBatchNormSums -> SumOverRanks -> SyncBatchNorm -> y
 //   dy -> SyncBatchNormGradSums -> SumOverRanks -> SyncBatchNormGrad -> dx
 // `values` is the number of values of a channel on all ranks together; d = x - running_mean (the shift keeps float32
@@ -69,7 +69,7 @@ struct SyncBatchNormGrad {  // x, dy, scale, mean, var, saved, sums -> dx
   bool relu = false;
   int64_t values = 0;
 };
-// x [K] -> y [K]: its kernel copies, where y is not x's memory already; the executable then has the ranks sum y.
+// x [K] -> y [K]: its kernel copies x unless y has the same memory; the executable then sums y over the ranks.
 struct SumOverRanks {
   static constexpr OpFacts facts = internal_op("SumOverRanks", 0);
 };
@@ -121,12 +121,12 @@ struct BatchNormMaxPoolGrad {  // x, dy, shift, mean, var, factor, saved (, y) -
   static constexpr OpFacts facts = internal_op("BatchNormMaxPoolGrad");
   Window window;
   double epsilon = 1e-3;
-  // Sums over y, what was pooled, in the place of x: where y is above 0, x - mean is (y - shift) / factor but for the
-  // rounding of y. For factors that are not small.
+  // Sums over the pooled values y instead of x: where y is above 0, x - mean is (y - shift) / factor up to the rounding
+  // of y. Only for factors that are not small.
   bool pooled_sums = false;
 };
-// Where the scale is fixed at 1: the gradient of batch norms side by side by way of y = relu(u), u = factor (x - mean)
-// + shift, which is one image for all of them. Where y is above 0, it is u but for its own rounding.
+// For a scale fixed at 1: the gradient of adjacent batch norms, computed from y = relu(u), u = factor (x - mean) +
+// shift, which is one image for all of them. Where y is above 0, it equals u up to its own rounding.
 // dx = factor (dz + by_y u + constant), where dz is dy where y is above 0, and 0 elsewhere; by_y and constant follow
 // from the sums of dz and of dz (y - shift). (Conv2dGradInputNorm at y computes both as well.)
 struct BatchNormGradSums {  // y, dy, shift -> dshift, by_y, constant
@@ -143,8 +143,8 @@ struct BatchNormGradOfSums {  // x, dy, shift, mean, factor, by_y, constant -> d
   bool relu = false;  // false: dy is dz
   int64_t begin = 0;  // its first channel in by_y and constant
 };
-// The same before a max pool (BatchNormMaxPool), whose gradient dy is; by_y and constant are means over what was
-// pooled.
+// The same before a max pool (BatchNormMaxPool): dy is the gradient of the pool, and by_y and constant are means over
+// the pooled values.
 struct BatchNormMaxPoolGradOfSums {  // x, dy, shift, mean, factor, saved, by_y, constant -> dx
   static constexpr OpFacts facts = internal_op("BatchNormMaxPoolGradOfSums");
   Window window;

@@ -17,7 +17,7 @@ struct Window {
 };
 
 // ---- convolution: x [N,I,H,W], weights [O,I/groups,kh,kw], bias [O], y [N,O,H',W']. Input and output channels are in
-// `groups` groups of adjacent ones; a group of outputs reads its group of inputs alone.
+// `groups` groups of adjacent ones; a group of outputs reads only its group of inputs.
 struct Conv2d {  // x, weights (, bias) -> y
   static constexpr OpFacts facts{.name = "Conv2d",
                                  .differentiable = true,
@@ -43,15 +43,15 @@ struct Conv2dGradWeights {  // x, dy -> dweights (, dbias)
   int64_t groups = 1;
 };
 
-// ---- convolutions of one group that compute parts of the batch norm before or behind them, so that the image is read
-// and written less often. graph/passes/fuse_conv_norm.cc makes them where the backend has them (Backend::can).
+// ---- convolutions of one group that compute parts of the batch norm before or after them, so that the image is read
+// and written less often. graph/passes/fuse_conv_norm.cc creates them where the backend has them (Backend::can).
 //
-// A batch norm with ReLU is z = relu(factor (x - mean) + shift) with factor = scale inverse and inverse = 1 /
-// sqrt(var + epsilon). A convolution that reads x in the place of z computes relu(slope x + offset), where slope and
-// offset [I] are of the element type of x: slope = factor, offset = shift - slope mean. Other vectors are float32
-// (float64 where x is).
+// A batch norm with ReLU is z = relu(factor (x - mean) + shift) with factor = scale inverse and inverse = 1 / sqrt(var
+// + epsilon). A convolution that reads x instead of z computes relu(slope x + offset), where slope and offset [I] are
+// of the element type of x: slope = factor, offset = shift - slope mean. Other vectors are float32 (float64 where x
+// is).
 
-// sum and squares [O]: the sums over images and pixels of y and of y^2. `normalized`: reads x in the place of z.
+// sum and squares [O]: the sums over images and pixels of y and of y^2. `normalized`: reads x instead of z.
 struct Conv2dStatistics {  // x, weights (, slope, offset) -> y, sum, squares
   static constexpr OpFacts facts =
       internal_op("Conv2dStatistics", Product{.y = output_operand(0), .weights = input_operand(1)});
@@ -65,7 +65,7 @@ struct Conv2dNormalizedGradWeights {  // x, dy, slope, offset -> dweights
   Window window;
 };
 // Conv2dGradInput, then the gradients of ReLU and of the batch norm's vectors: dz is the gradient by z where z is above
-// 0, else 0. BatchNormGradApply makes dx of it and the last three vectors.
+// 0, and otherwise 0. BatchNormGradApply computes dx from it and the last three vectors.
 struct Conv2dGradInputNorm {
   // dy, weights, x, scale, shift, mean, inverse -> dz, dscale, dshift, by_dz, by_x, constant
   static constexpr OpFacts facts =

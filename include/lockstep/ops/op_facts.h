@@ -1,5 +1,5 @@
-// What is true of an operation whatever its tensors and its backend: each operation's struct holds an OpFacts named
-// `facts`.
+// Facts about an operation that depend neither on its tensors nor on its backend: each operation's struct has an
+// OpFacts named `facts`.
 #pragma once
 
 #include <concepts>
@@ -37,16 +37,17 @@ struct OpFacts {
   Required<std::string_view> name;
   Required<bool> differentiable;  // has a rule in graph/gradients.cc
   Required<bool> onnx;            // can be written as ONNX (exchange/onnx.cc)
-  // Inputs from the first on that are computed with in the lower precision of a mixed-precision run: images and
-  // factors, in contrast to statistics, indices and labels.
+  // The number of leading inputs that a mixed-precision run computes with in lower precision: images and factors, in
+  // contrast to statistics, indices and labels.
   Required<int> lowered_inputs;
-  // The input whose memory output 0 may take over when this operation is its last reader and both lie alike; -1: none.
+  // The input whose memory output 0 may take over when this operation is its last reader and both have the same format;
+  // -1: none.
   int in_place_input = -1;
   int saved_output = -1;           // index of the output whose size the backend names (u8); -1: none
   std::optional<Product> product;  // of convolutions and linear layers, which alone count as multiply-adds
 };
 
-// Of an operation that only gradients and rewrites make.
+// The facts of an operation that only gradients and rewrites create.
 constexpr OpFacts internal_op(std::string_view name, int in_place_input = -1) {
   return {.name = name, .differentiable = false, .onnx = false, .lowered_inputs = 0, .in_place_input = in_place_input};
 }

@@ -1,6 +1,5 @@
 // The operations a graph is made of: plain structs of attributes, each with the facts that hold for it everywhere. Each
-// comment gives inputs -> outputs with their shapes. Those of batch norm stand in batch_norm.h,
-// convolutions in conv2d.h.
+// comment gives inputs -> outputs with their shapes. Those of batch norm are in batch_norm.h, convolutions in conv2d.h.
 #pragma once
 
 #include <array>
@@ -132,8 +131,8 @@ struct CastMany {  // x1, ..., xk -> y1, ..., yk: Casts in one kernel
   DType to = DType::f32;
 };
 
-// ---- images from bytes: pixels u8[N,H,W,3], changes f32[N,kImageChanges] (pixels.h), y [N,3,H,W]. An image is
-// mirrored as its row says, and with `distort` its values become those of 0..1 and change color, in the order of
+// ---- images from bytes: pixels u8[N,H,W,3], changes f32[N,kImageChanges] (pixels.h), y [N,3,H,W]. Each image is
+// mirrored as its row says. With `distort`, its values are scaled to 0..1 and its colors distorted in the order of
 // distort_color (data/image/color_distortion.h); then y = x * scale + shift by channel.
 struct PreparePixels {  // pixels (, changes) -> y
   static constexpr OpFacts facts = internal_op("PreparePixels");

@@ -26,8 +26,8 @@ using Op =
 
 std::string_view op_name(const Op& op);
 
-// Output descriptions for the given inputs, in plain format; `saved` outputs come as u8[0] until the backend has
-// named their size. Throws Error(config) that names the operation and the shapes when they do not fit.
+// Returns the output descriptions for the given inputs, in plain format; `saved` outputs come as u8[0] until the
+// backend has named their size. Throws Error(config) that names the operation and the shapes when they do not fit.
 std::vector<TensorDesc> infer(const Op& op, std::span<const TensorDesc> inputs);
 
 // As in OpFacts.
@@ -45,7 +45,7 @@ concept OneOf = (std::same_as<Operation, Others> || ...);
 template <class Operation>
 concept SavesNothing = Operation::facts.saved_output < 0;
 
-// What a backend need not have: it says for which shapes it has it (Backend::can).
+// An operation that a backend may lack; Backend::can says for which shapes it has it.
 template <class Operation>
 concept Fused = OneOf<Operation, Conv2dStatistics, Conv2dNormalizedGradWeights, Conv2dGradInputNorm, BatchNormGradApply,
                       BatchNormOfSums, BatchNormStatistics, BatchNormOfSumsGrad, BatchNormMaxPool, BatchNormMaxPoolGrad,

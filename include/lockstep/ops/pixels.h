@@ -16,7 +16,7 @@ struct ColorDistortion {
   float contrast = 1.0F;        // factor of the distance from each channel's mean
 };
 
-// What was drawn for one image, in the batch as a row of floats.
+// The random changes of one image, a row of floats in the batch.
 struct ImageChanges {
   float mirrored = 0.0F;  // not 0: left and right are exchanged
   ColorDistortion color;

@@ -1,4 +1,4 @@
-// Numbers of 16 bits, for memory and wires: bfloat16 (the upper half of a float) and IEEE half precision.
+// 16-bit floats, for memory and messages: bfloat16 (the upper half of a float) and IEEE half precision.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// To the nearest, ties to even; NaN stays NaN. Without branches, so that loops over them become vectors.
+// Rounds to the nearest, ties to even; NaN stays NaN. It has no branches, so that loops over it vectorize.
 inline uint16_t to_bf16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
@@ -24,7 +24,7 @@ inline uint16_t to_f16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const uint32_t size = bits & 0x7fffffff, sign = (bits >> 16) & 0x8000;
   const uint32_t normal = (size - (112U << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
-  // A float's last place at 0.5 is 2^-24, so the addition rounds as it has to.
+  // A float's last place at 0.5 is 2^-24, so the addition rounds correctly.
   const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5F) - std::bit_cast<uint32_t>(0.5F);
   const uint32_t finite = size < 0x38800000 ? small : normal;
   const uint32_t special = size > 0x7f800000 ? 0x7e00 : 0x7c00;
@@ -38,7 +38,7 @@ inline float from_f16(uint16_t x) {
   return std::bit_cast<float>(sign | (special ? size | 0x7f800000 : finite));
 }
 
-// Over whole ranges of equal length; `type` is bf16 or f16.
+// Converts whole ranges of equal length; `type` is bf16 or f16.
 void to_half(DType type, std::span<const float> from, std::span<uint16_t> to);
 void from_half(DType type, std::span<const uint16_t> from, std::span<float> to);
 // sums += values

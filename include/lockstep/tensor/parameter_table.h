@@ -1,5 +1,5 @@
-// The names and shapes of a model's parameters and statistics: the schema of its checkpoint. It knows nothing of
-// memory offsets; those are given by ParameterLayout after the schedule is known.
+// The names and shapes of a model's parameters and statistics: the schema of its checkpoint. It has no memory offsets;
+// ParameterLayout has them once the schedule is known.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace lockstep {
 
 enum class ParameterKind : uint8_t {
-  weight,        // convolution or linear weights: initialized at random, decayed
+  weight,        // convolution or linear weights: initialized randomly, decayed
   bias,          // bias of a convolution or linear layer
   norm_scale,    // batch norm gamma
   norm_shift,    // batch norm beta
@@ -23,7 +23,7 @@ enum class ParameterKind : uint8_t {
   running_var,
 };
 
-// How the model itself wants a parameter to start (see train.init).
+// The initial value that the model specifies for a parameter (see model.init).
 struct Initializer {
   enum class Kind : uint8_t { constant, truncated_normal };
   Kind kind = Kind::constant;
@@ -73,10 +73,10 @@ bool names_parameter(std::span<const std::string> patterns, const std::string& n
 void require_named(const std::vector<std::string>& names, const std::string& pattern, std::string_view key,
                    std::string_view what);
 
-// Where every parameter lies in the flat arenas. Trained parameters share one numbering of elements (parameters,
+// The offset of every parameter in the flat arenas. Trained parameters share one numbering of elements (parameters,
 // gradients, optimizer slots, averages all use the same offsets); statistics have an arena of their own, in which those
 // that follow the batches come first and share their numbering with the moments behind the gradients. Frozen parameters
-// lie with the other constants behind them.
+// follow with the other constants.
 struct ParameterLayout {
   std::vector<int64_t> offset;     // by ParameterId, in elements, within its arena
   int64_t trained_elements = 0;    // size of the trained arena, padding included
@@ -88,8 +88,8 @@ struct ParameterLayout {
 std::vector<ParameterId> trained_in_table_order(const ParameterTable& table);
 
 // Lays trained parameters out in `order` (every trained id exactly once: the order in which gradients finish), each
-// starting at a multiple of kParameterAlignment elements. `groups` lists runs of ids that must lie side by side
-// without padding between them, as merged sibling convolutions need (a group takes the place of its first member).
+// starting at a multiple of kParameterAlignment elements. `groups` lists ids that must be adjacent, without padding
+// between them, as merged sibling convolutions require (a group is placed where its first member would be).
 inline constexpr int64_t kParameterAlignment = 16;
 ParameterLayout lay_out_parameters(const ParameterTable& table, std::span<const ParameterId> order,
                                    std::span<const std::vector<ParameterId>> groups = {});

@@ -1,4 +1,4 @@
-// What a tensor is: its shape, its element type, and how it lies in memory. Nothing here owns memory.
+// Describes a tensor: its shape, its element type, and its layout in memory. Nothing here owns memory.
 #pragma once
 
 #include <array>

@@ -67,7 +67,7 @@ class Checkpointer {
 
   // Handles the save that has finished since the last call, if any: passes it to on_end and logs its failure. A failure
   // is thrown instead as Error(checkpoint) if checkpoint.on_error is "fail" or the save was that of `last_step`, and as
-  // Error(numerics) if the state was not finite.
+  // Error(numerics) if the state was non-finite.
   void poll(int64_t last_step = -1);
 
   // Records that the run has rolled back to this checkpoint of its directory, so that later steps are saved again. No

@@ -34,11 +34,11 @@ void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>&
 // rank that fails would leave the others waiting in it.
 void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work);
 
-// Each text that some rank brings, in the order of ranks; in front of one that not all bring, the ranks that do.
-// `texts`: by rank; empty: that rank has nothing to say.
+// Returns each distinct text once, in the order of ranks; one that not all ranks have begins with the ranks that have
+// it. `texts` are indexed by rank; an empty text does not count.
 std::vector<std::string> merge_texts(const ProcessGroup& group, const std::vector<std::string>& texts);
 
-// Rank 0 warns of what any rank brings, each text once for the job. Collective.
+// Collective. Rank 0 logs the texts of all ranks as warnings, each distinct text once.
 void warn_together(ProcessGroup& group, const Timeout& wait, const std::string& mine);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace lockstep {
 class MpiSession {
  public:
   // Throws Error(config) when the MPI library does not offer MPI_THREAD_MULTIPLE. With `watch_launcher`, abort_job()
-  // sees to it that the launcher ends, too, if MPI has not started by then.
+  // also makes the launcher end if MPI has not started by then.
   MpiSession(int& argc, char**& argv, bool watch_launcher = false);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;

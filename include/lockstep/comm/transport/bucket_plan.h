@@ -61,9 +61,9 @@ struct TimedPlanOptions {
   AllReduceCost cost;
 };
 
-// Returns such buckets, of which the last all-reduce ends as early as possible if one all-reduce follows the other. The
-// bytes of the last bucket count twice, because only they are left to wait for on links that are faster than assumed. A
-// range between two marks is not split. scripts/bench/scaling.py plans alike.
+// Returns buckets for which the last all-reduce ends as early as possible if the all-reduces run one after the other.
+// The bytes of the last bucket count twice, because only they are left to wait for on links that are faster than
+// assumed. A range between two marks is not split. scripts/bench/scaling.py makes the same plan.
 std::vector<Bucket> plan_timed_buckets(std::span<const ReadyMark> marks, const TimedPlanOptions& options);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Which training augmentation, and with it which evaluation crop. S is the model's image size.
+// The training augmentation and the evaluation crop that belongs to it. S is the model's image size.
 enum class Augment : uint8_t {
   none,         // training and evaluation: the whole image, resized to S x S
   crop_flip,    // training: short side to S, pad S/8 of black on all sides, random S x S crop, random flip;
@@ -32,15 +32,15 @@ enum class Normalize : uint8_t {
   torchvision,  // minus ImageNet's mean, divided by its deviation, per channel
 };
 
-// The configuration's words; nullopt for any other.
+// Parses a word of the configuration; nullopt for any other text.
 std::optional<Augment> parse_augment(std::string_view name);
 std::optional<Normalize> parse_normalize(std::string_view name);
 
-// The crop that evaluation takes, in words for a program that feeds the exported model: "short side to 256, central
-// crop of 224 x 224".
+// Returns the evaluation crop in words, for programs that run an exported model: "short side to 256, central crop of
+// 224 x 224".
 std::string evaluation_crop_text(Augment augment, int64_t size);
 
-// Pixels of one image, owned by someone else. One channel counts as three equal ones.
+// Pixels of one image, owned by the caller. One channel counts as three equal ones.
 struct ImageView {
   enum class Layout : uint8_t { interleaved, planar };  // [H,W,C] or [C,H,W]
 
@@ -56,7 +56,7 @@ struct ImageView {
 struct TransformOptions {
   Augment augment = Augment::none;
   Normalize normalize = Normalize::inception;
-  // After Normalize::torchvision: brings that to [-1, 1], as torchvision's Inception-v3 does with transform_input.
+  // After Normalize::torchvision: maps the result to [-1, 1], as torchvision's Inception-v3 does with transform_input.
   bool transform_input = false;
   int64_t image_size = 0;
   uint64_t seed = 1;
@@ -76,21 +76,22 @@ struct TransformScratch {
   std::vector<float> line;
 };
 
-// Stateless after construction; any number of threads. Augmentation is a pure function of (seed, epoch, data-set
-// index). Resizing is bilinear; when it shrinks, the triangle widens with the scale (no aliasing).
+// Stateless after construction; thread-safe. Augmentation is a pure function of (seed, epoch, data-set index). Resizing
+// is bilinear; when it shrinks, the triangle widens with the scale (no aliasing).
 class Transform {
  public:
   explicit Transform(const TransformOptions& options);
 
-  // The part of a picture of this size that apply() reads for the sample, with jpeg_scaling of it at a smaller size.
+  // Returns the part of a picture of this size that apply() reads for the sample; with jpeg_scaling, maybe at a smaller
+  // size.
   ImageWindow source_window(int64_t height, int64_t width, SampleRef sample) const;
 
-  // Writes [3,S,S] to `output`. Images of any size from 1 x 1 are fine.
+  // Writes [3,S,S] to `output`. Images may have any size from 1 x 1.
   void apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, float* output) const;
 
-  // The part of the same that a CPU does where a device does the rest: crops and resizes an image of bytes, rounds, and
-  // writes [S,S,3]; device_part() of `changes` then gives what apply() above writes, but for the rounding (at most 0.5
-  // of 255) and what the colors' changes make of it.
+  // The CPU's part of the same work if a device does the rest: crops and resizes an image of bytes, rounds, and writes
+  // [S,S,3]. device_part() with `changes` then computes what apply() above writes, up to the rounding (at most 0.5 of
+  // 255), which color distortion can amplify.
   void apply(const ImageView& image, SampleRef sample, TransformScratch& scratch, uint8_t* output,
              ImageChanges& changes) const;
   PreparePixels device_part() const;

@@ -16,7 +16,7 @@ namespace lockstep {
 // The most bytes of one record or encoded picture; a protocol buffer cannot be longer either.
 inline constexpr int64_t kMaxRecordBytes = (int64_t{1} << 31) - 1;
 
-// What becomes of a record that cannot be used: `fail` ends the run, `skip` counts it and goes on without it.
+// How a record that cannot be used is handled: `fail` ends the run, `skip` counts it and continues without it.
 enum class BadRecords : uint8_t { fail, skip };
 
 // One record is damaged or undecodable while the rest of the data set may be fine. Every other data error (a label
@@ -27,8 +27,8 @@ class BadRecord : public Error {
       : Error(ExitCode::data, message, at) {}
 };
 
-// One sample as it is stored. Move-only because `bytes` looks into `buffer`; meant to be reused, so that a worker
-// thread allocates only while its buffer grows.
+// One sample as it is stored. Move-only because `bytes` points into `buffer`. Reuse it, so that a worker thread
+// allocates only while its buffer grows.
 struct Sample {
   enum class Kind : uint8_t {
     encoded,  // a whole JPEG or PNG file
@@ -75,51 +75,51 @@ class DataSource {
 
   virtual int64_t size() const = 0;
 
-  // Fills `sample` with record `index` in [0, size()). Throws BadRecord for a damaged record, one with numbers that are
-  // not finite and one for which there is not enough memory, and Error(data) for a file that cannot be read or a label
+  // Fills `sample` with record `index` in [0, size()). Throws BadRecord for a damaged record, one with non-finite
+  // numbers and one for which there is not enough memory, and Error(data) for a file that cannot be read or a label
   // outside the allowed range; all name the record as where() does.
   void read(int64_t index, Sample& sample) const;
 
-  // The sample's place for messages, such as "train-00001-of-00004 record 17 (offset 123)".
+  // Returns the sample's position for messages, such as "train-00001-of-00004 record 17 (offset 123)".
   virtual std::string where(int64_t index) const = 0;
 
   // One line for the start of the log: "tfrecord: 1437 records in 1 file".
   virtual std::string description() const = 0;
 
-  // Class names in label order, where the format knows them; else empty.
+  // Class names in label order, if the format has them; otherwise empty.
   virtual std::vector<std::string> class_names() const { return {}; }
 
-  // Classes that another source of the same kind names, in label order: this one's labels become theirs, where the
-  // format takes labels from names. Throws Error(data) for a class that is not among them. Before any read.
+  // If the format derives labels from names: uses the labels of another source, whose classes are `names` in label
+  // order. Throws Error(data) for a class that is not among them. Must be called before any read.
   virtual void follow_classes(const std::vector<std::string>& /*names*/) {}
 
-  // What of the files could not be read when they were opened, under BadRecords::skip.
+  // The parts of the files that could not be read when they were opened, under BadRecords::skip.
   struct LeftOut {
     int64_t files = 0;
     int64_t bytes = 0;  // at their ends; a file that cannot be opened counts none
   };
   virtual LeftOut left_out() const { return {}; }
 
-  // Files, or class directories: what an evaluation must not share with training.
+  // The files or class directories, which an evaluation must not share with training.
   const std::vector<std::string>& inputs() const { return inputs_; }
 
-  // The labels there can be, where that is known without reading.
+  // The possible labels, if they are known without reading.
   virtual std::optional<LabelRange> known_labels() const { return {}; }
 
  protected:
   explicit DataSource(LabelRule labels) : labels_(labels) {}
 
-  // As read(), but `sample.label` is the label as stored and messages do not name the record yet.
+  // Like read(), but `sample.label` is the label as stored and messages do not name the record yet.
   virtual void fetch(int64_t index, Sample& sample) const = 0;
 
  private:
-  friend class SplitSource;                                                               // hands fetch() on
+  friend class SplitSource;                                                               // forwards fetch()
   friend std::unique_ptr<DataSource> open_data_source(const DataSourceOptions& options);  // knows the inputs
   const LabelRule labels_;
   std::vector<std::string> inputs_;
 };
 
-// What some records hold, for the start of the log.
+// Properties of some records, for the start of the log.
 struct PixelRange {
   float smallest = 0;
   float largest = 0;
@@ -131,11 +131,11 @@ struct DataProbe {
 };
 
 // Reads `samples` records spread evenly over the source; a label out of range throws, as in read(). Bad records are
-// passed over, and nothing is read where the labels are known.
+// skipped, and nothing is read if the labels are known.
 DataProbe probe_data(const DataSource& source, int64_t samples);
 
-// An input that both sources read, "data/train-00001 and data/validation-00001", by the file system's own numbers, so
-// that a link does not hide it; empty: none.
+// Returns an input that both sources read, "data/train-00001 and data/validation-00001"; empty if there is none.
+// Compares device and inode numbers, so that a link does not hide it.
 std::string shared_input(const DataSource& a, const DataSource& b);
 
 // The synthetic data set: noise over a pattern that belongs to the class, so that a model can learn it.

@@ -12,10 +12,10 @@ struct SplitOptions {
   bool validation = false;         // which of the two parts
 };
 
-// The samples of `whole` on one side of the split. On which side a sample lies depends on its index alone, so the parts
-// are disjoint, hold every sample, and are the same on every rank and in every run, whatever train.seed is; and those
-// for validation are among those of any larger fraction. The sizes are near the fraction, as drawing for each sample
-// makes them. Throws Error(data) when the part is empty.
+// The samples of `whole` on one side of the split. The side of a sample depends on its index alone, so the parts are
+// disjoint, contain every sample, and are the same on every rank, in every run and for every train.seed. The validation
+// samples are a subset of those of any larger fraction. The sizes only approximate the fraction, because each sample is
+// drawn separately. Throws Error(data) if the part is empty.
 std::unique_ptr<DataSource> split_source(std::unique_ptr<DataSource> whole, const SplitOptions& options);
 
 }  // namespace lockstep
