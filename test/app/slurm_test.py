@@ -38,10 +38,12 @@ def free_ports(count):
 class Cluster:
     """munged, slurmctld and a slurmd on each node, in a directory of their own, stopped by close()."""
 
-    def __init__(self, directory, hosts=None):
-        """`hosts`: the nodes, of which the first has slurmctld and the user; otherwise this machine is the only node."""
+    def __init__(self, directory, hosts=None, processors=None):
+        """`hosts`: the nodes, of which the first has slurmctld and the user; otherwise this machine is the only node.
+        `processors`: what slurm.conf says of those of a node."""
         self.directory = directory
         self.hosts = hosts
+        self.processors = processors or f"CPUs={max(2, os.cpu_count())}"
         self.daemons = []
         self.env = kit.environment({"SLURM_CONF": self.path("slurm.conf"), "TRAINER": kit.TRAINER})
         self.names, self.addresses = [socket.gethostname().split(".")[0]], ["127.0.0.1"]
@@ -60,7 +62,7 @@ class Cluster:
 
     def configure(self):
         # Open MPI names its shared memory after the job: two clusters on one machine must not count alike.
-        nodes = "\n".join(f"NodeName={n} NodeAddr={a} CPUs={max(2, os.cpu_count())} RealMemory=4000 State=UNKNOWN"
+        nodes = "\n".join(f"NodeName={n} NodeAddr={a} {self.processors} RealMemory=4000 State=UNKNOWN"
                           for n, a in zip(self.names, self.addresses))
         controller, node = free_ports(2)
         kit.write(self.path("slurm.conf"), f"""
@@ -374,6 +376,46 @@ class SlowNodes(EndedJobs, OnSlurm):
 
     def test_srun_job_with_a_rank_killed_on_the_second_node_fails_and_is_not_requeued(self):
         self.killed_rank("srun")
+
+
+class SlowProcessors(OnSlurm):
+    """How the files bind ranks on a node of two sockets with four cores of two threads each, which is only described."""
+
+    def setUp(self):
+        kit.TestCase.setUp(self)
+        self.cluster = Cluster(self.path("cluster"), processors="Sockets=2 CoresPerSocket=4 ThreadsPerCore=2")
+        self.addCleanup(self.cluster.close)
+        program = kit.write(self.path("program"), "#!/bin/sh\necho rank $SLURM_PROCID of $SLURM_CPU_BIND_LIST\n")
+        os.chmod(program, 0o755)
+        self.cluster.env.update(HWLOC_SYNTHETIC="Package:2 NUMANode:1 Core:4 PU:2", HWLOC_THISSYSTEM="1",
+                                LD_PRELOAD=os.environ["LOCKSTEP_MANY_PROCESSORS"], TRAINER=program,
+                                OMPI_MCA_hwloc_base_report_bindings="1")
+        self.cluster.start()
+        self.log = self.path("job.log")
+
+    def processors(self, launcher, *options):
+        """Those of each rank, as the launcher says."""
+        self.tasks = options
+        self.submit(launcher, "--wait", "--time=1", "--open-mode=truncate")
+        if launcher == "srun":
+            masks = re.search(r"^rank 0 of (\S+)$", self.text(), re.MULTILINE)
+            self.assertTrue(masks, self.text())
+            bits = [f"{int(mask, 16):b}"[::-1] for mask in masks[1].split(",")]
+            return [[i for i, bit in enumerate(mask) if bit == "1"] for mask in bits]
+        maps = dict(re.findall(r"MCW rank (\d+) bound to .*: (\[\S+\])$", self.text(), re.MULTILINE))
+        return [[i for i, bit in enumerate(re.sub(r"[]/[]", "", maps[str(r)])) if bit == "B"] for r in range(len(maps))]
+
+    def check(self, launcher):
+        for tasks, each in ((2, 8), (8, 2), (8, 1), (4, 4)):  # a rank per NUMA node, per core, per thread, per two cores
+            expected = [list(range(rank * each, (rank + 1) * each)) for rank in range(tasks)]
+            found = self.processors(launcher, "--nodes=1", f"--ntasks-per-node={tasks}", f"--cpus-per-task={each}")
+            self.assertEqual(found, expected, self.text())
+
+    def test_mpirun_gives_each_rank_processors_next_to_each_other(self):
+        self.check("mpirun")
+
+    def test_srun_gives_each_rank_processors_next_to_each_other(self):
+        self.check("srun")
 
 
 if __name__ == "__main__":
