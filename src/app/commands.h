@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Collective: called by every rank.
+// Collective.
 int train_command(const Configured& configured, ProcessGroup& group, Watchdog& watchdog);
 int benchmark_command(const CommandLine& command, Config config, ProcessGroup& group, Watchdog& watchdog);
 int check_command(const Config& config, ProcessGroup& group, Watchdog& watchdog);
@@ -17,7 +17,7 @@ int evaluate_command(const CommandLine& command, const Config& config, ProcessGr
 int profile_command(const CommandLine& command, const Config& config, ProcessGroup& group, Watchdog& watchdog);
 int predict_command(const CommandLine& command, Config config, ProcessGroup& group, Watchdog& watchdog);
 
-// Without MPI.
+// These do not use MPI.
 int explain_command(const CommandLine& command);
 int dump_config_command(const CommandLine& command);
 int inspect_command(const CommandLine& command);

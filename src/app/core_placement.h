@@ -13,20 +13,20 @@ namespace lockstep {
 
 // A rank of this host.
 struct RankCores {
-  std::vector<int> cpus;   // that it may use, sorted
-  int threads = 1;         // with which it computes
+  std::vector<int> cpus;   // processors that it may use, sorted
+  int threads = 1;         // number of threads with which it computes
   bool fills_host = true;  // it computes on the CPU, and no quota keeps it from using all cores
 };
 
-// Returns what is wrong with the placement of `ranks` on `host`: the processors that the job may use. `hosts`: of the
-// job.
+// Returns what is wrong with the placement of `ranks` on `host`, the processors that the job may use. `hosts` is the
+// number of hosts of the job.
 std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<const RankCores> ranks, int hosts);
 
 // Returns the options of mpirun and srun that start `ranks` on each of `hosts` hosts, each rank on cores of its own
 // and, where they divide evenly, within a NUMA node.
 std::string placement_options(std::span<const Processor> host, int ranks, int hosts);
 
-// Judges every host. Collective.
+// Collective. Does the same for every host of the job.
 std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait, const RankCores& mine);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Where a job computes and what carries its gradients: the choices that all ranks make together.
+// Chooses, with all ranks together, the device of a job and the transport of its gradients.
 #pragma once
 
 #include <memory>
@@ -17,20 +17,21 @@ struct ChosenBackend {
   bool shared = false;  // some ranks share a GPU
 };
 
-// The backend that the device keys ask for, the same kind on every rank; rank 0 says why it is not a GPU where one was
-// hoped for. Collective; throws AgreedError.
+// Collective. Returns the backend that the device keys request, of the same kind on every rank. If device.kind = "auto"
+// finds no GPU, rank 0 logs why. Throws AgreedError.
 ChosenBackend choose_backend(const Config& config, const ThreadBudget& threads, ProcessGroup& group);
 
 // Whether ranks of one host may sum in memory that they share.
 bool may_share_memory(const Config& config, bool host_addressable);
 
-// What the comm keys ask for. Collective; throws AgreedError(config) for what does not go together.
+// Collective. Returns the communicator that the comm keys request. Throws AgreedError(config) for keys that contradict
+// each other.
 std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGroup& group, const Backend& backend,
                                                 bool shared_devices);
-// Throws AgreedError(config) if device.graph = "on" asks for captures that this job cannot make.
+// Throws AgreedError(config) if device.graph = "on" requires captures that this job cannot make.
 void require_capturable(const Config& config, const Backend& backend, const Communicator& communicator);
 
-// Lets the gradients lie where the communicator sums them without copies, if there is such memory. Collective.
+// Collective. Moves the gradients to memory in which the communicator sums without copies, if there is any.
 void share_gradients(CompiledModel& model, Communicator& communicator);
 
 }  // namespace lockstep

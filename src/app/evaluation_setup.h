@@ -1,4 +1,4 @@
-// What evaluate and predict share: the model with the weights of a checkpoint, and how the data's labels fit it.
+// The common part of evaluate and predict: the model with the weights of a checkpoint, and labels that match it.
 #pragma once
 
 #include <memory>
@@ -24,12 +24,12 @@ struct EvaluationSetup {
 };
 
 // Collective. Loads the checkpoint of the command as load_for_evaluation() does, and throws what it throws, and
-// AgreedError(config) if the command asks for averages that it does not have. Labels of data that have only some of the
-// checkpoint's classes become the checkpoint's.
+// AgreedError(config) if the command asks for averages that it does not have. If the data have only some of the
+// checkpoint's classes, their labels become those of the checkpoint.
 EvaluationSetup set_up_evaluation(const CommandLine& command, const Config& config, const ThreadBudget& threads,
                                   DataSource& data, ProcessGroup& group, Watchdog& watchdog);
 
-// Returns the logits of sample `i` of a batch. Throws Error(numerics), which names the sample, if they are not finite.
+// Returns the logits of sample `i` of a batch. Throws Error(numerics), which names the sample, if they are non-finite.
 std::span<const float> logits_of(int64_t i, const Batch& batch, std::span<const float> logits, const DataSource& data);
 
 }  // namespace lockstep

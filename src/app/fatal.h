@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// What a report of a fatal error needs to know about this rank. Owned by main. The directory of reports is set once,
-// when it is known.
+// The context of a report of a fatal error on this rank. Owned by main. The directory of reports is set once, when it
+// is known.
 class FatalReport {
  public:
   explicit FatalReport(const ProgressBoard& board) : board_(board) {}

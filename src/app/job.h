@@ -1,4 +1,4 @@
-// What train and evaluate share: configuration for all ranks, threads, backend, data.
+// The common parts of train and evaluate: configuration for all ranks, threads, backend, data.
 #pragma once
 
 #include <memory>
@@ -26,28 +26,29 @@ struct Configured {
   std::unique_ptr<OnnxModel> onnx = {};  // rank 0: model.file of a training, with its weights; null: none
 };
 
-// Rank 0 reads file, environment and command line; every rank gets the result. From here on its limits count, and
-// reports go to its directory. Collective; throws AgreedError.
+// Collective. Rank 0 reads file, environment and command line, and every rank gets the result. From then on its limits
+// apply, and reports go to its directory. Throws AgreedError.
 Configured configure(const CommandLine& command, ProcessGroup& group, Watchdog& watchdog, FatalReport& fatal_report);
 
-// Threads of this rank, from its cores and what the other ranks of the host use. Collective.
+// The threads of this rank, from its cores and those that other ranks of the host use.
 struct RankThreads {
-  std::vector<int> cpus;  // in its affinity mask
+  std::vector<int> cpus;  // processors in its affinity mask
   int usable_cores = 1;
   ThreadBudget budget;
 };
 RankThreads count_threads(const Config& config, ProcessGroup& group);
 
-// Rank 0 prints cores and threads of every rank: a line for each with its pid, or for ranks that are alike. Collective.
+// Collective. Rank 0 prints cores and threads of every rank: a line for each, with its pid, or for ranks that are
+// alike.
 void announce_threads(const RankThreads& threads, ProcessGroup& group);
 
-// Both.
+// Collective. Plans the threads and announces them.
 ThreadBudget plan_threads(const Config& config, ProcessGroup& group);
 
-// Warnings and the end of the job (exit code 6) for a rank that makes no progress.
+// Returns callbacks that warn, and end the job with exit code 6, if this rank makes no progress.
 WatchdogOptions watchdog_options(const WatchdogLimits& limits);
 
-// The model of a rank and what it runs on, in the order in which they need each other.
+// The model of a rank and what it runs on. Members are destroyed before those on which they depend.
 struct ModelSetup {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
@@ -63,11 +64,11 @@ struct ModelUse {
 };
 ModelSetup set_up_model(const Config& config, const ModelUse& use, const ThreadBudget& threads, ProcessGroup& group);
 
-// Opens the data set: rank 0 lists the files, every rank opens them. Collective; throws AgreedError.
+// Collective. Opens the data set: rank 0 lists the files, every rank opens them. Throws AgreedError.
 enum class Split : uint8_t { training, validation };
 std::unique_ptr<DataSource> open_data(const Config& config, Split split, ProcessGroup& group);
 
-// Opens image files, and those below directories, in this order, which rank 0 lists. Collective; throws AgreedError.
+// Collective. Opens image files, and those below directories, in this order; rank 0 lists them. Throws AgreedError.
 std::unique_ptr<DataSource> open_given_images(const std::vector<std::string>& paths, ProcessGroup& group);
 
 }  // namespace lockstep

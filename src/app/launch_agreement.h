@@ -1,5 +1,5 @@
-// Ranks that mpirun or srun started with different arguments (several programs in one job, a wrapper, another host's
-// environment) must not go on as if all had rank 0's.
+// Detects ranks that mpirun or srun started with different arguments (several programs in one job, a wrapper, another
+// host's environment), which must not continue as if all had rank 0's.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-// A wrong command line on any rank, another subcommand, other arguments or another value of a setting in the
-// environment end all of them. A setting that only rank 0's environment has is fine: it counts for all. Collective;
-// throws AgreedError(config) naming ranks and values.
+// Collective. Throws AgreedError(config), which names ranks and values, if any rank has a wrong command line, another
+// subcommand, other arguments or another value of a setting in the environment. A setting that only rank 0's
+// environment has is allowed: it applies to all ranks.
 void agree_on_launch(ProcessGroup& group, const CommandLine& line, const std::optional<Error>& parse_error);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// How fast a backend computes and moves data at best.
+// Measures how fast a backend computes and moves data at best.
 #pragma once
 
 #include "lockstep/backend/backend.h"

@@ -1,4 +1,4 @@
-// What every rank of a run must have in common. Train compares it at every start; check prints it.
+// The facts that all ranks of a run must have in common. Train compares them at every start; check prints them.
 #pragma once
 
 #include <span>
@@ -16,37 +16,37 @@ namespace lockstep {
 // The program, its libraries, the processor and the configuration of this rank.
 std::vector<Fact> program_facts(const Config& config);
 
-// Rank 0's values of those facts, for the log.
+// Returns rank 0's values of those facts, for the log.
 std::string program_line(std::span<const FactRow> rows);
 
 // "16 hexadecimal digits" of some bytes, for comparing them over ranks.
 std::string digest_text(std::span<const std::byte> bytes);
 
-// Network interfaces that are asked for and missing on some ranks, each once. Collective.
+// Collective. Returns the network interfaces that are requested but missing on some ranks, each once.
 std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait);
 
 // "what; what to do: advice", as every finding is printed.
 std::string text_of(const Finding& finding);
 
-// Reads some records from all over the data set: data of the same size that are not the same differ in it. A record
-// that cannot be read counts as one that is bad.
+// Identifies the data by their size and some records from all over them, so that other data of the same size differ.
+// All records that cannot be read count as equal.
 DataIdentity identity_of(const DataSource& source);
 Fact identity_fact(const std::string& name, const DataIdentity& identity);
 
 // Schema and device of the model.
 std::vector<Fact> model_facts(const ModelSetup& setup);
 
-// What the ranks were compared by, and what was found.
+// The facts by which the ranks were compared, and the findings.
 struct Comparison {
   std::vector<FactRow> rows;
   std::vector<Finding> findings;
 };
 // Collective.
 Comparison compare_ranks(ProcessGroup& group, const Timeout& wait, const std::vector<Fact>& facts);
-// Of the programs, with their libraries and networks. Collective.
+// Collective. Compares the programs, their libraries and networks.
 Comparison compare_programs(const Config& config, ProcessGroup& group);
 
-// A run goes on with a warning, or ends: throws AgreedError on every rank.
+// Logs a warning, or ends the run: throws AgreedError on every rank.
 void act_on(const Finding& finding, const ProcessGroup& group);
 
 }  // namespace lockstep

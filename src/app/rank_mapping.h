@@ -14,7 +14,7 @@ struct RankMapping {
   int cores = 1;    // of a rank
 };
 
-// Maps `ranks` ranks to each host like this one: each rank on cores of its own and, where they divide evenly, within a
+// Maps `ranks` ranks to each host like this one: each rank on cores of its own and, if they divide evenly, within a
 // NUMA node. `host` has at least one processor.
 RankMapping map_ranks(std::span<const Processor> host, int ranks);
 

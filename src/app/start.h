@@ -28,7 +28,7 @@ class RunStart {
     check,    // nothing is deleted, and the lock of the checkpoint directory is held no longer than this object lives
     profile,  // from initial weights, without a checkpoint directory
   };
-  // `onnx`: what rank 0 has read of model.file, whose weights the stage `load` takes; null: nothing.
+  // `onnx`: the model.file that rank 0 has read, whose weights the stage `load` moves from; null: none.
   RunStart(const Config& config, ProcessGroup& group, Watchdog& watchdog, Use use, OnnxModel* onnx = nullptr);
 
   struct Stage {
@@ -48,7 +48,7 @@ class RunStart {
 
   bool is_root() const { return group_.is_root(); }
 
-  // Returns what the rank computes with. Called after the stage that makes the communicator.
+  // Returns the context of this rank. Called after the stage that makes the communicator.
   RankContext context() const;
 
   // The facts by which the ranks were compared and, with Use::check, the findings.
@@ -58,7 +58,7 @@ class RunStart {
   std::optional<RunLock> lock;  // rank 0
   JobEnd job_end;               // rank 0
   RankThreads threads;
-  std::unique_ptr<DataSource> data, validation;  // validation: null where there is nothing to evaluate on
+  std::unique_ptr<DataSource> data, validation;  // validation: null if there is nothing to evaluate on
   DataIdentity identity;                         // of the training data
   std::vector<std::string> classes;              // names of the outputs, as the data have them
   std::optional<ModelSetup> setup;

@@ -10,27 +10,27 @@
 
 namespace lockstep {
 
-// Where plans come from. Both left out: every rank takes the library's first plans.
+// The source of plans. Without either, every rank uses the library's first plans.
 struct PlanSource {
   bool timed = false;
   std::string directory = {};  // of a run, whose kept plans come first; empty: none
 };
 
-// Of a new run without a directory, by device.tune.
+// For a new run without a directory, according to device.tune.
 PlanSource new_plans(const Config& config);
-// Of a run that may resume.
+// For a run that may resume.
 PlanSource plans_of_run(const Config& config);
-// Of a command that takes a checkpoint, which times nothing.
+// For a command that uses a checkpoint and times nothing.
 PlanSource plans_of_checkpoint(const Config& config, const std::string& checkpoint);
 
-// Collective. Rank 0 calls `compile`, which compiles with the backend of `plans`, and the others take its choices,
-// unless their device or library is another one; that is a warning. Returns what keep_plans() writes, or an empty text
-// if there is nothing to choose. The ranks that have not compiled must do so afterwards. Throws AgreedError: checkpoint
+// Collective. Rank 0 calls `compile`, which compiles with the backend of `plans`, and the others use its choices,
+// unless their device or library differs, which causes a warning. Returns what keep_plans() writes, or an empty text if
+// there is nothing to choose. The ranks that have not compiled must do so afterwards. Throws AgreedError: checkpoint
 // (5) if the kept plans cannot be used, and what `compile` throws.
 std::string agree_on_plans(ProcessGroup& group, PlanTuning& plans, const PlanSource& source,
                            const std::function<void()>& compile);
 
-// Collective. Rank 0 writes them into the directory of a run; with an empty text, it deletes those of a run before.
+// Collective. Rank 0 writes them to the directory of a run; with an empty text, it deletes those of a previous run.
 void keep_plans(ProcessGroup& group, const std::string& directory, const std::string& text);
 
 }  // namespace lockstep

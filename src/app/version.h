@@ -1,11 +1,11 @@
-// What `trainer --version` prints: the program and the libraries that it runs with.
+// The output of `trainer --version`: the program and the libraries that it runs with.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// Name and version of the MPI library as loaded, e.g. "Open MPI v4.1.4"; may be called before MPI starts.
+// Returns name and version of the loaded MPI library, e.g. "Open MPI v4.1.4"; may be called before MPI starts.
 std::string mpi_version();
 
 // "trainer (Lockstep) VERSION", then one line each for the commit, the libraries and the compiler; ends with a line

@@ -1,4 +1,4 @@
-// What the backends that compute on the CPU share: memory, copies and the stream.
+// The common parts of the backends that compute on the CPU: memory, copies and the stream.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class HostStream final : public Stream {
 class HostBackend : public Backend {
  public:
   // Whole pages from the kernel: zeroed when first touched, so only the used part of an arena takes memory.
-  // Throws OutOfMemory. 0 bytes give an empty buffer.
+  // Throws OutOfMemory. The buffer of 0 bytes is empty.
   Buffer allocate(size_t bytes) const final;
   Buffer allocate_pinned(size_t bytes) const final { return allocate(bytes); }
   bool host_addressable() const final { return true; }

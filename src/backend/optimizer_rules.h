@@ -10,7 +10,7 @@
 
 namespace lockstep::kernels {
 
-// The constants of one update. Differences from 1 are taken in double: 1 - 0.999F is off by 1e-5.
+// The constants of one update. Differences from 1 are computed in double: 1 - 0.999F is off by 1e-5.
 template <class S>
 struct OptimizerConstants {
   S rate, gradient_scale, bias1, bias2;
@@ -42,7 +42,7 @@ struct OptimizerConstants {
   }
 };
 
-// Of one segment: its weight decay and, for lars, the trust ratio by which its rate is multiplied.
+// The factors of one segment: its weight decay and, for lars, the trust ratio by which its rate is multiplied.
 template <class S>
 struct SegmentConstants {
   S weight_decay = 0;
@@ -102,7 +102,7 @@ struct RmspropRule {
   }
 };
 
-// Shared by Adam and AdamW: takes the gradient into the slots and returns the step at a rate of 1.
+// Shared by Adam and AdamW: updates the slots with the gradient and returns the step at a rate of 1.
 template <class S, class V>
 LOCKSTEP_HOST_DEVICE V adam_step(const OptimizerConstants<S>& c, const V& gradient, OptimizerElement<V>& e) {
   using std::sqrt;

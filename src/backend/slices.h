@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-// Of the inputs the first `inputs`, of the outputs the first.
+// The first `inputs` inputs, and the first output.
 struct Slices {
   size_t inputs = 0;
   bool output = false;
 };
 inline constexpr Slices kNoSlices{}, kImageSlices{1, true}, kGradientSlices{2, true};
 
-// What no backend computes on slices: libraries need dense tensors, and other kernels were not written for slices. A
-// new operation is added here, or each backend names it among its slices.
+// Operations that no backend computes on slices: libraries need dense tensors, and other kernels do not support slices.
+// A new operation is added here, or each backend names it among its slices.
 template <class Operation>
 concept DenseOnly =
     OneOf<Operation, Conv2d, Conv2dGradInput, Conv2dGradWeights, Linear, LinearGradInput, LinearGradWeights,

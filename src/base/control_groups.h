@@ -1,4 +1,4 @@
-// The control groups of a process: what containers and batch systems limit it by.
+// The control groups of a process, by which containers and batch systems limit it.
 #pragma once
 
 #include <filesystem>

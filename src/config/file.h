@@ -22,9 +22,9 @@ struct ConfigExtension {
   int line = 0;
 };
 
-// Returns the entries in the order of the text, and what it names as `extends` if `extension` is given. Throws
-// Error(config) with "path:line: ..." for the first error: TOML syntax, a duplicate, an unknown key or section, a key
-// in the wrong section, or a value of the wrong type or out of range.
+// Returns the entries in the order of the text and, in `extension` if it is given, the file that the text extends.
+// Throws Error(config) with "path:line: ..." for the first error: TOML syntax, a duplicate, an unknown key or section,
+// a key in the wrong section, or a value of the wrong type or out of range.
 std::vector<ConfigFileEntry> parse_config_file(std::string_view text, const std::string& path,
                                                ConfigExtension* extension = nullptr);
 

@@ -1,4 +1,4 @@
-// What the rows of the table of keys are written with: access to the members of Config, and ranges.
+// Helpers for the rows of the table of keys: access to the members of Config, and ranges.
 #pragma once
 
 #include <string>

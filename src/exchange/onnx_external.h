@@ -13,13 +13,13 @@
 
 namespace lockstep {
 
-// Opens each file once. One thread.
+// Opens each file once. Used by one thread.
 class OnnxExternal {
  public:
-  // `directory`: of the ONNX file. Tensors can name only files that are directly in it; none if it is empty.
+  // `directory` is that of the ONNX file. Tensors can name only files directly in it; if it is empty, none.
   OnnxExternal(std::string directory, ExitCode damaged) : directory_(std::move(directory)), damaged_(damaged) {}
 
-  // The bytes of a tensor. Throws Error(damaged) if the file cannot be read, or ends before them.
+  // Returns the bytes of a tensor. Throws Error(damaged) if the file cannot be read, or ends before them.
   std::vector<std::byte> read(const OnnxTensor& tensor);
   uint64_t opened_bytes() const { return opened_bytes_; }  // of all files so far
 

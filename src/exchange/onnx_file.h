@@ -50,13 +50,14 @@ struct OnnxGraph {
   std::vector<std::string_view> outputs;
 };
 
-// Throws MalformedMessage for bytes that are no message, and Error(config), without the name of the file, for a model
-// without a graph, with sparse initializers, or beyond the limits on lists.
+// Throws MalformedMessage for bytes that are not a message, and Error(config), without the name of the file, for a
+// model without a graph, with sparse initializers, or beyond the limits on lists.
 OnnxGraph parse_onnx(std::span<const std::byte> file);
 OnnxTensor parse_onnx_tensor(std::span<const std::byte> message);
 
-// The values, as many as the shape says. `external`: the bytes of a tensor whose values are in another file. Throws
-// Error(config), without the name of the file, for a tensor of another type, or with other than so many values.
+// Returns the values, as many as the shape has elements. `external`: the bytes of a tensor whose values are in another
+// file. Throws Error(config), without the name of the file, for a tensor of another type or with another number of
+// values.
 std::vector<float> onnx_floats(const OnnxTensor& tensor, std::span<const std::byte> external = {});
 std::vector<int64_t> onnx_integers(const OnnxTensor& tensor);
 

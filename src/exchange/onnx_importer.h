@@ -24,8 +24,8 @@ namespace lockstep {
 // Used once, by one thread. The graph and the path must outlive it.
 class OnnxImporter {
  public:
-  // `file_bytes`: the size of the file, which limits how often constants can be used. `directory`: of its other files.
-  // `damaged`: the code of the error if one of those cannot be read.
+  // `file_bytes`: the size of the file, which limits how often constants can be used. `directory` is that of its other
+  // files. `damaged` is the code of the error if one of those cannot be read.
   OnnxImporter(const OnnxGraph& graph, const std::string& path, size_t file_bytes, const std::string& directory,
                ExitCode damaged)
       : graph_(graph), path_(path), names_(graph), file_bytes_(file_bytes), external_(directory, damaged) {}
@@ -35,13 +35,13 @@ class OnnxImporter {
  private:
   using Integers = std::vector<int64_t>;
 
-  // What a name of the file stands for: the output of a layer, unless it is one of the other things.
+  // The meaning of a name in the file: the output of a layer, unless one of the other members is set.
   struct Value {
     int layer = -1;  // -1: images
     int rank = 4;
-    int head = -1;                          // the layer whose outputs are these, but for pooling and ReLU; -1: none
+    int head = -1;                          // the layer whose outputs are these, up to pooling and ReLU; -1: none
     bool pooled = false;                    // [N,C,1,1]
-    const OnnxNode* product = nullptr;      // a MatMul whose bias has not come yet
+    const OnnxNode* product = nullptr;      // a MatMul whose bias has not been read yet
     int64_t pad_h = 0, pad_w = 0;           // zeros around it
     const OnnxTensor* tensor = nullptr;     // constants
     bool transposed = false;                // of the constants, which are a matrix
@@ -54,7 +54,7 @@ class OnnxImporter {
   };
 
   struct Operator {
-    std::string_view type, attributes;  // the attributes that it knows, separated by blanks
+    std::string_view type, attributes;  // the attributes that it supports, separated by spaces
     void (OnnxImporter::*translate)(const OnnxNode&);
   };
   static std::span<const Operator> operators();
@@ -75,7 +75,7 @@ class OnnxImporter {
   }
   static const OnnxAttribute* find(const OnnxNode& node, std::string_view name);
   int64_t integer(const OnnxNode& node, std::string_view name, int64_t otherwise) const;
-  // As model files write it: the shortest decimal number that is this one in 32 bits.
+  // Formats a number for a model file: the shortest decimal number that equals it in 32 bits.
   std::string number(const OnnxNode& node, std::string_view name, float otherwise) const;
   void require_integer(const OnnxNode& node, std::string_view name, int64_t wanted) const;
   bool has_input(const OnnxNode& node, size_t i) const;
@@ -83,12 +83,12 @@ class OnnxImporter {
   // The output of a layer. `rank`: its dimensions; 0: any.
   const Value& computed(const OnnxNode& node, size_t i, int rank = 0) const;
   const OnnxTensor& constant(const OnnxNode& node, size_t i) const;
-  // Of weights, which have so many dimensions.
+  // The shape of weights, which must have this rank.
   const Integers& weight_shape(const OnnxNode& node, size_t i, size_t rank) const;
-  // A shape or a list of axes: constants, or what is known of the extents of a layer's output.
+  // A shape or a list of axes: constants, or the known extents of a layer's output.
   Integers integers(const OnnxNode& node, size_t i) const;
   std::vector<float> floats(const OnnxNode& node, size_t i);
-  // Calls get(constant); what it throws becomes an error of the node.
+  // Calls get(constant); its exceptions become errors of the node.
   template <class Get>
   auto values(const OnnxNode& node, const OnnxTensor& tensor, const Get& get) const {
     try {
@@ -99,13 +99,13 @@ class OnnxImporter {
   }
 
   // ---- what it becomes
-  // The keys of a window, where they have not their defaults.
+  // The keys of a window that differ from their defaults.
   std::string window(const OnnxNode& node, const Value& x, const Integers& kernel) const;
   Value add(std::string_view op, const std::string& name, const std::vector<Value>& inputs,
             const std::string& keys = {});
   void set(const OnnxNode& node, Value value) { values_[node.outputs[0]] = std::move(value); }
   void set_flat(const OnnxNode& node, const Value& x);  // to x as [N,C*H*W]
-  // Makes input `i` the parameter `name`. Of `shape`, or [columns, rows] if it has to be transposed.
+  // Makes input `i` the parameter `name`, with `shape`, or [columns, rows] if it has to be transposed.
   void take(const OnnxNode& node, size_t i, const std::string& name, const Shape& shape, bool transposed = false);
   void take_linear(const OnnxNode& product, const Value& x, const OnnxNode& last, std::optional<size_t> bias,
                    bool transposed);

@@ -1,4 +1,4 @@
-// Gives every value the memory format that the backend prefers, with Reorder nodes between different formats.
+// Chooses for every value the memory format that the backend prefers, with Reorder nodes between different formats.
 #pragma once
 
 #include "lockstep/backend/backend.h"

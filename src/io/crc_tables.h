@@ -1,4 +1,4 @@
-// Tables for reflected CRCs that take several bytes at a time.
+// Tables for reflected CRCs that process several bytes at a time.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the overloads of infer_op have in common, and those of fused operations.
+// Common functions of the overloads of infer_op, and the overloads of fused operations.
 #pragma once
 
 #include "lockstep/base/error.h"

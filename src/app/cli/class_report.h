@@ -1,4 +1,4 @@
-// What `trainer evaluate` says of single classes.
+// The report of `trainer evaluate` on single classes.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class ClassReport {
 
   void add(int64_t label, int64_t predicted, int64_t samples = 1) { counts_[{label, predicted}] += samples; }
 
-  // Returns a line for each class that has samples or was predicted. Precision is the part of its predictions that are
-  // right, recall the part of its samples that are found, support the number of its samples; "-" if there are none.
+  // Returns a line for each class that has samples or was predicted. Precision is the share of its predictions that are
+  // right, recall the share of its samples that are found, support the number of its samples; "-" if there are none.
   std::string table() const;
 
   // Returns the confusion matrix as CSV: a row for each label, a column for each predicted class, both with names.

@@ -1,4 +1,4 @@
-// What `trainer` prints about itself: help, man page, completion. No line of the help is wider than a terminal.
+// The help, man page and completion of `trainer`. No line of the help is wider than a terminal.
 #pragma once
 
 #include <string>

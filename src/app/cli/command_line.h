@@ -27,7 +27,7 @@ enum class Command {
   version
 };
 
-// How `pack` writes images.
+// The options of `pack` for writing images.
 struct PackChoices {
   int64_t short_side = 0;  // length in pixels; 0: the size to which evaluation resizes
   int quality = 95;        // JPEG quality
@@ -35,14 +35,14 @@ struct PackChoices {
   int64_t records_per_file = 1024;
 };
 
-// What `predict` reads and writes.
+// The input and output of `predict`.
 struct PredictChoices {
   std::vector<std::string> images;  // files and directories; empty: the validation data
   int64_t top = 5;                  // classes for each sample
   std::string format = "table";     // table, csv or json
 };
 
-// What `profile` measures and prints.
+// The measurements and the output of `profile`.
 struct ProfileChoices {
   int64_t steps = 10;
   size_t rows = 25;

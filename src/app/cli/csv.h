@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// Returns the text, quoted where it must be.
+// Returns the text, in quotes if necessary.
 inline std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";

@@ -25,7 +25,7 @@ class PredictionWriter {
   // Consecutive predictions of one sample belong together; the most probable is first. `input` names the sample.
   void add(const std::string& input, const Prediction& prediction);
 
-  // To be called at the end. Like add(), throws Error(checkpoint) if something cannot be written.
+  // Must be called at the end. Like add(), throws Error(checkpoint) if something cannot be written.
   void finish();
 
  private:

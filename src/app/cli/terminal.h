@@ -1,4 +1,4 @@
-// Where this process's output ends, and what may be shown there.
+// Whether the output of this process goes to a terminal, and what that terminal can show.
 #pragma once
 
 #include <cstdio>
@@ -7,24 +7,23 @@
 
 namespace lockstep {
 
-// Whether what this process writes to descriptor 1 or 2 ends in a terminal. Under mpirun a rank's own output always
-// looks like one (a pseudo-terminal that mpirun reads), so mpirun's decides. A rank that a daemon started on another
-// host has no terminal.
+// Whether descriptor 1 or 2 of this process leads to a terminal. Under mpirun, a rank's own output always looks like
+// one (a pseudo-terminal that mpirun reads), so mpirun's output decides. A rank that a daemon started on another host
+// has no terminal.
 bool output_is_terminal(int descriptor);
 
-// Returns a stream to standard output for results, the same at each call. From the first call on, what is logged goes
-// to standard error.
+// Returns a stream to standard output for results, the same at each call. From the first call on, the log goes to
+// standard error.
 std::FILE* take_standard_output();
 
-// Columns of the terminal in which standard output ends; a usual number where it cannot be asked.
+// The columns of the terminal of standard output; a usual number if they are unknown.
 int terminal_columns();
 
-// Whether a terminal of this kind can draw a line again: not where TERM is "dumb" or missing, which knows no escape
-// sequences.
+// Whether a terminal of this kind can redraw a line. With TERM "dumb" or missing, it knows no escape sequences.
 bool moves_cursor(const EnvironmentLookup& environment);
 
-// Whether the person at a terminal takes colors: not with NO_COLOR (https://no-color.org), nor where TERM is "dumb" or
-// missing. A rank beside mpirun has mpirun's environment.
+// Whether the user of a terminal wants colors: not with NO_COLOR (https://no-color.org), nor with TERM "dumb" or
+// missing. A rank on mpirun's host has mpirun's environment.
 bool takes_colors(const EnvironmentLookup& environment);
 
 }  // namespace lockstep

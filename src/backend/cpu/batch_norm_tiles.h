@@ -53,8 +53,8 @@ void over_tiles(int threads, const Tiles& tiles, const Body& body) {
 }
 
 // Two passes over the tiles with a step for each block of channels between them: first(range of tiles), combine(range
-// of blocks), second(range of tiles). Where whole blocks divide well among the threads, each block goes through all
-// three, so that the second pass finds in the cache what the first has read.
+// of blocks), second(range of tiles). If whole blocks divide well among the threads, each block goes through all three
+// steps, so that the second pass finds the data of the first in the cache.
 template <class First, class Combine, class Second>
 void in_two_passes(int threads, const Tiles& tiles, const First& first, const Combine& combine, const Second& second) {
   const int64_t blocks = tiles.layout.blocks, samples = tiles.layout.samples;
@@ -163,7 +163,7 @@ struct GradientChannels {
   NormChannels norm;
   NormGradientChannels gradient;
 };
-// `values`: how many values of a channel dscale and dshift were summed over.
+// `values` is the number of values of a channel over which dscale and dshift were summed.
 inline GradientChannels gradient_channels_of(const Tiles& tiles, int64_t block, const Parameters& p, double values,
                                              const float* dscale, const float* dshift) {
   GradientChannels channels{channels_of(tiles, block, p), {}};

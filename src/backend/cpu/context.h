@@ -1,5 +1,5 @@
-// What all kernels of the CPU backend share: the library's engine and stream, the threads, and the translation between
-// the project's formats and the library's layouts.
+// The common parts of all kernels of the CPU backend: the library's engine and stream, the threads, and the translation
+// between the project's formats and the library's layouts.
 #pragma once
 
 #include <omp.h>
@@ -15,7 +15,7 @@ namespace lockstep::cpu {
 
 using Descs = std::span<const TensorDesc>;
 
-// The layouts behind Format::opaque(id), numbered by equality. Any thread may use it.
+// The layouts behind Format::opaque(id), numbered by equality. Thread-safe.
 class OpaqueFormats {
  public:
   Format format_of(const MemoryDesc& desc);
@@ -37,16 +37,16 @@ struct Context {
   Format blocked = Format::blocked(channel_block());  // the format in which the library's kernels are fastest
   mutable OpaqueFormats opaque;
 
-  // Weights of several groups have a dimension more, [groups,O/groups,I/groups,kh,kw].
+  // Weights of several groups have one dimension more, [groups,O/groups,I/groups,kh,kw].
   MemoryDesc memory_desc(const TensorDesc& desc, int64_t groups = 1) const;
-  // The tensor in format `any`: the library chooses.
+  // The tensor in format `any`, for which the library chooses a layout.
   static MemoryDesc any_desc(const TensorDesc& desc, int64_t groups = 1);
-  // The format of a layout that the library chose for a tensor: plain, or else opaque.
+  // The format of a layout that the library chose for a tensor: plain or opaque.
   Format format_of(const MemoryDesc& layout, TensorDesc desc, int64_t groups = 1) const;
 };
 
-// While it lives, OpenMP, and so the library, uses exactly `threads` threads in the thread that made it: the library
-// divides work by this number both when it describes and when it runs a primitive.
+// During its lifetime, OpenMP, and so the library, uses exactly `threads` threads when called by the thread that made
+// it: the library divides work by this number both when it describes and when it runs a primitive.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {

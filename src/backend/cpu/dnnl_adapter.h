@@ -1,6 +1,6 @@
 // The only file that knows which oneDNN is installed: 2.x (operation descriptors) or 3.x. Every function describes one
-// primitive with scratch memory given by the caller; where the library has no implementation for the tensors asked
-// for, the description is empty (converts to false).
+// primitive, for which the caller provides scratch memory. If the library has no implementation for these tensors, the
+// description is empty (converts to false).
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -18,8 +18,8 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 #endif
 
-// The tensors of a convolution [N,I,H,W] -> [N,O,H',W'], or their gradients. `bias` is a zero descriptor where there
-// is none. A tensor in format `any` leaves its layout to the library.
+// The tensors of a convolution [N,I,H,W] -> [N,O,H',W'], or their gradients. `bias` is a zero descriptor if there is
+// none. A tensor in format `any` leaves its layout to the library.
 struct ConvolutionDescs {
   MemoryDesc src, weights, bias, dst;
   Window window;
@@ -52,10 +52,10 @@ PoolingBackward::primitive_desc describe_pooling_backward(const dnnl::engine& en
 dnnl::reorder::primitive_desc describe_reorder(const dnnl::engine& engine, const MemoryDesc& from,
                                                const MemoryDesc& to);
 
-// A plain tensor with the dimensions of `other`, which are more where that is the weights of several groups.
+// Returns a plain tensor with the dimensions of `other`, of which weights of several groups have one more.
 MemoryDesc with_dimensions_of(const MemoryDesc& other, const MemoryDesc& plain);
 
-// Whether the library serves a primitive by its slow fallback.
+// Whether the library implements a primitive by its slow fallback.
 bool is_reference(const dnnl::primitive_desc_base& description);
 
 // Channels that the library's vector kernels keep together: 16 with AVX-512, 8 otherwise.

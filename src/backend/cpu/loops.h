@@ -1,4 +1,4 @@
-// What our own kernels are made of: ranges for threads, and loops that are compiled once per instruction set.
+// The parts of our own kernels: ranges for threads, and loops that are compiled once per instruction set.
 #pragma once
 
 #include <omp.h>
@@ -39,7 +39,7 @@ inline Range range_of(const Part& part, int64_t count, int64_t grain) {
   return {cut(part.index), cut(part.index + 1)};
 }
 
-constexpr int64_t kElementGrain = 4096;  // elements; with fewer a second thread does not pay
+constexpr int64_t kElementGrain = 4096;  // elements; with fewer, a second thread does not pay off
 
 // Calls body(range, thread) in each thread with a contiguous range of [0, count) that begins at a multiple of `grain`.
 // The ranges depend only on count, grain and the number of threads.
@@ -85,8 +85,8 @@ T* output(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.outputs[i]);
 }
 
-// Where the channels of a tensor, or of a slice of one, lie: sample n, channel c, pixel p = h * W + w. A plain tensor
-// has blocks of one channel.
+// The positions of the channels of a tensor, or of a slice of one: sample n, channel c, pixel p = h * W + w. A plain
+// tensor has blocks of one channel.
 struct ChannelLayout {
   int64_t samples, channels, pixels;
   int64_t block;            // channels side by side

@@ -1,4 +1,4 @@
-// A kernel served by one primitive of oneDNN.
+// A kernel that runs one primitive of oneDNN.
 #pragma once
 
 #include <memory>

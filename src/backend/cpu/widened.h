@@ -1,4 +1,4 @@
-// Kernels for bfloat16 tensors from kernels that know only float32.
+// Makes kernels for bfloat16 tensors from kernels that support only float32.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace lockstep::cpu {
 void widen(const uint16_t* from, float* to, int64_t count);
 void narrow(const float* from, uint16_t* to, int64_t count);
 
-// Returns a kernel for these tensors from one that `compile` makes for the same tensors with float32 in the place of
-// bfloat16: inputs are copied to its workspace in float32, and outputs are rounded from there.
+// Returns a kernel for these tensors from one that `compile` makes for the same tensors in float32: inputs are copied
+// to its workspace in float32, and outputs are rounded from there.
 using CompileTensors = std::function<std::unique_ptr<Kernel>(Descs inputs, Descs outputs)>;
 std::unique_ptr<Kernel> compile_widened(const Context& context, Descs inputs, Descs outputs,
                                         const CompileTensors& compile);

@@ -1,4 +1,4 @@
-// How much memory each operand of an operation of the update takes (update.h lists the operands).
+// The size of the memory of each operand of an operation of the update (update.h lists the operands).
 #pragma once
 
 #include <string_view>

@@ -13,7 +13,7 @@ namespace lockstep {
 class VectorClock {
  public:
   int64_t of(size_t timeline) const { return timeline < ticks_.size() ? ticks_[timeline] : 0; }
-  // Everything before `other` now comes before this point too.
+  // Afterwards, everything before `other` also comes before this point.
   void join(const VectorClock& other);
   void tick(size_t timeline);
 
@@ -34,10 +34,10 @@ struct Access {
   bool before(const VectorClock& point) const { return tick <= point.of(timeline); }
 };
 
-// Which step used which bytes last. Not thread-safe.
+// Records which step last used which bytes. Not thread-safe.
 class OrderCheck {
  public:
-  // `access` happens at `point`, of which its own tick is part. Throws Error(internal) when an earlier access that
+  // Records `access` at `point`, which includes its own tick. Throws Error(internal) if an earlier access that
   // conflicts with it does not come before that point.
   void read(const MemoryRange& range, const Access& access, const VectorClock& point);
   void write(const MemoryRange& range, const Access& access, const VectorClock& point);

@@ -1,5 +1,5 @@
-// Elementwise formulas, shared by all backends that compute in our own kernels. V is the operand of one instruction: a
-// float (a CUDA thread, the end of a row) or a vector of float lanes (CPU). Formulas use + - * and the functions of
+// Elementwise formulas, shared by all backends with kernels of our own. V is the operand of one instruction: a float (a
+// CUDA thread, the end of a row) or a vector of float lanes (CPU). Formulas use + - * and the functions of
 // LaneFunctions.
 #pragma once
 
@@ -53,7 +53,7 @@ LOCKSTEP_FORMULA V ema(V average, V value, V weight) {
 }
 
 // Batch norm of one channel (Ioffe and Szegedy 2015); factor = scale / sqrt(var + epsilon). The mean is subtracted
-// first: folding it into the shift would lose digits where it is large beside the deviation.
+// first: folding it into the shift would lose digits if it is large compared with the deviation.
 template <class V>
 struct Normalization {
   V mean, factor, shift;
@@ -78,8 +78,8 @@ LOCKSTEP_FORMULA V normalized_gradient(V x, V g, const Normalization<V>& norm,
 }
 
 // The mean of a number of values and M2, the sum of their squared distances from it, as in Welford's algorithm: added
-// piece by piece, so that nothing cancels (Chan, Golub and LeVeque 1983). MomentShare holds what depends only on
-// the two counts.
+// piece by piece, so that nothing cancels (Chan, Golub and LeVeque 1983). MomentShare holds the factors that depend
+// only on the two counts.
 template <class T>
 struct MomentShare {
   T share, cross;

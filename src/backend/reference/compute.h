@@ -34,7 +34,7 @@ struct Call {
   double* scratch() const { return static_cast<double*>(args.workspace) + omp_get_thread_num() * scratch_elements; }
 };
 
-// Calls compute(call) for an operation that reads `image` in the place of that input.
+// Calls compute(call) for an operation that reads `image` instead of that input.
 template <class T, class Compute>
 void with_image(const Call<T>& call, size_t input, const T* image, const Compute& compute) {
   std::vector<void*> inputs(call.args.inputs.begin(), call.args.inputs.end());
@@ -66,7 +66,7 @@ int64_t scratch_elements(const Op& op, std::span<const TensorDesc> inputs, std::
 // in the input plane), one byte for each element of a BatchNorm with ReLU (1 where it is positive), otherwise none.
 size_t saved_bytes(const Op& op, std::span<const TensorDesc> inputs);
 
-// What the backend computes: one function for each operation, in the file of its family.
+// One function for each operation, in the file of its family.
 template <class T>
 struct Reference {
   static void compute(const Conv2d& op, const Call<T>& call);

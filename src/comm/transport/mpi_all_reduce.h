@@ -17,7 +17,7 @@ namespace lockstep {
 // number of bytes is that of a ring all-reduce, and every rank gets the same bits. For few values, each rank sends all
 // of them to all others and adds up everything, which takes one round instead of two. Two MPI functions were rejected:
 // Open MPI's in-place MPI_Iallreduce sends all values 2 log2(N) times along a tree, and every implementation rounds
-// 16-bit floats after each term, while this class adds them in float32 and rounds once. MPI_Ialltoallv does not tell
+// 16-bit floats after each term, while this class adds them in float32 and rounds once. MPI_Ialltoallv does not show
 // which rank is late.
 //
 // Owned and driven by the communication thread. The memory must not be accessed until done() is true.

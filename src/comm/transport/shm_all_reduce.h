@@ -62,7 +62,7 @@ class ShmAllReduce {
   // on all ranks.
   bool advance(int64_t number, const ShmRange& range);
 
-  // The same in steps, for sums that go on between hosts. Operations must be added up, and distributed, in order.
+  // The same in steps, for sums that continue between hosts. Operations must be added up, and distributed, in order.
   // Adds up the rank's share into its own memory, if that has not been done and all ranks of the host have started.
   // Returns whether it is there.
   bool add_up(int64_t number, const ShmRange& range);

@@ -1,4 +1,4 @@
-// The other direction of example.h: tf.train.Example messages.
+// Writes tf.train.Example messages, which example.h reads.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// What ImageNet's TFRecords say of an image, under their keys.
+// The features of an image in ImageNet's TFRecords, with their keys.
 struct ImageRecord {
   std::string_view encoded;     // image/encoded
   std::string_view format;      // image/format: JPEG or PNG

@@ -1,4 +1,4 @@
-// What a file is by its first bytes, for messages about files that are not what they should be.
+// Identifies the kind of a file by its first bytes, for messages about files of the wrong kind.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-// The most bytes that name_file_kind() looks at.
+// The most bytes that name_file_kind() reads.
 inline constexpr size_t kFileKindBytes = 512;
 
-// "a GIF image", "a gzip archive", "a Git LFS pointer (the file itself was not fetched: git lfs pull)"; empty when the
+// "a GIF image", "a gzip archive", "a Git LFS pointer (the file itself was not fetched: git lfs pull)"; empty if the
 // kind is not known. `beginning` is the start of the file, or all of it.
 std::string_view name_file_kind(std::span<const std::byte> beginning);
 
-// Of a file that is not `wanted` ("an HDF5 file"): "the file is a zip archive; unpack it first", or "the file is a
-// NumPy array, where an HDF5 file is needed". Empty when its kind is not known, or is the one that is wanted (a damaged
-// one). Throws Error(data) when it cannot be read.
+// Describes a file that is not `wanted` ("an HDF5 file"): "the file is a zip archive; unpack it first", or "the file is
+// a NumPy array, where an HDF5 file is needed". Empty if its kind is not known, or is the wanted one (the file is
+// damaged). Throws Error(data) if it cannot be read.
 std::string describe_other_kind(const InputFile& file, std::string_view wanted);
 
 }  // namespace lockstep

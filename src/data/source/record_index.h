@@ -1,4 +1,4 @@
-// Where each record of a TFRecord file begins, found by reading the records' headers and kept in a cache directory.
+// The offset of each record of a TFRecord file, found by reading the records' headers and kept in a cache directory.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ struct RecordIndex {
   int64_t records() const { return static_cast<int64_t>(bounds.size()) - 1; }
 };
 
-// Whether `index` can be that of a file of `file_bytes`: records that lie one behind another from its first byte to its
-// last, each with room for its header and footer.
+// Whether `index` can be that of a file of `file_bytes`: adjacent records from its first byte to its last, each with
+// room for its header and footer.
 bool fits(const RecordIndex& index, int64_t file_bytes);
 
-// Length of the record whose header stands in `header`; nullopt when the header's checksum is wrong.
+// Returns the length of the record with this header; nullopt if the header's checksum is wrong.
 std::optional<uint64_t> parse_record_header(std::span<const std::byte, kRecordHeaderBytes> header);
 
 // Reads every header. A wrong length checksum or a truncated record throws Error(data) naming file, record and offset;
-// under BadRecords::skip it ends the file there with a warning, because nothing behind it can be found.
+// under BadRecords::skip it ends the file there with a warning, because no later record can be found.
 RecordIndex scan_records(const InputFile& file, BadRecords policy);
 
-// scan_records() through the cache: an index of the same path, size and modification time is taken from
-// `cache_directory` (empty: no cache); a missing, stale or damaged one, or one that cannot be of this file, is made
-// again and written. Files small enough to scan at once are not cached. A directory that cannot be written costs a
+// Calls scan_records() through the cache: uses an index of the same path, size and modification time in
+// `cache_directory` (empty: no cache). If that is missing, stale, damaged or cannot be of this file, scans the file and
+// writes the index. Files small enough to scan at once are not cached. A directory that cannot be written causes a
 // warning.
 RecordIndex load_record_index(const InputFile& file, BadRecords policy, const std::string& cache_directory);
 

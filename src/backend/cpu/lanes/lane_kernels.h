@@ -1,7 +1,7 @@
 // Our own inner loops with explicit vector lanes, compiled once per instruction set and chosen when the backend is
 // made. Each works on one tile of a tensor: a block of channels of one sample (`block` channels side by side, pixel
-// after pixel), or one channel of a plain tensor (block 1). Values are stored as float32 or bfloat16 and computed
-// with in float32.
+// after pixel), or one channel of a plain tensor (block 1). Values are stored as float32 or bfloat16; computations use
+// float32.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +76,7 @@ struct WinogradImages {
 struct WinogradTiles {
   int64_t first = 0, count = 0, capacity = 0, point_stride = 0;
 };
-// Plain weights [O,I,kh,kw] as rows of what is summed over and columns, and one block of columns of them at the points:
+// Plain weights [O,I,kh,kw] as a matrix, whose rows are summed over, and one block of its columns at the points:
 // [point][row][column], padded with zeros to whole blocks.
 struct WinogradWeights {
   int64_t rows = 0, columns = 0;
@@ -119,7 +119,8 @@ struct LaneKernels {
   std::span<const WinogradLanes> winograd[2];  // each for another kernel; for blocks of 8 and of 16
 };
 
-// The best for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both. `stored` is f32 or bf16.
+// Returns the best kernels for the instructions that oneDNN may use here: ONEDNN_MAX_CPU_ISA limits both. `stored` is
+// f32 or bf16.
 const LaneKernels& lane_kernels(DType stored);
 
 const LaneKernels& baseline_lane_kernels(DType stored);

@@ -1,5 +1,5 @@
-// Vectors of lanes and how the tiles of a tensor fall into them. Part of lane_body.h: compiled once per instruction
-// set, in a namespace of its own.
+// Vectors of lanes, and how they divide the tiles of a tensor. Part of lane_body.h: compiled once per instruction set,
+// in a namespace of its own.
 #pragma once
 
 #include <cstdint>
@@ -106,7 +106,7 @@ LOCKSTEP_FORMULA V channels_in(const ChannelValues<float>& values) {
   }
 }
 
-// How a tile falls into vectors: `vectors` of V, then `rest` single values (plain tensors only).
+// The division of a tile: `vectors` of V, then `rest` single values (plain tensors only).
 template <int kBlock>
 struct Shape {
   using V = Lanes<kBlock == 1 ? 16 : kBlock>;

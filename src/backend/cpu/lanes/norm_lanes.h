@@ -11,7 +11,7 @@ using kernels::NormalizationGradient;
 
 constexpr int64_t kPiece = 384;  // vectors, which stay in the first-level cache for the second pass
 
-// The moments of every lane; all lanes have seen the same number of values.
+// The moments of every lane; all lanes have the same number of values.
 template <class V>
 struct LaneMoments {
   double count = 0;

@@ -3,8 +3,8 @@
 //
 // In one direction, the product of two polynomials, with four coefficients and with t, is found from its values at
 // t + 3 points: 0, pairs p and -p, and infinity. Four outputs of a convolution with t taps are the transpose of that:
-// the product is linear in either factor. A window of two dimensions is taken one direction after the other. The points
-// keep the rounding error small (compare Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
+// the product is linear in either factor. A two-dimensional window is transformed in one direction after the other. The
+// points keep the rounding error small (compare Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
 // Convolution", 2020); with them, all factors but those of the weights are exact in float.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 namespace lockstep::cpu::LOCKSTEP_LANES_NAMESPACE {
 
-// load(y, x) gives a vector, store(y, x, vector) takes one.
+// load(y, x) returns a vector, store(y, x, vector) writes one.
 template <class AlongY, class AlongX, class V, class Load, class Store>
 LOCKSTEP_FORMULA void transform(const Load& load, const Store& store) {
   V half[AlongY::kTo][AlongX::kFrom];
@@ -256,7 +256,7 @@ template <int kBlock, class... Methods>
 constexpr std::array<WinogradLanes, sizeof...(Methods)> winograd_of() {
   return {kWinograd<Methods, kBlock>...};
 }
-// For all kernels that have one.
+// The table of all kernels for which there is a method.
 template <int kBlock>
 inline constexpr auto kWinogradMethods = winograd_of<
     kBlock, Method<Direction<3>, Direction<3>>, Method<Direction<1>, Direction<3>>, Method<Direction<3>, Direction<1>>,
