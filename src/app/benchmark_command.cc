@@ -45,7 +45,7 @@ struct BenchmarkRun {
     const bool stays = options.batch_on_device && !setup.backend->host_addressable();
     return stays ? BatchUse::every_step : BatchUse::one_step;
   }
-  // For ranks that train together: those of the job, or one alone.
+  // For ranks that train together: those of the job, or a single one.
   RankContext context(const Config& its_config, ProcessGroup& its_group, Communicator& communicator) const {
     return {.config = its_config,
             .group = its_group,
@@ -155,7 +155,7 @@ void train(const BenchmarkRun& run) {
   const RankContext rank = run.context(run.config, group, *communicator);
   Progress progress = run_or_abort([&] { return start_afresh(rank); }).progress;
   announce_steps(run);
-  DecayLoss decay(run.config, *model, *stream);  // of the line before on a device, which three decimals do not show
+  DecayLoss decay(run.config, *model, *stream);  // on a device, that of the line before, equal to three decimals
   StepMeans means;
   const auto on_step = [&](const Trainer& trainer, const ProgressRow& row) {
     const double loss = row.loss + (run.lines.shown(row.step) ? decay.value() : 0);

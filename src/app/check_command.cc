@@ -40,7 +40,7 @@ constexpr double kTolerableSkewSeconds = 1;
 
 // ---- facts of this rank
 
-// How much a row says. one_rank: everything, also what differs between ranks. large_job: only what many ranks have in
+// The contents of a row. one_rank: everything, also what differs between ranks. large_job: only what many ranks have in
 // common, so that they can share a row.
 enum class Detail : uint8_t { one_rank, large_job };
 

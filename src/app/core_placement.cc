@@ -112,7 +112,7 @@ std::vector<Finding> placement_findings(ProcessGroup& group, const Timeout& wait
         {parse_cpu_list(lists[r]).value_or(std::vector<int>{}), static_cast<int>(threads[r]), fills[r] != 0});
   }
   const auto hosts = static_cast<int>(std::set(first.begin(), first.end()).size());
-  std::string text;  // "what NUL advice NUL ..." of this host, from its first rank
+  std::string text;  // "finding NUL advice NUL ..." of this host, from its first rank
   if (group.local_rank() == 0) {
     for (const Finding& finding : judge_placement(processors_of_job(), ranks, hosts)) {
       text += finding.what + '\0' + finding.advice + '\0';

@@ -29,7 +29,7 @@ void count_outcomes(const Batch& batch, std::span<const float> logits, const Dat
   }
 }
 
-// Collective. Rank 0 prints and writes what the command asks for, about the samples of all ranks.
+// Collective. Rank 0 prints and writes the requested reports on the samples of all ranks.
 void report_classes(const CommandLine& command, ClassReport& report, const Outcomes& mine, ProcessGroup& group) {
   const Timeout wait{"the evaluation by class"};
   struct Count {

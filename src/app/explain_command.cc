@@ -55,8 +55,8 @@ int64_t backward_multiply_adds(const Executable& e) {
   return sum;
 }
 
-// Returns the number of elements of the parameters that a node reads, and how the update treats them if it does not
-// treat all alike.
+// Returns the number of elements of the parameters that a node reads, and how the update treats them unless it treats
+// all of them alike.
 std::pair<int64_t, std::string> parameters_of(const Graph& graph, const Node& node,
                                               const std::vector<double>& rate_factors) {
   int64_t sum = 0;
@@ -177,7 +177,8 @@ void print_placement() {
   if (usable < host.size()) fmt::print("  this process may use {} of {} processors\n", usable, host.size());
 }
 
-// Lists what the convolutions compute of batch norms on the GPU of this process, and how many plans would be timed.
+// Lists the parts of batch norms that convolutions compute on the GPU of this process, and how many plans would be
+// timed.
 void print_gpu_convolutions(const Config& config, const Graph& drawn) {
   const std::string& reason = gpu_unavailable_reason();
   if (config.device.kind == DeviceChoice::cpu) return;

@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kOthersReport{1};       // for the other ranks to write theirs before all end
+constexpr std::chrono::seconds kOthersReport{1};       // in which the other ranks write theirs before all end
 constexpr std::chrono::milliseconds kOtherEnds{1500};  // time in which the reporting rank ends the job
 constexpr std::chrono::milliseconds kOtherEndsLargeJob{3000};
 constexpr int kMostTurns = 3;
@@ -72,8 +72,8 @@ void speak(const Error& error) {
       if (!report.empty()) report = "; report: " + report;
     };
     if (!large_job) report_to_file();
-    // All ranks that wait for the same one arrive here together. The lowest reports first and ends the others
-    // meanwhile, in a large job before they write their files.
+    // All ranks that wait for the same one arrive here together. The lowest one reports first and meanwhile ends the
+    // others, in a large job before they write their files.
     const auto turn = large_job ? kOtherEndsLargeJob : kOtherEnds;
     std::this_thread::sleep_for(kOthersReport + turn * std::min(context->board().alive_below(), kMostTurns));
     if (large_job) report_to_file();

@@ -100,7 +100,7 @@ std::string some_names(const std::vector<NamedTensor>& tensors) {
                      tensors.size() > kShown ? ", ..." : "");
 }
 
-// The configuration for the checkpoint: the given one, or that of a bundled recipe with the classes of the file.
+// The configuration for the checkpoint: that of the command, or that of a bundled recipe with the classes of the file.
 struct Plan {
   Config config;
   bool recognized = false;
@@ -123,7 +123,7 @@ Plan choose(const CommandLine& command, const std::vector<NamedTensor>& shapes) 
        some_names(shapes));
 }
 
-// Not in ONNX files, whose network has the same names.
+// Does nothing for ONNX files, whose network has the same names.
 std::string strip_prefixes(const CommandLine& command, std::vector<NamedTensor>& tensors) {
   return is_onnx(command.from) ? std::string() : strip_wrapper_prefixes(tensors);
 }

@@ -60,7 +60,7 @@ std::vector<std::string> list_on_root(ProcessGroup& group, const Timeout& wait,
   return {paths.begin(), paths.end()};
 }
 
-// Warns of settings that train without an error but to no purpose.
+// Warns of data that cause no error but make the training useless.
 void warn_of_odd_data(const Config& config, bool training, const DataProbe& probe) {
   if (training && config.model.classes > 1 && probe.records > 1 && probe.labels.smallest == probe.labels.largest) {
     log_warning("data.train: all of the {} records looked at have the label {}; there is nothing to tell apart",
@@ -134,7 +134,7 @@ void fill_in_outputs(Config& config, const CommandLine& command, int ranks) {
   }
 }
 
-// Checks what does not go together with a directory that is new at every start.
+// Checks settings that contradict a directory that is new at every start.
 void check_new_directory(const Config& config, const CommandLine& command) {
   const std::string& resume = config.checkpoint.resume;
   const bool starts = command.command == Command::train || command.command == Command::check;
@@ -150,7 +150,7 @@ void check_new_directory(const Config& config, const CommandLine& command) {
   }
 }
 
-// What other commands than a training print is their result, which no level leaves out.
+// For other commands than training, the lines are their result, which no level leaves out.
 void apply_log_style(const Config::Log& log, Command command) {
   const bool trains = command == Command::train || command == Command::benchmark;
   set_log_style(trains ? log.level : LogLevel::info, log.time);

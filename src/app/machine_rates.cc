@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr double kLongSeconds = 0.01;                 // long beside what starting a kernel costs
+constexpr double kLongSeconds = 0.01;                 // long compared with the start of a kernel
 constexpr int64_t kMostElements = int64_t{64} << 20;  // of a matrix and of a term of the sum: far more than caches hold
 
 // Returns the duration of the fastest of a few runs of `op` on zeros.
@@ -40,8 +40,8 @@ double best_seconds(const Backend& backend, Stream& stream, const Op& op, std::v
   return best;
 }
 
-// Returns the rate on the first number of elements that keeps the machine busy for long, or else on the largest: few
-// elements would lie in a cache. `seconds` measures one number, and `amount` is its work.
+// Returns the rate on the first number of elements that keeps the machine busy for long, otherwise on the largest: few
+// elements would fit in a cache. `seconds` measures one number, and `amount` is its work.
 double rate_at_best(const std::function<double(int64_t elements)>& seconds,
                     const std::function<double(double elements)>& amount) {
   for (int64_t elements = kMostElements >> 10;; elements *= 4) {

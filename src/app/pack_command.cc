@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// The short side from which evaluation crops: by torchvision's convention 8/7 of the input.
+// The short side to which evaluation resizes before it crops: 8/7 of the input, by torchvision's convention.
 int64_t usual_short_side(const Config& config) { return (config.model.image_size * 8 + 6) / 7; }
 
 void report_bad_records(const PackSummary& summary) {

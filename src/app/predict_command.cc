@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// The same for any number of ranks, because a sample's last digits may depend on it.
+// The batch size is the same for any number of ranks, because a sample's last digits may depend on it.
 constexpr int64_t kLargestBatch = 32;
 
 // Appends the `top` most probable classes of a sample; equal ones are in the order of their numbers.

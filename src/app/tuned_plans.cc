@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kFormat = "lockstep plans 1";
 constexpr double kMostSeconds = 45;  // of timing: below the time after which the watchdog warns by default
 
-// Three lines stand before the choices: format, device and library, checksum of the choices.
+// Three lines precede the choices: format, device and library, checksum of the choices.
 struct PlanText {
   std::string valid_for, choices;
 };
@@ -48,7 +48,7 @@ PlanText parse(std::string_view text) {
 
 std::string path_in(const std::string& directory) { return directory + "/plans.txt"; }
 
-// Takes the plans that a run has kept. Returns false if they are for another device.
+// Uses the plans that a run has kept. Returns false if they are for another device.
 bool take_kept(PlanTuning& plans, std::string_view text, const std::string& path, bool timed) {
   const PlanText kept = parse(text);
   if (kept.valid_for == plans.valid_for()) {

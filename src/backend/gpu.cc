@@ -29,7 +29,7 @@ class Driver {
     return devices > 0 ? "" : "the NVIDIA driver sees no device";
   }
 
-  // Only where unavailable_reason() is empty.
+  // May be called only if unavailable_reason() is empty.
   std::vector<std::string> ids() const {
     int devices = 0;
     require(call("cuDeviceGetCount", &devices) == 0, "the NVIDIA driver has lost its devices");
@@ -61,7 +61,7 @@ class Driver {
   void* library_;  // stays open, because device libraries do not unload cleanly
 };
 
-// From now on an attached profiler sees every span as an NVTX range.
+// Makes every later span visible to an attached profiler as an NVTX range.
 void observe_with_nvtx() {
   using Ranges = SpanObserver*();
   const auto ranges = reinterpret_cast<Ranges*>(plugin_function(kPlugin, "lockstep_nvtx_ranges"));

@@ -25,7 +25,7 @@ Buffer HostBackend::allocate(size_t bytes) const {
   if (data == MAP_FAILED) {
     throw OutOfMemory("memory", bytes, host_memory().available);
   }
-  // Large pages make the first touch and every pass over an arena cheaper; where there are none the advice is ignored.
+  // Large pages make the first touch and every pass over an arena cheaper; without them, the kernel ignores the advice.
   (void)madvise(data, bytes, MADV_HUGEPAGE);
   return {data, bytes, unmap};
 }

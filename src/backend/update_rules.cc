@@ -1,4 +1,4 @@
-// The table of optimizers: names, slots and their start values.
+// The table of optimizers: names, slots and their initial values.
 #include "backend/optimizer_rules.h"
 #include "lockstep/base/error.h"
 

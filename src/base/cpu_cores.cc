@@ -43,7 +43,7 @@ struct FreeCpuSet {
 
 CpuCores cpu_cores() {
   CpuCores cores;
-  // The kernel answers EINVAL while the set is smaller than its own, which no header tells.
+  // The kernel returns EINVAL if the set is smaller than its own, whose size no header states.
   for (int capacity = 1024; capacity <= (1 << 20); capacity *= 2) {
     const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(capacity));
     const size_t bytes = CPU_ALLOC_SIZE(capacity);

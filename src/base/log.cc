@@ -24,7 +24,7 @@ struct Identity {
   std::string prefix;  // of warnings and errors
 };
 
-// The log is the one piece of process-wide state: a C library's stdout has the same standing.
+// The log is process-wide state, like the C library's stdout.
 struct LogState {
   std::mutex mutex;
   std::list<Identity> identities{1};  // never removed, since a fatal report is written without the lock
@@ -37,15 +37,15 @@ struct LogState {
 };
 
 LogState& state() {
-  static LogState* instance = new LogState;  // never destroyed: threads may log while statics go away
+  static LogState* instance = new LogState;  // never destroyed: threads may log while statics are destroyed
   return *instance;
 }
 
-constexpr std::chrono::milliseconds kLongestWait{500};  // for the log, where words are urgent
+constexpr std::chrono::milliseconds kLongestWait{500};  // for the lock, in urgent messages
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-// The log, or nothing once kLongestWait is over. Tried again and again, since GCC's thread sanitizer knows no lock that
-// is waited for with a time limit.
+// Locks the log, or returns without the lock after kLongestWait. Polls, because GCC's thread sanitizer does not support
+// waiting for a lock with a time limit.
 std::unique_lock<std::mutex> lock_if_free(LogState& log) {
   constexpr std::chrono::milliseconds kPause{1};
   const auto end = std::chrono::steady_clock::now() + kLongestWait;
@@ -57,7 +57,7 @@ std::unique_lock<std::mutex> lock_if_free(LogState& log) {
   return lock;
 }
 
-// "warning: " or "error: ". Allowed in a signal handler.
+// Returns "warning: " or "error: ". May be called in a signal handler.
 const char* label(LogLevel level, bool colored) {
   if (level == LogLevel::warning) return colored ? "\x1b[33mwarning:\x1b[0m " : "warning: ";  // yellow
   return colored ? "\x1b[31merror:\x1b[0m " : "error: ";                                      // red
@@ -68,16 +68,16 @@ void write_all(int fd, std::string_view text) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return;  // nowhere left to complain
+      return;  // there is nowhere left to report an error
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
 }
 
-// As write_all(), but gives up when nobody reads the other end.
+// Like write_all(), but gives up if nobody reads the other end.
 void write_if_taken(int fd, std::string_view text) {
   constexpr int kPatience_ms = 2000;
-  constexpr size_t kPiece = 4096;  // a pipe that is ready takes as much without blocking
+  constexpr size_t kPiece = 4096;  // a pipe that is ready accepts so many bytes without blocking
   while (!text.empty()) {
     pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
     const int polled = ::poll(&ready, 1, kPatience_ms);
@@ -92,7 +92,7 @@ void write_if_taken(int fd, std::string_view text) {
 
 std::string time_prefix(const LogState& log) { return log.timed ? log_timestamp_now() + ": " : std::string(); }
 
-// Whatever a text quotes, nothing in it acts on the terminal.
+// Prints the text with everything escaped that would act on a terminal, because it may quote foreign text.
 void emit(LogState& log, LogLevel level, std::string_view text) {
   std::string line = time_prefix(log);
   if (level != LogLevel::info) {
@@ -163,7 +163,7 @@ void log_from_signal_handler(std::initializer_list<const char*> parts) noexcept 
   add(label(LogLevel::error, state().colored));
   const size_t words = size;
   for (const char* part : parts) add(part);
-  // As printable_lines() makes text harmless, but in place: nothing may be allocated here.
+  // Does the same as printable_lines(), but in place, because nothing may be allocated here.
   std::replace_if(
       line + words, line + size, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   line[size++] = '\n';

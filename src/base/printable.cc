@@ -13,7 +13,7 @@ struct Character {
   size_t bytes = 0;  // 0: the text does not start with a character of UTF-8
 };
 
-// The first character of `text` by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+// Returns the first character of `text` by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
 Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
   const uint32_t lead = byte(0);
@@ -39,7 +39,7 @@ bool acts_on_terminal(uint32_t code) {
 
 constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
-// As printable() and printable_lines(); characters of `kept` stay though a terminal acts on them.
+// Implements printable() and printable_lines(); characters of `kept` stay although a terminal acts on them.
 std::string escape(std::string_view text, size_t limit, std::string_view kept) {
   std::string out;
   out.reserve(std::min(text.size(), limit));

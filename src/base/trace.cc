@@ -16,11 +16,11 @@ constexpr int kFirstOperationRow = 10'000;  // beyond the numbers of threads
 struct TraceState {
   std::mutex mutex;
   std::vector<TraceSpan> spans;
-  std::vector<TraceSpan> operations;  // rows are given at the end
+  std::vector<TraceSpan> operations;  // rows are assigned at the end
 };
 
 TraceState& state() {
-  static TraceState* instance = new TraceState;  // never destroyed: threads may trace while statics go away
+  static TraceState* instance = new TraceState;  // never destroyed: threads may trace while statics are destroyed
   return *instance;
 }
 
@@ -43,7 +43,7 @@ Thread& this_thread() {
   return thread;
 }
 
-// Gives spans of one name that overlap rows of their own, as few as do.
+// Assigns overlapping spans of one name to different rows, as few as possible.
 void give_rows(std::vector<TraceSpan>& operations) {
   std::ranges::sort(operations, {}, &TraceSpan::begin);
   std::map<std::string, std::vector<std::pair<int, double>>> rows;  // number, and the end of its last span

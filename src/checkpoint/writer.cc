@@ -168,7 +168,7 @@ std::optional<SaveResult> CheckpointWriter::poll() {
 }
 
 bool CheckpointWriter::wait_idle(double seconds) {
-  constexpr double kLook = 0.5;  // time between looks at the clock for the warning
+  constexpr double kLook = 0.5;  // time between checks of the clock for the warning
   for (const double end = monotonic_seconds() + seconds;;) {
     const double left = end - monotonic_seconds();
     if (thread_.wait_idle(std::clamp(left, 0.0, kLook))) return true;

@@ -22,8 +22,8 @@ constexpr Row kRows[] = {
     {ChangeEffect::none, "checkpoint.* eval.* device.* graph.* comm.* log.* watchdog.*"},
     {ChangeEffect::none, "data.workers data.prefetch data.max_pixels data.bad_records"},
     {ChangeEffect::none, "train.deterministic train.max_seconds train.not_finite train.audit_every"},
-    // Names and shapes of arrays show a change of the network, the contents of the data one of the data, and the global
-    // batch is compared instead of the keys from which it follows.
+    // Names and shapes of arrays show changes of the network, and contents show changes of the data. The global batch
+    // is compared instead of the keys from which it follows.
     {ChangeEffect::none,
      "model.name model.file model.definition model.classes model.hidden model.vocabulary model.init"},
     {ChangeEffect::none, "data.format data.train data.validation train.batch_size train.global_batch"},

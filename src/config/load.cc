@@ -47,7 +47,7 @@ ConfigFile open_extended(const ConfigExtension& extension, const std::vector<Con
   return base;
 }
 
-// A file that chooses one of the two batch sizes takes back the other one of the file that it extends.
+// A file that sets one of the two batch sizes resets the other one, which the file that it extends may have set.
 void choose_batch_size(const std::vector<ConfigFileEntry>& entries, LoadedConfig& loaded) {
   constexpr const char* kSizes[] = {"train.batch_size", "train.global_batch"};
   const auto sets = [&](const char* name) {
@@ -62,7 +62,7 @@ void choose_batch_size(const std::vector<ConfigFileEntry>& entries, LoadedConfig
   }
 }
 
-// Applies the last one of `files`, the others of which extend it, and before that what it extends.
+// Applies the last one of `files`, which the others extend, after the file that it extends itself.
 void apply_file(std::vector<ConfigFile> files, const ConfigSources& sources, LoadedConfig& loaded) {
   ConfigFile& file = files.back();
   if (file.directory.empty()) file.directory = std::filesystem::path(file.path).parent_path().string();
@@ -172,8 +172,8 @@ void apply_model_defaults(LoadedConfig& loaded) {
   }
 }
 
-// Copies the contents of model.file to model.definition, and takes the sizes in it where none were given. A definition
-// in the same file, as in that of a checkpoint, takes precedence.
+// Copies the contents of model.file to model.definition, and uses its sizes unless others were given. A definition in
+// the same file, as in that of a checkpoint, takes precedence.
 void read_definition(const ConfigSources& sources, LoadedConfig& loaded) {
   constexpr size_t kMostBytes = size_t{1} << 20;
   Config::Model& model = loaded.config.model;

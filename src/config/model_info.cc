@@ -49,7 +49,7 @@ constexpr ModelDefault kWideMlp[] = {
     {"ema.decay", "0"},
 };
 
-// For networks of which nothing is known.
+// For networks about which nothing is known.
 constexpr ModelDefault kFile[] = {
     {"model.image_size", "224"},
     {"model.dropout", "0"},
@@ -77,8 +77,8 @@ constexpr ModelInfo resnet(std::string_view name, std::string_view benchmark_bat
           .benchmark_batch = benchmark_batch};
 }
 
-// Inception-v3's values are the built-in defaults. Batch sizes of benchmarks are those of tf_cnn_benchmarks where it
-// has the model; its ImageNet has a background class.
+// Inception-v3's values are the built-in defaults. Batch sizes of benchmarks are those of tf_cnn_benchmarks if it has
+// the model; its ImageNet has a background class.
 constexpr ModelInfo kModels[] = {
     {.name = "inception_v3",
      .recipe = "inception_v3_imagenet",

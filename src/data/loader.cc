@@ -79,7 +79,7 @@ void Loader::start_worker() {
 }
 
 Loader::~Loader() {
-  for (std::jthread& worker : workers_) worker.request_stop();  // all are asked before the first is joined
+  for (std::jthread& worker : workers_) worker.request_stop();  // all are notified before the first is joined
 }
 
 void Loader::make_slots() {
@@ -132,7 +132,7 @@ int64_t Loader::position(int64_t call, int64_t sample) const {
          sample;
 }
 
-// Returns where the slot stores the input of a sample.
+// Returns the memory in the slot for the input of a sample.
 SamplePlace Loader::place_of(const Slot& slot, int64_t sample) const {
   if (slot.ids != nullptr)
     return {.ids = slot.ids + sample * options_.max_ids, .values = slot.values + sample * options_.max_ids};

@@ -92,7 +92,7 @@ void drop_first_class(std::vector<NamedTensor>& tensors, const Graph& graph) {
   for (const ParameterId id : classifiers) {
     const std::string& name = graph.parameters[id].name;
     const auto tensor = std::ranges::find(tensors, name, &NamedTensor::name);
-    if (tensor == tensors.end()) continue;  // said when the tensors are arranged
+    if (tensor == tensors.end()) continue;  // reported when the tensors are arranged
     if (tensor->shape.rank() == 0 || tensor->shape[0] < 2) {
       fail(ExitCode::config, "{} is {}: there is no class to drop", name, tensor->shape.to_string());
     }

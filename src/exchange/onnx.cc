@@ -46,7 +46,7 @@ Attributes window_attributes(const Window& w) {
           attribute("pads", {w.pad_h, w.pad_w, w.pad_h, w.pad_w})};
 }
 
-// The file's name of what the model is given; null: not an input of it.
+// Returns the name of an input in the file; null if the file does not have it.
 const char* input_name(ExternalInput input) {
   switch (input) {
     case ExternalInput::images:
@@ -60,7 +60,7 @@ const char* input_name(ExternalInput input) {
   }
 }
 
-// `free`: names of the first dimensions, which may have any extent; the others have those of `shape`.
+// `free` has names of the first dimensions, which may have any extent; the others have those of `shape`.
 ProtobufWriter value_info(const char* name, const Shape& shape, const std::vector<const char*>& free = {"N"},
                           int64_t element = kFloat) {
   ProtobufWriter dims;
@@ -83,7 +83,7 @@ ProtobufWriter input_info(const char* name, const Value& value) {
 template <class Operation>
 concept NotInOnnx = !Operation::facts.onnx;
 
-// Draws the nodes of one graph, in its order, into a GraphProto.
+// Writes the nodes of one graph, in its order, to a GraphProto.
 class Drawing {
  public:
   Drawing(const Graph& graph, std::span<const NamedTensor> weights, const OnnxOptions& options)
@@ -166,7 +166,7 @@ class Drawing {
   }
 
   void draw(const LocalResponseNorm& op) {
-    if (op.size % 2 == 0) {  // ONNX counts the extra channel after, PyTorch before
+    if (op.size % 2 == 0) {  // ONNX puts the extra channel after, PyTorch before
       fail(ExitCode::config, "{}: a normalization over an even number of channels has no equal in ONNX", node_->name);
     }
     emit("LRN", inputs(),
@@ -181,14 +181,14 @@ class Drawing {
     emit("Flatten", inputs(), {attribute("axis", int64_t{1})});
   }
 
-  void draw(const SoftmaxCrossEntropy&) {}  // the labels' part
+  void draw(const SoftmaxCrossEntropy&) {}  // it needs labels, so it is left out
 
   template <NotInOnnx Operation>
   void draw(const Operation&) {
     fail(ExitCode::config, "{}: the operation {} cannot be written as ONNX", node_->name, op_name(node_->op));
   }
 
-  // The batch norm that is the only reader of a convolution.
+  // Returns the batch norm that is the only reader of a convolution, or null.
   const Node* norm_after(const Node& conv) const {
     const std::vector<NodeId>& readers = readers_[conv.outputs[0]];
     if (readers.size() != 1) return nullptr;
@@ -229,7 +229,7 @@ class Drawing {
     return *found->second;
   }
 
-  // The name of a value in the file; a parameter is written out where it is first named.
+  // Returns the name of a value in the file; writes a parameter when it is first named.
   std::string name(ValueId id) {
     const auto same = same_.find(id);
     if (same != same_.end()) return name(same->second);
@@ -258,7 +258,7 @@ class Drawing {
     out_.message(field::kGraphInitializer, out);
   }
 
-  // [1] of int64.
+  // Writes an int64 [1].
   void initializer(const std::string& name, int64_t value) {
     ProtobufWriter out;
     out.integer(field::kTensorDims, 1).integer(field::kTensorType, kInt64).text(field::kTensorName, name);
@@ -266,11 +266,11 @@ class Drawing {
     out_.message(field::kGraphInitializer, out);
   }
 
-  // The operator that makes the node's output.
+  // Writes the operator that makes the node's output.
   void emit(const char* type, const std::vector<std::string>& inputs, const Attributes& attributes = {}) {
     draw_operator({type, node_->name, name(node_->outputs[0])}, inputs, attributes);
   }
-  // One of several before it; named as its output is.
+  // Writes an operator before it, which has the name of its output.
   void emit_to(const std::string& output, const char* type, const std::vector<std::string>& inputs) {
     draw_operator({type, output, output}, inputs, {});
   }
@@ -294,7 +294,7 @@ class Drawing {
   const bool fold_;
   ValueId logits_ = -1;
   std::map<std::string, const NamedTensor*> weights_;
-  const Node* node_ = nullptr;  // being drawn
+  const Node* node_ = nullptr;  // being written
   std::set<const Node*> folded_;
   std::map<ValueId, ValueId> same_;
   std::set<std::string> written_;

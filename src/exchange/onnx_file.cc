@@ -30,7 +30,7 @@ std::string_view text_of(const ProtobufField& f) {
   return {reinterpret_cast<const char*>(f.bytes.data()), f.bytes.size()};
 }
 
-// A repeated integer, packed or not.
+// Appends the values of a repeated integer field, packed or not.
 void append_integers(const ProtobufField& f, std::vector<int64_t>& list) {
   if (!f.is_bytes()) {
     append(list, kMostIntegers, "integers in a list") = static_cast<int64_t>(f.value);
@@ -71,7 +71,7 @@ OnnxNode parse_node(Bytes message) {
   return node;
 }
 
-// The only field of a message that is of interest here, such as the shape in a type; empty if it is absent.
+// Returns the only needed field of a message, such as the shape in a type; empty if it is absent.
 Bytes part(Bytes message, uint64_t number) {
   Bytes found;
   for (ProtobufReader reader(message); !reader.done();) {
@@ -134,7 +134,7 @@ void for_each_part(const OnnxTensor& tensor, uint64_t list, const TakeRaw& take_
   }
 }
 
-// Checks the type, and returns the number of values by the shape, which is not larger than that of the bytes.
+// Checks the type, and returns the number of values according to the shape, for which there are enough bytes.
 size_t expected_values(const OnnxTensor& tensor, int64_t type, std::string_view type_name) {
   const std::string name = printable(tensor.name);
   if (tensor.type != type) {

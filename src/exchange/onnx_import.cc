@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kOldestOpset = 13;
 constexpr size_t kMostText = size_t{1} << 20;  // of model.definition
-// What layers may have in addition to twice the bytes of the files, since small constants can be of several layers.
+// The bytes that layers may use in addition to twice those of the files, because several layers may share small
+// constants.
 constexpr size_t kFreeBytes = size_t{1} << 20;
 
 }  // namespace

@@ -26,7 +26,7 @@ std::string module_of(std::string_view node) {
   return module;
 }
 
-// With the characters that names of layers may have.
+// Returns the text with only the characters that names of layers may have.
 std::string as_name(std::string_view text) {
   std::string name;
   for (const char c : text.substr(0, kLongestName)) {
@@ -36,7 +36,7 @@ std::string as_name(std::string_view text) {
   return name.empty() ? "layer" : name;
 }
 
-// Of weights that are called like those of PyTorch; otherwise empty.
+// Returns the layer of weights with a name as in PyTorch; empty for other names.
 std::string layer_of(std::string_view weight) {
   constexpr std::string_view kWeight = ".weight";
   if (weight.size() <= kWeight.size() || !weight.ends_with(kWeight)) return {};

@@ -1,4 +1,4 @@
-// What each operation of ONNX becomes. Their definitions are https://onnx.ai/onnx/operators.
+// Translates each operation of ONNX. Their definitions are at https://onnx.ai/onnx/operators.
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();  // an extent that depends on the images
 
-// A key that takes a number or [height, width].
+// Writes a key whose value is a number or [height, width].
 std::string pair_key(std::string_view key, int64_t h, int64_t w, int64_t otherwise) {
   if (h != w) return fmt::format(", {} = [{}, {}]", key, h, w);
   return h == otherwise ? std::string() : fmt::format(", {} = {}", key, h);
@@ -125,7 +125,7 @@ void OnnxImporter::average_pool(const OnnxNode& node) {
   set(node, y);
 }
 
-// Zeros that the next node takes as its own padding.
+// Records zeros, which the next node uses as its own padding.
 void OnnxImporter::pad(const OnnxNode& node) {
   Value x = computed(node, 0, 4);
   const Integers pads = integers(node, 1);
@@ -190,7 +190,7 @@ void OnnxImporter::lrn(const OnnxNode& node) {
 
 void OnnxImporter::relu(const OnnxNode& node) { set(node, add("relu", names_.layer(node), {computed(node, 0)})); }
 
-// ReLU6, or ReLU where there is no upper limit.
+// Becomes ReLU6, or ReLU if there is no upper limit.
 void OnnxImporter::clip(const OnnxNode& node) {
   const bool limited = has_input(node, 2);
   if (!has_input(node, 1) || floats(node, 1) != std::vector<float>{0} ||
@@ -200,7 +200,7 @@ void OnnxImporter::clip(const OnnxNode& node) {
   set(node, add(limited ? "relu6" : "relu", names_.layer(node), {computed(node, 0)}));
 }
 
-// The rate of training, whatever the mode in which the file was written.
+// Uses the rate of training, even if the file was exported for evaluation.
 void OnnxImporter::dropout(const OnnxNode& node) {
   const std::vector<float> rate = has_input(node, 1) ? floats(node, 1) : std::vector<float>{0.5F};
   if (rate.size() != 1) refuse(node, "its rate is {} numbers", rate.size());
@@ -236,7 +236,7 @@ void OnnxImporter::add_or_bias(const OnnxNode& node) {
   set(node, sum);
 }
 
-// A bias comes with the Add that alone reads the product.
+// The bias is in the Add that is the only reader of the product.
 void OnnxImporter::mat_mul(const OnnxNode& node) {
   const Value& x = computed(node, 0, 2);
   weight_shape(node, 1, 2);
@@ -257,8 +257,8 @@ void OnnxImporter::gemm(const OnnxNode& node) {
   take_linear(node, computed(node, 0, 2), node, bias, integer(node, "transB", 0) == 0);
 }
 
-// `last`: the node whose output is the layer's, and which of its inputs is the bias, if any. `transposed`: the weights
-// are [inputs, outputs].
+// `last` is the node whose output is the layer's; one of its inputs is the bias, if any. `transposed`: the weights are
+// [inputs, outputs].
 void OnnxImporter::take_linear(const OnnxNode& product, const Value& x, const OnnxNode& last,
                                std::optional<size_t> bias, bool transposed) {
   const Integers& w = weight_shape(product, 1, 2);
@@ -311,7 +311,7 @@ void OnnxImporter::flatten(const OnnxNode& node) {
   set_flat(node, x);
 }
 
-// Only to [N,C*H*W]. A shape that is something else gives weights of other shapes than those of the file.
+// Only shapes [N,C*H*W] are supported. With another shape, the weights would not have the shapes of those in the file.
 void OnnxImporter::reshape(const OnnxNode& node) {
   const Value& x = computed(node, 0);
   const Integers shape = integers(node, 1);
@@ -327,7 +327,7 @@ void OnnxImporter::squeeze(const OnnxNode& node) {
   set_flat(node, x);
 }
 
-// Only of weights, as PyTorch writes a linear layer without a bias.
+// Supported only for weights, because PyTorch exports a linear layer without a bias in this way.
 void OnnxImporter::transpose(const OnnxNode& node) {
   weight_shape(node, 0, 2);
   const OnnxAttribute* perm = find(node, "perm");

@@ -20,17 +20,17 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlignment = 8;  // the header is filled up with spaces, so that the bytes lie aligned
+constexpr size_t kAlignment = 8;  // the header is padded with spaces, so that the bytes are aligned
 // The format allows 100 MB; a tensor's entry takes about 100 bytes. Parsed, a header takes up to 40 times its bytes.
 constexpr uint64_t kMostHeaderBytes = 16 << 20;
 constexpr size_t kPrintedType = 16;
 
-// Where one tensor lies: bytes from the end of the header.
+// The position of one tensor: bytes from the end of the header.
 struct Range {
   uint64_t begin = 0, end = 0;
 };
 
-// An extent or an offset. JSON knows numbers of other kinds, whose conversion would make something of them.
+// Returns an extent or an offset. JSON has other kinds of numbers, which a conversion would accept silently.
 int64_t whole_number(const std::string& name, const Json& number) {
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   if (!number.is_number_unsigned() || number.get<uint64_t>() > kMost) {
@@ -67,8 +67,8 @@ NamedTensor read_tensor(const std::string& name, const Json& entry, std::span<co
   return tensor;
 }
 
-// The format wants every byte to belong to exactly one tensor. Without that a small file could hold the same bytes as
-// any number of tensors.
+// The format requires that every byte belongs to exactly one tensor. Otherwise a small file could declare the same
+// bytes as many tensors.
 void require_no_overlap(std::vector<Range> ranges, uint64_t data_bytes) {
   std::ranges::sort(ranges, {}, [](const Range& range) { return std::pair(range.begin, range.end); });
   uint64_t end = 0;

@@ -18,7 +18,7 @@ class Explainer {
   }
 
  private:
-  // The first node of this kind that reads a value, also by way of a slice or another format.
+  // Returns the first node of this kind that reads a value, also through a slice or another format.
   template <class... Wanted>
   const Node* reader(ValueId v) const {
     for (const NodeId n : readers_[v]) {

@@ -202,8 +202,8 @@ MemoryPlan plan_memory(const PlanInput& in) {
 
 namespace {
 
-// Computes lifetimes again, from the nodes only: for a class from the first write to the last use of any member, and
-// for workspaces.
+// Recomputes lifetimes, from the nodes only: for a class from the first write to the last use of any member, and for
+// workspaces.
 std::vector<Block> lives_of(const PlanInput& in, const MemoryPlan& plan) {
   std::vector<Block> life(in.graph.values.size());
   std::vector<Block> blocks;

@@ -14,7 +14,7 @@ int64_t spatial_of(const Graph& graph, ValueId image) {
 }
 
 struct Source {
-  size_t output;  // of the first moment, behind which is the second
+  size_t output;  // index of the first moment, which the second follows
   int64_t spatial;
 };
 

@@ -7,8 +7,8 @@
 namespace lockstep {
 namespace {
 
-// Rates of which no engine or kernel has been timed: the shares of a copy's and of the peak rate, and the tile of a
-// product's channels.
+// Assumed rates, for which no engine or kernel was timed: shares of the rate of a copy and of the peak rate, and the
+// tile of a product's channels.
 constexpr double kShareOfCopy = 0.86, kShareOfPeak = 0.8, kGapSeconds = 1.2e-6;
 constexpr int64_t kTile = 64;
 
@@ -16,7 +16,7 @@ double padding(int64_t channels) {
   return static_cast<double>((channels + kTile - 1) / kTile * kTile) / static_cast<double>(channels);
 }
 
-// A concatenation copies those of its parts that do not lie there already.
+// A concatenation copies only the parts that are not in place already.
 double copied_by_concat(const Graph& graph, const Node& node, const std::vector<double>& inputs) {
   double bytes = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -32,7 +32,7 @@ DeviceRates assumed_rates(DType compute, bool tf32, double copied_bytes_per_seco
   return {kShareOfCopy * copied_bytes_per_second, kShareOfPeak * peak, kGapSeconds};
 }
 
-// Batch norms first make sums and then the result, each over the whole image.
+// Batch norms first compute sums and then the result, each over the whole image.
 double node_bytes(const Executable& executable, const Backend& backend, size_t position) {
   const Graph& graph = executable.graph();
   const Node& node = graph.node(executable.schedule().order[position]);

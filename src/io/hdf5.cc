@@ -276,7 +276,7 @@ bool Hdf5File::exists(const std::string& path) const {
   const Context context{name_, blame_};
   const Lock lock;
   const LinkAccess access(stands_alone(), context);
-  // H5Lexists wants every group above to exist.
+  // H5Lexists requires that every group above exists.
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string prefix = path.substr(0, slash);
     hdf5::require_sound_links(id_.get(), prefix, access, context);

@@ -19,7 +19,7 @@ bool exists_and_is_special(const std::string& path) {
 }
 
 constexpr int kMostSoftLinks = 16;  // as many as the library follows
-// Of all paths that one path leads through: links whose targets name links again multiply.
+// The parts of all paths through which one path leads: links multiply if their targets contain links.
 constexpr int kMostParts = 1000;
 
 // Returns the value of a soft or external link.

@@ -10,7 +10,7 @@ namespace {
 // A slowdown is reported within twenty steps: up to four steps of a window that began before it, and three windows.
 constexpr int64_t kWindowSteps = 5;
 constexpr int kSlowWindowsToReport = 3;
-// Long against the few milliseconds for which a scheduler lets another process run.
+// Long compared with the few milliseconds for which a scheduler lets another process run.
 constexpr double kWindowSeconds = 0.2;
 // The rate, relative to the best window, below which a window is slow. Windows of a steady run that shares its cores
 // with other programs stay above it.
@@ -23,8 +23,8 @@ constexpr double kMinLead = 1.0 / 3;
 double own_work(const RankTimes& times) { return times.total() - times.part(StepPart::reduce); }
 
 // Returns for each rank how long the others waited for it alone, as a mean over them, minus what it waited for one
-// other: a rank with a slow link also waits for replies, but only from one rank at a time. With two ranks either waits
-// for the other whichever is slow, so the difference says nothing.
+// other: a rank with a slow link also waits for replies, but only from one rank at a time. With two ranks, each waits
+// for the other, whichever is slow, so the difference says nothing.
 std::vector<double> waits_for(std::span<const RankTimes> ranks) {
   std::vector<double> waits(ranks.size());
   if (ranks.size() < 3) return waits;
@@ -95,7 +95,7 @@ Slowdown SlowdownWatch::explain(std::span<const RankTimes> now) const {
   std::vector<double> grown(now.size());
   for (size_t rank = 0; rank < now.size(); ++rank) grown[rank] = own_work(now[rank]) - own_work(best_[rank]);
   const auto most = static_cast<size_t>(std::ranges::max_element(grown) - grown.begin());
-  // The rank whose own work has grown most waits least, so what it waits longer is due to the network.
+  // The rank whose own work has grown most waits least, so if it waits longer, the network is the cause.
   if (grown[most] >= slowdown - grown[most]) {
     for (const StepPart part : {StepPart::data, StepPart::compute, StepPart::save}) {
       const double added = now[most].part(part) - best_[most].part(part);

@@ -16,8 +16,8 @@ constexpr const char* kOther = "other";
 constexpr const char* kBetweenSteps = "between steps";
 constexpr const char* kBetweenOperations = "(between operations)";
 
-// The part of a step to which a span belongs that is called `span`, or that lies inside such a one. The first match
-// counts: synchronized batch norm waits for other ranks inside the passes.
+// The part of a step to which spans named `span`, and the spans inside them, belong. The first match counts:
+// synchronized batch norm waits for other ranks inside the passes.
 struct PartSpan {
   const char* span;
   const char* part;
@@ -32,12 +32,12 @@ bool has_operations(std::string_view part) { return part == "forward" || part ==
 
 struct Place {
   const char* part;
-  std::string name;  // of what lies directly in the part; empty: nothing does
+  std::string name;  // of the span directly in the part; empty: none
 };
 
 Place place_of(const SpanTime& time) {
   if (time.path.empty() || time.path.front() != "step") return {kBetweenSteps, {}};
-  // The span after that of a pass is called like its operation, which may be any of these words.
+  // The span inside that of a pass has the name of its operation, which may equal any of these words.
   auto operation = std::ranges::find_if(time.path, has_operations);
   if (operation != time.path.end()) ++operation;
   for (const auto& [span, part] : kPartSpans) {
@@ -53,7 +53,7 @@ struct Work {
   double operations = 0, bytes = 0;
 };
 
-// What each node does when it runs once, by the name of its phase and its own.
+// The work of one run of each node, by the name of its phase and its own.
 std::map<std::pair<std::string, std::string>, Work> work_of_nodes(const Executable& executable,
                                                                   const Backend& backend) {
   std::map<std::pair<std::string, std::string>, Work> works;
@@ -86,7 +86,7 @@ std::string rate(const StepTableRow& row) {
   return row.bytes > 0 ? fmt::format("{:.1f} GB/s", row.bytes / row.seconds * 1e-9) : std::string();
 }
 
-// The share of the machine's highest rate, or nothing for what is not rated.
+// Returns the share of the machine's highest rate, or nothing for rows without a rate.
 std::optional<double> reached(const StepTableRow& row, const std::optional<MachineRates>& peak) {
   if (!peak || row.seconds <= 0) return std::nullopt;
   if (row.operations > 0) return row.operations / row.seconds / peak->operations_per_second;

@@ -1,4 +1,4 @@
-// Shape inference: one overload an operation. And what the facts of an operation say.
+// Shape inference, with one overload per operation, and queries of the facts of operations.
 #include "ops/infer.h"
 
 #include <optional>

@@ -1,10 +1,10 @@
-// Shape inference of what fuses layers.
+// Shape inference of operations that fuse layers.
 #include "ops/infer.h"
 
 namespace lockstep {
 namespace {
 
-// What sums over values of this type are kept in.
+// Returns the type of sums over values of this type.
 DType sums_dtype(DType of) { return of == DType::f64 ? DType::f64 : DType::f32; }
 
 void expect_vectors(Descs in, size_t first, int64_t channels) {

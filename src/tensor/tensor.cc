@@ -35,7 +35,7 @@ Shape::Shape(std::span<const int64_t> dims) {
 
 int64_t Shape::elements() const {
   const std::optional<int64_t> product = checked_product({begin(), end()});
-  // Without require, which would make the text each time.
+  // This does not use require(), which would format the text each time.
   if (!product) fail(ExitCode::internal, "the elements of {} cannot be counted", to_string());
   return *product;
 }

@@ -62,7 +62,7 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
        keys_to_lower(config, batches, gpu));
 }
 
-// Marks what a factor of 0 keeps (optimizer.lr_factors) in a graph that has some of the parameters of `table`.
+// Marks the parameters with a factor of 0 (optimizer.lr_factors) in a graph that has some of the parameters of `table`.
 void mark_zero_rates(Graph& graph, const ParameterTable& table, const std::vector<double>& factors) {
   for (ParameterId id = 0; id < graph.parameters.size(); ++id) {
     const ParameterId same = table.find(graph.parameters[id].name);
@@ -70,8 +70,8 @@ void mark_zero_rates(Graph& graph, const ParameterTable& table, const std::vecto
   }
 }
 
-// Returns what a graph does of the loader's work, on bytes; nothing if it reads images from the loader: on a CPU, and
-// from HDF5 files, which may hold floats. All ranks decide alike.
+// Returns the part of the loader's work that the graph does, on bytes; nothing if the loader does all of it: on a CPU,
+// and for HDF5 files, which may hold floats. All ranks decide alike.
 std::optional<PreparePixels> device_part(const Config& config, bool training, const Backend& backend) {
   const bool sparse = model_info(config.model.name).sparse;
   if (sparse || backend.host_addressable() || config.data.format == "hdf5") return std::nullopt;

@@ -18,13 +18,13 @@
 namespace lockstep {
 namespace {
 
-// A file of weights, whatever its format.
+// A file of weights in any format.
 struct WeightFile {
   std::string path;
   std::string group;                    // of its arrays
   std::map<std::string, Shape> shapes;  // by path within the file
   std::function<void(const std::string& path, std::span<float> values)> read;
-  int64_t image_size = 0;  // that its weights are for; 0: unknown
+  int64_t image_size = 0;  // for which its weights are made; 0: unknown
 };
 
 WeightFile weight_file(const std::string& path, std::vector<NamedTensor> content) {

@@ -21,7 +21,7 @@ std::span<float> gradients_of(const CompiledModel& model) {
   return {state.gradients.as<float>(), static_cast<size_t>(state.gradient_elements())};
 }
 
-// NCCL would wait without end, or add what does not belong together, if the ranks did not have the same buckets.
+// NCCL would never return, or add values that do not belong together, if ranks had different buckets.
 void expect_equal_buckets(ProcessGroup& group, const std::vector<Bucket>& buckets) {
   std::string ends;
   for (const Bucket& bucket : buckets) ends += fmt::format("{} {},", bucket.offset, bucket.count);
@@ -35,9 +35,8 @@ void expect_equal_buckets(ProcessGroup& group, const std::vector<Bucket>& bucket
       "use GPUs of one kind, or train.precision = \"bf16\"");
 }
 
-// Returns how NCCL sums gradients: what the times of the backward pass and of all-reduces are assumed to be decides.
-// All of it follows from the configuration, the graph and the kind of GPU, so that every start of a run has the same
-// plan.
+// Returns the buckets for NCCL, which follow from assumed times of the backward pass and of all-reduces. These depend
+// only on the configuration, the graph and the kind of GPU, so every start of a run has the same plan.
 std::vector<Bucket> timed_plan(const RankContext& rank) {
   const Executable& training = rank.model.training();
   const Precision precision = rank.config.train.precision;

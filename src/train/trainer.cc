@@ -65,7 +65,7 @@ void Trainer::continue_from(const Progress& progress) {
   progress_ = progress;
   enqueued_ = progress.step;
   device_state_.restart(rank_.stream, progress.updates, progress.loss_scale);
-  rank_.model.training().copy_weights(rank_.stream, rank_.model.training_arenas());  // others have written them
+  rank_.model.training().copy_weights(rank_.stream, rank_.model.training_arenas());  // no update wrote them
   loader_.emplace(data_, training_options(progress.position));
   evaluated_at_ = -1;
   stop_ = save_ = roll_back_ = false;

@@ -48,7 +48,7 @@ std::string key_meaning(const ConfigKey& key) {
                      config_value_toml(key.member.get(Config())));
 }
 
-// Returns the text with what roff would interpret escaped.
+// Returns the text with an escape before everything that roff would interpret.
 std::string roff(std::string_view text) {
   std::string out = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (const char c : text) out += c == '\\' ? std::string("\\e") : c == '-' ? std::string("\\-") : std::string(1, c);

@@ -44,7 +44,7 @@ class Parser {
 
   CLI::App app_{"Trains a network on the ranks of an MPI job: mpirun -np N trainer --config FILE"};
   std::vector<std::pair<CLI::App*, Command>> commands_;
-  CommandLine line_;  // what the options without a list of values below have set
+  CommandLine line_;  // set by the options that have no list of values below
   bool keys_asked_ = false, man_asked_ = false, bash_asked_ = false;
   std::vector<std::string> config_, checkpoint_, to_, compared_, data_, dump_;
   std::vector<std::vector<std::string>> values_;
@@ -77,7 +77,7 @@ std::string type_name(const ConfigKey& key) {
   return kTypes[static_cast<size_t>(key.member.type)];
 }
 
-// Whether a subcommand reads a configuration, and so takes --config and the keys.
+// Whether a subcommand reads a configuration, and so accepts --config and the keys.
 bool takes_configuration(Command command) { return command != Command::inspect && command != Command::export_weights; }
 
 CLI::App* Parser::add_command(const char* name, Command command, const char* meaning) {
@@ -205,7 +205,7 @@ std::vector<std::string> options_of(const CLI::App& command) {
   return options;
 }
 
-// Returns what to say about an unknown option, whose value is ignored: the nearest one, if there is one.
+// Returns the advice for an unknown option, whose value is ignored: the nearest known one, if there is one.
 std::string Parser::advice_on(const std::string& option) const {
   const std::string name = option.substr(0, option.find('='));
   std::vector<std::string> options = options_of(app_);
@@ -259,7 +259,7 @@ void predict_from(const std::string& data, CommandLine& line) {
   line.overrides.push_back({.name = "data.validation_fraction", .value = "0"});
 }
 
-// An empty value, as of a variable that a script has not set, is no path, number or word. Keys may have one.
+// Rejects empty values, such as that of a variable that a script has not set. Only keys may have one.
 void require_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -271,7 +271,7 @@ void require_values(const CLI::App& app) {
 CommandHelp help_of(const CLI::App& app) {
   CommandHelp help{.name = app.get_name(), .meaning = app.get_description(), .options = {}};
   for (const CLI::Option* option : app.get_options()) {
-    const std::string type = option->get_type_name();  // what a check allows comes after a colon
+    const std::string type = option->get_type_name();  // the text of a check follows after a colon
     help.options.push_back(
         {.flag = option->get_lnames().empty() ? std::string() : "--" + option->get_lnames().front(),
          .positional = option->get_positional() ? option->get_name(true) : std::string(),

@@ -16,8 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Returns where the process writes whose output counts: mpirun, above a script or profiler around the rank, or else
-// this process. Open MPI sets its variable for every process between mpirun and the rank.
+// Returns the destination of the output that counts: that of mpirun, even if a script or profiler runs the rank,
+// otherwise that of this process. Open MPI sets its variable for every process between mpirun and the rank.
 std::string destination(int descriptor) {
   int process = ::getpid();
   while (process > 1 && process_variable(fmt::format("/proc/{}", process), "OMPI_COMM_WORLD_RANK")) {

@@ -48,7 +48,7 @@ std::string EpilogueFilter::pass(std::string_view text) {
   for (size_t end = held_.find('\n', checked_); end != std::string::npos; end = held_.find('\n', checked_)) {
     const std::string_view line = std::string_view(held_).substr(checked_, end - checked_);
     const bool fitting = fits(lines_, line);
-    // After other lines, a rule is looked at again, as the first line of an epilogue.
+    // A rule that does not fit here is tested again as the first line of an epilogue.
     if (fitting || !is_rule(line)) checked_ = end + 1;
     if (fitting && lines_ == kCodeLine) explained_ = is_explained(line.substr(line.rfind(' ') + 1));
     if (fitting && ++lines_ < kLines) continue;

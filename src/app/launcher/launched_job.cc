@@ -85,8 +85,8 @@ bool is_ready_rank(pid_t process) {
          process_variable(fmt::format("/proc/{}", process), "OMPI_COMM_WORLD_RANK").has_value();
 }
 
-// The standard error of a command, which a thread reads and passes on without the epilogue. A terminal if this process
-// has one, because the ranks look for that.
+// The standard error of a command, which a thread reads and passes on without the epilogue. It is a terminal if this
+// process has one, because the ranks test for that.
 class FilteredError {
  public:
   FilteredError() {
@@ -109,7 +109,7 @@ class FilteredError {
     if (read_ >= 0) ::close(read_);
   }
 
-  // In the new process, which then writes there.
+  // Called in the new process, which then writes there.
   void take() const {
     if (write_ < 0) return;
     ::dup2(write_, STDERR_FILENO);
@@ -117,7 +117,7 @@ class FilteredError {
     ::close(read_);
   }
 
-  // In this process, once the other one exists.
+  // Called in this process once the other one exists.
   void start() {
     if (write_ < 0) return;
     ::close(write_);
@@ -182,7 +182,7 @@ class FilteredError {
   ::_exit(kNotStarted);
 }
 
-// The state of the job as far as this process knows it.
+// The state of the job that this process knows.
 class Job {
  public:
   Job(pid_t process, const LaunchOptions& options, const sigset_t& signals)
@@ -278,7 +278,7 @@ class Job {
     for (const pid_t process : processes_of(process_)) ::kill(process, SIGKILL);
   }
 
-  // Ends what mpirun has left behind on this host.
+  // Ends the processes that mpirun has left behind on this host.
   void clean_up() const {
     const int64_t end = now_milliseconds() + kLeftMilliseconds;
     while (now_milliseconds() < end) {
@@ -327,7 +327,7 @@ class Job {
   int64_t requested_ = 0;   // when the first request came; 0: none yet
   bool held_back_ = false;  // a request waits until the job is ready for it
   bool repeated_ = false;
-  int end_signal_ = 0;  // with which the job was to end at once
+  int end_signal_ = 0;  // the signal that is to end the job at once
   int64_t end_by_ = 0;
 };
 

@@ -86,7 +86,7 @@ LaunchSite this_site(const std::string& hostfile) {
   return site;
 }
 
-// Whether a launcher that only Open MPI 5 has lies beside this one.
+// Whether this mpirun is beside a launcher that only Open MPI 5 has.
 bool is_mpirun_5(const std::string& mpirun) {
   std::string directories = process_environment()("PATH").value_or("");
   if (const size_t slash = mpirun.rfind('/'); slash != std::string::npos) directories = mpirun.substr(0, slash);

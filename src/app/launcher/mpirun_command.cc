@@ -39,7 +39,8 @@ int parse_ranks(const std::string& text) {
   fail(ExitCode::config, "-np takes a number from 1 to {}, not '{}'", kMostRanks, printable(text));
 }
 
-// Returns the number of ranks on each host if it is the same on all, otherwise 0. `ranks`: of the job; 0: all slots.
+// Returns the number of ranks on each host if it is the same on all, otherwise 0. `ranks` is that of the job; 0: all
+// slots.
 int ranks_of_each_host(const std::string& hostfile, int ranks) {
   std::map<std::string, int64_t> slots;
   std::istringstream lines(hostfile);
@@ -60,8 +61,8 @@ int ranks_of_each_host(const std::string& hostfile, int ranks) {
   return equal && all && first <= kMostRanks ? static_cast<int>(first) : 0;
 }
 
-// Returns the options that give each of `ranks` ranks of a host cores of its own. Where they cannot, mpirun binds no
-// rank, and the ranks divide the cores themselves.
+// Returns the options that give each of `ranks` ranks of a host cores of its own. If that is impossible, mpirun binds
+// no rank, and the ranks divide the cores themselves.
 std::vector<std::string> binding(const LaunchSite& site, int ranks) {
   const bool restricted = site.usable_processors < site.processors.size();
   if (ranks < 1 || site.processors.empty() || restricted || ranks > count_cores(site.processors)) {
@@ -136,7 +137,7 @@ MpirunCommand mpirun_command(const RunRequest& request, const LaunchSite& site) 
   }
   MpirunCommand command;
   if (site.root) command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
-  // Without the lines of mpirun 4 about an exit code that is not 0. Its option --quiet is an error of mpirun 5.
+  // Suppresses the lines of mpirun 4 about an exit code other than 0. Its option --quiet is an error in mpirun 5.
   if (!site.environment("OMPI_MCA_orte_execute_quiet")) {
     command.environment.emplace_back("OMPI_MCA_orte_execute_quiet=1");
   }

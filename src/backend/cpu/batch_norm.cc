@@ -100,7 +100,8 @@ class SyncBatchNormKernel final : public LaneKernel {
   Tiles x_, y_;
 };
 
-// What the gradient's kernels share. Their inputs begin with x, dy, scale, mean, var, and saved, which is the shift.
+// The common part of the gradient's kernels. Their inputs begin with x, dy, scale, mean, var, and saved, which is the
+// shift.
 class GradientKernel : public LaneKernel {
  protected:
   template <class Operation>
@@ -113,7 +114,7 @@ class GradientKernel : public LaneKernel {
         zeros_(x_.layout.channels, 0.0F) {}
   static size_t sums_bytes(Descs inputs) { return Tiles(inputs[0]).count() * sizeof(GradientSums); }
 
-  // `sums`: one a tile.
+  // `sums` has one element per tile.
   void sum_gradients(const KernelArgs& args, Range tiles, GradientSums* sums) const {
     const Parameters p = parameters(args);
     for_each_tile(
@@ -157,14 +158,14 @@ class GradientKernel : public LaneKernel {
   double epsilon_;
   bool relu_;
   Tiles x_, dy_;
-  std::vector<float> zeros_;  // the shift where there is no ReLU, whose mask alone depends on it
+  std::vector<float> zeros_;  // the shift without a ReLU, because only its mask depends on it
 };
 
 class BatchNormGradKernel final : public GradientKernel {
  public:
   BatchNormGradKernel(const Context& context, const BatchNormGrad& op, Descs inputs, Descs outputs)
       : GradientKernel(context, op, inputs, sums_bytes(inputs)), values_(x().values()), dx_(outputs[0]) {}
-  // Running statistics are those of infinitely many values, on which one value has no influence.
+  // Running statistics do not depend on the batch, as if they were those of infinitely many values.
   BatchNormGradKernel(const Context& context, const BatchNormInferenceGrad& op, Descs inputs, Descs outputs)
       : GradientKernel(context, op, inputs, sums_bytes(inputs)),
         values_(std::numeric_limits<double>::infinity()),

@@ -1,5 +1,5 @@
-// Convolution and its two gradients: by Winograd's method where that pays, else by oneDNN, with activations in blocks
-// of channels and weights in the library's own layout.
+// Convolution and its two gradients: by Winograd's method where that is faster, otherwise by oneDNN, with activations
+// in blocks of channels and weights in the library's own layout.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/primitive_kernel.h"
 #include "backend/cpu/winograd.h"
@@ -90,7 +90,7 @@ FormatChoice choose(const Context& context, const ConvOp& op, Descs inputs, Desc
   return fallback;
 }
 
-// Null where Winograd's method does not pay.
+// Null if Winograd's method is not faster.
 template <class ConvOp>
 std::unique_ptr<Kernel> compile_winograd(const Context& context, const ConvOp& op, Descs inputs, Descs outputs,
                                          decltype(make_winograd_forward) make) {

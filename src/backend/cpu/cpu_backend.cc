@@ -31,7 +31,7 @@ void expect_computable(DType dtype) {
   if (dtype != DType::f32 && !(dtype == DType::bf16 && cpu_computes_bf16())) refuse(dtype);
 }
 
-// Operations whose kernels know only float32. Tensors of bfloat16 are widened for them.
+// Operations whose kernels support only float32. Tensors of bfloat16 are widened for them.
 template <class Operation>
 concept KnowsFloat32Only = OneOf<Operation, Dropout, LocalResponseNorm, LocalResponseNormGrad>;
 

@@ -10,7 +10,7 @@ MemoryDesc vector_desc(const Context& context, int64_t size, DType dtype) {
   return context.memory_desc({{size}, dtype, Format::plain()});
 }
 
-// Of the bias or its gradient; a zero descriptor where there is none.
+// Returns the layout of the bias or its gradient; a zero descriptor if there is none.
 MemoryDesc bias_desc(const Context& context, bool bias, Descs tensors) {
   return bias ? context.memory_desc(tensors.back()) : MemoryDesc();
 }

@@ -1,4 +1,4 @@
-// Local response normalization across channels, by our own loops: oneDNN has a fast implementation for nhwc alone. The
+// Local response normalization across channels, by our own loops: oneDNN has a fast implementation only for nhwc. The
 // channels of one pixel (n, h, w) at a time are gathered into a line, so that sums over neighbours have stride 1.
 #include <cmath>
 
@@ -24,7 +24,7 @@ struct Normalization {
         k(static_cast<float>(op.k)) {}
 };
 
-// Lines of C values in one thread's scratch memory; those that sums over neighbours read have zeros on both sides.
+// Lines of C values in one thread's scratch memory; lines that sums over neighbours read have zeros on both sides.
 struct Lines {
   Lines(float* scratch, int64_t channels, int64_t half)
       : length_(line_length(channels, half)), margin_(half), scratch_(scratch) {}

@@ -16,8 +16,8 @@ struct RowResult {
   int64_t rank = -1;  // of the label among the logits; -1: the sample is left out
 };
 
-// How many classes come before `label` when classes are sorted by descending logit, ties by class number. A NaN comes
-// first, so that no sample of a diverged run counts as correct.
+// Returns how many classes come before `label` when classes are sorted by descending logit, ties by class number. A NaN
+// comes first, so that no sample of a diverged run counts as correct.
 int64_t rank_of(std::span<const float> logits, size_t label) {
   int64_t rank = 0;
   for (size_t k = 0; k < logits.size(); ++k) {
@@ -47,7 +47,7 @@ RowResult cross_entropy(std::span<const float> logits, double log_sum, size_t la
   return {(1 - smoothing) * (log_sum - logits[label]) + smoothing * mean, rank_of(logits, label)};
 }
 
-// Checked before the parallel region, out of which no exception may be thrown.
+// Called before the parallel region, because no exception may leave it.
 void check_labels(std::span<const int32_t> labels, const float* weights, int64_t classes) {
   for (const int32_t label : labels) {
     const bool counts = *weights++ != 0;

@@ -35,7 +35,7 @@ void copy_piece(const Piece& piece, int64_t n, const void* from, void* to) {
               static_cast<const char*>(from) + piece.from + sample * piece.from_stride, piece.bytes);
 }
 
-// Copies nothing where the output is the input's memory.
+// Copies nothing if the output is the input's memory.
 std::unique_ptr<Kernel> make_copy(const TensorDesc& desc) {
   return make_loop_kernel([bytes = packed_bytes(desc)](const KernelArgs& args) {
     if (args.outputs[0] != args.inputs[0]) std::memcpy(args.outputs[0], args.inputs[0], bytes);

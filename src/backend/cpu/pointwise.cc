@@ -26,7 +26,7 @@ void expect_alike(const Op& op, Descs tensors) {
   }
 }
 
-// A NaN passes, so that a diverged run is noticed.
+// Passes NaN on, so that a diverged run is noticed.
 LOCKSTEP_VECTORIZED void relu(const float* x, float* y, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = kernels::relu(x[i]);
@@ -88,7 +88,7 @@ std::unique_ptr<Kernel> compile_elementwise(const Context& context, const Op& op
   });
 }
 
-// Drops from adjacent elements whose counters differ by `step`.
+// Applies dropout to adjacent elements whose counters differ by `step`.
 void drop(const DropoutMask& mask, uint64_t counter, uint64_t step, std::span<const float> x, double factor, float* y) {
   for (const float value : x) {
     *y++ = mask.keeps(counter) ? static_cast<float>(value * factor) : 0;

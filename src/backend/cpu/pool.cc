@@ -1,6 +1,6 @@
-// Pooling. Maximum pooling is by oneDNN: the positions of the maxima are stored in the order of the format, so forward
-// and gradient choose the format by the same rule, which looks only at the shapes. Average pooling is by our own vector
-// loops, in blocks of channels: it reads and writes slices, which the library's does not.
+// Pooling. oneDNN computes maximum pooling: the positions of the maxima are stored in the order of the format, so
+// forward and gradient choose the format by the same rule, which looks only at the shapes. Our own vector loops compute
+// average pooling, in blocks of channels: they read and write slices, which the library does not.
 #include <algorithm>
 #include <limits>
 
@@ -48,7 +48,8 @@ LOCKSTEP_VECTORIZED bool holds_nan(const uint16_t* x, int64_t count) {
   return found != 0;
 }
 
-// oneDNN's maximum passes over a NaN, which would hide a diverged run: a sample with one gets nothing but NaN.
+// oneDNN's maximum ignores NaN, which would hide a diverged run. This kernel writes only NaN to a sample that contains
+// one.
 class MaxPoolKernel final : public Kernel {
  public:
   MaxPoolKernel(const Context& context, std::unique_ptr<Kernel> pool, const TensorDesc& x, const TensorDesc& y)
@@ -89,7 +90,7 @@ class MaxPoolKernel final : public Kernel {
   int64_t samples_, read_, written_;  // elements of a sample
 };
 
-// Where the windows lie along one axis.
+// The positions of the windows along one axis.
 struct WindowAxis {
   int64_t kernel, stride, pad;
   int64_t inputs, outputs;  // positions

@@ -14,11 +14,11 @@ constexpr int64_t kGroup = 2;  // blocks of columns that are multiplied at once
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t rounded_up(int64_t a, int64_t b) { return divided_up(a, b) * b; }
 
-// Elements from point to point. A line more than needed, because a power of two would put all points of a tile in the
-// same few sets of the caches.
+// Elements from point to point. There is one cache line more than needed, because a power of two would put all points
+// of a tile in the same few sets of the caches.
 int64_t padded(int64_t elements) { return elements + 16; }
 
-// Points of tiles: a chunk of them at a time, or all.
+// Points of tiles: of one chunk, or of all.
 struct TilePoints {
   int64_t capacity = 0, block_stride = 0, point_stride = 0, elements = 0;
   TilePoints() = default;
@@ -76,8 +76,7 @@ class WinogradKernel : public Kernel {
   int64_t workspace_elements_ = 0;
 };
 
-// Tiles whose points stay in the second-level cache. The number is a multiple of the rows that the products take at a
-// time.
+// Tiles whose points stay in the second-level cache. The number is a multiple of the rows that one product processes.
 int64_t chunk_of(int64_t tiles, int64_t points, int64_t channels) {
   constexpr int64_t kCacheElements = 112 * 1024, kRows = 12, kFewest = 24, kMost = 96;
   const int64_t most = std::clamp(kCacheElements / (points * channels), kFewest, kMost);
@@ -85,8 +84,8 @@ int64_t chunk_of(int64_t tiles, int64_t points, int64_t channels) {
 }
 
 // A convolution: forward, or the gradient of the input with rotated weights. Either the weights are transformed first,
-// and each thread takes its tiles through all stages, chunk by chunk; or, where the tiles are fewer than the output's
-// channels, the tiles are transformed first, and each thread takes its columns of the weights through all stages.
+// and each thread runs all stages on its tiles, chunk by chunk; or, if there are fewer tiles than output channels, the
+// tiles are transformed first, and each thread runs all stages on its columns of the weights.
 class Convolution final : public WinogradKernel {
  public:
   Convolution(const Context& context, const WinogradConvolution& c, bool gradient)
@@ -191,8 +190,8 @@ LOCKSTEP_VECTORIZED void add_to(float* sums, const float* more, int64_t count) {
 }
 
 // The gradient of the weights: the products are sums over tiles. Either each thread sums over its tiles, chunk by
-// chunk, for all weights; or all tiles are transformed first, and each thread takes its columns of the weights through
-// all stages. What needs less memory is chosen.
+// chunk, for all weights; or all tiles are transformed first, and each thread runs all stages on its columns of the
+// weights. The variant that needs less memory is chosen.
 class WeightsGradient final : public WinogradKernel {
  public:
   WeightsGradient(const Context& context, const WinogradConvolution& c)
@@ -326,8 +325,8 @@ bool winograd_pays(const Context& context, const WinogradConvolution& c) {
   const bool suits = lanes && w.stride_h == 1 && w.stride_w == 1 && w.pad_h < w.kernel_h && w.pad_w < w.kernel_w &&
                      c.src.dtype == DType::f32;
   if (!context.winograd || !suits) return false;
-  // In multiplications of a point that take as long; fitted to measurements (docs/benchmarks). Weights cost most where
-  // tiles are few.
+  // The unit is the time of one multiplication at a point; the values are fitted to measurements (docs/benchmarks).
+  // Weights cost most if there are few tiles.
   constexpr double kTileTransform = 7, kWeightTransform = 14, kMargin = 0.95;
   const auto blocked = [&](const TensorDesc& desc) {
     return static_cast<double>(rounded_up(desc.shape.c(), context.blocked.id));

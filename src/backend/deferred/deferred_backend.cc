@@ -46,17 +46,17 @@ struct Mark {
   VectorClock clock;
 };
 
-// What the streams of one backend share.
+// The common state of the streams of one backend.
 struct Core {
   std::unique_ptr<Backend> inner;
   std::unique_ptr<Stream> inner_stream;
-  std::vector<Buffer> memory;  // all that was ever allocated
+  std::vector<Buffer> memory;  // everything that was ever allocated
   size_t timelines = 1;        // 0 is the host
   VectorClock host;
   OrderCheck check;
-  std::vector<std::function<void()>>* capture = nullptr;  // not null: calls are recorded there instead of made
+  std::vector<std::function<void()>>* capture = nullptr;  // not null: calls are recorded there and not made
 
-  // Whether it lies in memory of this backend, device or pinned.
+  // Whether `data` is in memory of this backend, device or pinned.
   bool owns(const void* data) const {
     const auto* at = static_cast<const char*>(data);
     return std::ranges::any_of(memory,
@@ -243,8 +243,8 @@ class DeferredBackend final : public Backend {
                               std::span<const TensorDesc> outputs) const override {
     return core_->inner->choose_formats(op, inputs, outputs);
   }
-  // As the inner backend, so that the graph whose order is checked has the views of a device's. Norms are not
-  // recomputed, as they are not on a GPU.
+  // Answers like the inner backend, so that the checked graph has the same views as on a device. Norms are not
+  // recomputed, because they are not on a GPU.
   bool reads_slice(const Op& op, size_t input) const override { return core_->inner->reads_slice(op, input); }
   bool writes_slice(const Op& op) const override { return core_->inner->writes_slice(op); }
   bool can(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) const override {

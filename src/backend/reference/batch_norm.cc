@@ -7,7 +7,7 @@
 namespace lockstep::reference {
 namespace {
 
-// Lets a NaN through, so that a diverged run is noticed.
+// Passes NaN on, so that a diverged run is noticed.
 double relu(double value) { return value <= 0 ? 0 : value; }
 
 struct Moments {
@@ -26,10 +26,10 @@ Moments moments_of(const T* x, const Channel& channel) {
 
 struct ChannelInputs {
   int64_t channel;
-  size_t first;  // number of the scale, behind which shift and running mean are
+  size_t first;  // index of the scale; shift and running mean follow it
 };
 
-// What BatchNormOfSums makes of the moments of a channel.
+// Computes the vectors of BatchNormOfSums for one channel from its moments.
 template <class Operation, class T>
 void put_vectors(const Operation& op, const Call<T>& call, const ChannelInputs& in, const Moments& moments) {
   const int64_t c = in.channel;

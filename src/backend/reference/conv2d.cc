@@ -46,7 +46,7 @@ struct Row {
   int64_t tap, y, x, count, stride;
 };
 
-// Visits every pair of an output and an input that a kernel plane joins; what lies in the padding is left out.
+// Visits every pair of an output and an input that a kernel plane connects, except inputs in the padding.
 template <class Visit>
 void for_each_row(const Geometry& g, Visit&& visit) {
   for (int64_t kh = 0; kh < g.h.kernel; ++kh) {

@@ -7,7 +7,7 @@
 namespace lockstep::reference {
 namespace {
 
-// The channels of one position (n, h, w): element c lies at offset + c * stride.
+// The channels of one position (n, h, w): element c is at offset + c * stride.
 template <class Norm, class T>
 struct Position {
   const Norm& op;

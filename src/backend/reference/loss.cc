@@ -8,8 +8,8 @@
 namespace lockstep::reference {
 namespace {
 
-// How many classes come before `label` when classes are sorted by descending logit, ties by class number. A NaN comes
-// first, so that no sample of a diverged run counts as correct.
+// Returns how many classes come before `label` when classes are sorted by descending logit, ties by class number. A NaN
+// comes first, so that no sample of a diverged run counts as correct.
 template <class T>
 int64_t rank_of(std::span<const T> logits, size_t label) {
   int64_t rank = 0;

@@ -51,8 +51,8 @@ double divisor(const Avg& op, const Patch& patch) {
 
 constexpr int32_t kNothing = -1;  // saved for a window that lies entirely in the padding
 
-// The gradient of a max pool's input, from those inputs of a call that are the gradient of its output and what it
-// saved.
+// Writes the gradient of a max pool's input, from the inputs of a call that are the gradient of its output and its
+// saved positions.
 template <class T>
 std::vector<T> max_pool_gradient(const MaxPoolGrad& op, const Call<T>& call, size_t dy, size_t saved) {
   std::vector<T> dx(static_cast<size_t>(op.input.elements()));

@@ -92,8 +92,7 @@ AllReduceCost assumed_nccl_cost(int ranks, int hosts, bool ring) {
   return cost;
 }
 
-// finish[j] is the earliest end of n all-reduces up to end j: all that comes later depends on them only through this
-// time.
+// finish[j] is the earliest end of n all-reduces up to end j. Everything later depends on them only through this time.
 std::vector<Bucket> plan_timed_buckets(std::span<const ReadyMark> marks, const TimedPlanOptions& options) {
   require(options.total_elements > 0, "buckets for an arena without elements");
   constexpr double kNever = std::numeric_limits<double>::infinity();

@@ -89,7 +89,7 @@ int64_t GradientReducer::all_reduce_half(Stream& stream, size_t bucket, const st
   return count;
 }
 
-// The same where the communicator does the rounding.
+// The same if the communicator rounds.
 int64_t GradientReducer::all_reduce_rounded(Stream& stream, size_t bucket, const std::string& label) {
   const int64_t count = half_count(buckets_[bucket], rounded_.elements);
   if (count == 0) return 0;

@@ -67,7 +67,7 @@ class NcclCommunicator::Connection {
     if (std::exchange(aborting_, true)) return;
     try {
       std::thread([state = state_] { end_link(*state); }).detach();
-    } catch (const std::exception&) {  // no thread: the connection stays as it is, for its end would wait here
+    } catch (const std::exception&) {  // without a thread, it stays as it is: ending it would block here
       (void)new (std::nothrow) std::shared_ptr<State>(state_);
       left_ = true;
     }
@@ -88,14 +88,14 @@ class NcclCommunicator::Connection {
       const std::lock_guard lock(state.mutex);
       state.aborted = true;
       state.changed.notify_all();
-    } catch (const std::exception&) {  // the destructor waits its time, and warns
+    } catch (const std::exception&) {  // the destructor waits for its time limit and warns
     }
   }
 
   std::shared_ptr<State> state_;  // shared with the abort thread, which may outlive this object
   const double abort_seconds_;
   bool aborting_ = false;
-  bool left_ = false;  // nothing ends the link
+  bool left_ = false;  // the link is left as it is
 };
 
 // The thread that polls for errors, and the lock that serializes it with calls of the link.

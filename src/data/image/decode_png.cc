@@ -78,8 +78,8 @@ class PngReader {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
     require(png_ != nullptr, "libpng has no memory");
     info_ = png_create_info_struct(png_);
-    // Only the chunks of the picture are read. Texts, profiles and the like are not used, and may be very large after
-    // decompression.
+    // Only the chunks of the picture are read. Texts, profiles and similar chunks are not used, and may be very large
+    // after decompression.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_chunk_malloc_max(png_, encoded.size());
     png_set_chunk_cache_max(png_, 1);

@@ -87,7 +87,7 @@ LOCKSTEP_INLINE void sum_lines(const T* first, int64_t stride, std::span<const f
   for (; done < weights.size(); done += 2) pair(done, [](float& to, float value) { to += value; });
 }
 
-// A weighted sum of bytes is not negative, and at most 255 but for rounding.
+// A weighted sum of bytes is not negative, and at most 255 up to rounding.
 LOCKSTEP_INLINE uint8_t to_byte(float sum) { return static_cast<uint8_t>(sum + 0.5F); }
 
 // Writes one output line of `kChannels` channels, whose distance is `channel` in the source and `plane` in the output,

@@ -79,7 +79,7 @@ void require_kind(const NamedFeature& named, ListKind needed) {
                               name_of(needed)));
 }
 
-// Visits every number in the lists of a feature: take(reader) reads one of a packed list; take_field(value) gets an
+// Visits every number in the lists of a feature: take(reader) reads one of a packed list; take_field(value) receives an
 // unpacked one, which must have the wire type `alone`.
 template <class Take, class TakeField>
 void for_each_number(Bytes feature, Wire alone, const Take& take, const TakeField& take_field) {
@@ -194,7 +194,7 @@ int64_t read_label(const NamedFeature& named, Sample& scratch) {
   return static_cast<int64_t>(label);
 }
 
-// Calls parse(), and says of which format the bytes are not.
+// Calls parse(). Turns its exceptions into bad records that name the expected format.
 template <class Parse>
 auto as_example(const Parse& parse) {
   try {

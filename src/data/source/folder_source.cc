@@ -102,7 +102,7 @@ std::string deeper_images(const std::string& root, const std::string& name) {
     try {
       return list_directory(directory, ExitCode::data);
     } catch (const Error&) {
-      return std::vector<std::string>();  // it would only have given a hint
+      return std::vector<std::string>();  // it would only have been a hint
     }
   };
   for (const std::string& inner : entries(root + "/" + name)) {

@@ -74,7 +74,7 @@ struct ImageLayout {
 
 bool is_color(int64_t channels) { return channels == 1 || channels == 3; }
 
-// Images are channels-first if their second extent can be the channels, otherwise channels-last.
+// Images are channels-first if their second extent can be that of channels, otherwise channels-last.
 ImageLayout layout_of(const std::string& path, const Hdf5DatasetInfo& info) {
   const bool numbers = info.type == Hdf5Type::u8 || info.type == Hdf5Type::f32 || info.type == Hdf5Type::f64 ||
                        info.type == Hdf5Type::other_float;

@@ -98,7 +98,7 @@ std::optional<RecordIndex> read_cached(const InputFile& file, const std::string&
 }
 
 // Other ranks read the old or the complete new index. The file is not synced: a data set may have a thousand indexes,
-// and one that is lost in a crash is made again.
+// and one that is lost in a crash is rebuilt.
 void write_cached(const std::string& cached, const std::string& text) {
   const std::string directory = parent_directory(cached);
   try {

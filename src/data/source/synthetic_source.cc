@@ -64,7 +64,7 @@ class SyntheticSource final : public DataSource {
     sample.width = side;
   }
 
-  // Every other id tells the class: its remainder is the label.
+  // Every other id identifies the class: its remainder is the label.
   void fetch_sparse(RandomStream& stream, Sample& sample) const {
     const auto vocabulary = static_cast<uint64_t>(options_.vocabulary);
     const uint64_t count = 1 + stream.below(static_cast<uint64_t>(options_.max_ids));
