@@ -14,9 +14,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, name), .allowed = model_names(),
        .meaning = "The model. file: the network that model.file defines.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, file), .path = PathRole::input,
-       .meaning =
-           "file: the file that defines the network, a list of layers or an ONNX file, see docs/model_files.md. Rank 0 "
-           "reads it."},
+       .meaning = "file: the file that defines the network, a list of layers or an ONNX file, see docs/model_files.md. "
+                  "Rank 0 reads it."},
       {LOCKSTEP_KEY(model, definition),
        .meaning = "file: the definition itself, in place of a file. The program copies the contents of model.file to "
                   "this key, so that checkpoints contain them."},
@@ -118,9 +117,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(train, label_smoothing), .range = zero_to_below_one(),
        .meaning = "Fraction of each target that is distributed over all classes."},
       {LOCKSTEP_KEY(train, precision),
-       .meaning =
-           "Number format in which layers compute; parameters are always float32. On the CPU: float32, and bf16 if "
-           "the processor has AVX512_BF16 or AMX. tf32 and fp16 need a GPU.",
+       .meaning = "Number format in which layers compute; parameters are always float32. On the CPU: float32, and bf16 "
+                  "if the processor has AVX512_BF16 or AMX. tf32 and fp16 need a GPU.",
        .also = {"dtype", "amp", "fp16"}},
       {LOCKSTEP_KEY(train, sync_batch_norm),
        .meaning = "Batch normalization uses the statistics of the samples of all ranks instead of only its own.",
@@ -135,17 +133,16 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Seed of initial weights, sample order, augmentation and dropout.",
        .also = {"random_seed", "rng_seed"}},
       {LOCKSTEP_KEY(train, deterministic),
-       .meaning =
-           "Every run gives the same bits with the same ranks, threads and kind of device; on GPUs only if true, "
-           "or with device.tune = \"off\": otherwise two new runs may find other plans fastest."},
+       .meaning = "Every run gives the same bits with the same ranks, threads and kind of device; on GPUs only if "
+                  "true, or with device.tune = \"off\": otherwise two new runs may find other plans fastest."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
        .meaning = "Save and stop after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
       {LOCKSTEP_KEY(train, not_finite),
-       .meaning = "What to do if a loss or gradient is non-finite. stop: end the run with exit code 4. skip: leave "
-                  "the weights unchanged and continue, at most ten times in a row. rollback: skip as well, but after "
-                  "three skips in a row go back to the newest checkpoint, at most three times; the samples since then "
-                  "are repeated in the same order with the same augmentation, so this helps only against transient "
-                  "causes."},
+       .meaning =
+           "What to do if a loss or gradient is non-finite. stop: end the run with exit code 4. skip: leave the "
+           "weights unchanged and continue, at most ten times in a row. rollback: skip as well, but after three "
+           "skips in a row go back to the newest checkpoint, at most three times; the samples since then are "
+           "repeated in the same order with the same augmentation, so this helps only against transient causes."},
       {LOCKSTEP_KEY(train, audit_every), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between comparisons of the parameters of all ranks. 0: never."},
       {LOCKSTEP_KEY(train, freeze),
@@ -172,9 +169,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(optimizer, decay), .range = zero_to_below_one(),
        .meaning = "rmsprop_tf and rmsprop: decay of the mean square.", .also = {"rmsprop_decay", "rho", "alpha"}},
       {LOCKSTEP_KEY(optimizer, epsilon), .range = above(0),
-       .meaning =
-           "rmsprop_tf, rmsprop, adam and adamw: constant that keeps the division finite. Typical values are 1.0 for "
-           "rmsprop_tf and 1e-8 for the others.",
+       .meaning = "rmsprop_tf, rmsprop, adam and adamw: constant that keeps the division finite. Typical values are "
+                  "1.0 for rmsprop_tf and 1e-8 for the others.",
        .also = {"eps"}},
       {LOCKSTEP_KEY(optimizer, beta1), .range = zero_to_below_one(),
        .meaning = "adam and adamw: decay of the mean gradient.", .also = {"adam_beta1"}},
@@ -202,9 +198,8 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Whether weight decay also applies to biases and to the parameters of batch normalization.",
        .also = {"norm_weight_decay"}},
       {LOCKSTEP_KEY(optimizer, lr_factors),
-       .meaning =
-           "Learning rates of layers or parameters, as PATTERN=FACTOR: [\"fc=10\", \"layer*=0.1\"] multiplies the "
-           "rate by these. The first pattern that matches decides. 0: the optimizer does not change them.",
+       .meaning = "Learning rates of layers or parameters, as PATTERN=FACTOR: [\"fc=10\", \"layer*=0.1\"] multiplies "
+                  "the rate by these. The first pattern that matches decides. 0: the optimizer does not change them.",
        .also = {"lr_mult", "param_groups", "paramwise", "lr_factor", "learning_rate_factors", "layer_decay"}},
 
       {LOCKSTEP_KEY(schedule, name),
@@ -271,9 +266,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(eval, every_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between evaluations; a value above 0 replaces every_epochs.", .also = {"eval_steps"}},
       {LOCKSTEP_KEY(eval, patience_epochs), .unit = "epochs", .range = at_least(0),
-       .meaning =
-           "Early stopping: training ends at the first evaluation that comes so many epochs after the best one, by "
-           "the score of checkpoint.keep_best. 0: never.",
+       .meaning = "Early stopping: training ends at the first evaluation that comes so many epochs after the best one, "
+                  "by the score of checkpoint.keep_best. 0: never.",
        .also = {"patience", "early_stopping", "early_stopping_patience", "early_stop"}},
       {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
        .meaning = "Samples per rank and forward pass. 0: as in training."},
@@ -285,9 +279,9 @@ std::vector<ConfigKey> make_keys() {
        .also = {"num_threads"}},
       {LOCKSTEP_KEY(device, share),
        .meaning = "Allows several ranks to use one GPU; their gradients then go through host memory and MPI."},
-      {LOCKSTEP_KEY(device, graph), .meaning = "auto: capture the step as a CUDA graph and replay it, if no part of "
-                                               "the step needs the host and the capture succeeds. on: a step that "
-                                               "cannot be captured is an error. off: never capture."},
+      {LOCKSTEP_KEY(device, graph),
+       .meaning = "auto: capture the step as a CUDA graph and replay it, if no part of the step needs the host and the "
+                  "capture succeeds. on: a step that cannot be captured is an error. off: never capture."},
       {LOCKSTEP_KEY(device, tune),
        .meaning = "On a GPU: auto times the first plans of each convolution when a run starts, all ranks take those "
                   "that rank 0 found fastest, and plans.txt keeps them beside the checkpoints. off, or "
@@ -364,13 +358,11 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
                                                "plain lines. bar, lines: always that."},
       {LOCKSTEP_KEY(log, level),
-       .meaning =
-           "Least severe lines that training prints: info: all; warning: no progress either; error: errors only. "
-           "metrics.jsonl and the event files do not change.",
+       .meaning = "Least severe lines that training prints: info: all; warning: no progress either; error: errors "
+                  "only. metrics.jsonl and the event files do not change.",
        .also = {"verbosity", "log_level", "loglevel"}},
       {LOCKSTEP_KEY(log, time),
-       .meaning = "Whether every line begins with the local time. Lines of training steps "
-                  "always do.",
+       .meaning = "Whether every line begins with the local time. Lines of training steps always do.",
        .also = {"timestamps"}},
       {LOCKSTEP_KEY(log, prometheus_file), .path = PathRole::output_pattern,
        .meaning = "File for the textfile collector of Prometheus's node_exporter, in a directory that it reads; its "
