@@ -1,8 +1,12 @@
 #include "config/uses.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/split_words.h"
 #include "lockstep/config/model_info.h"
@@ -27,14 +31,27 @@ bool schedule_is(const Config& c, std::initializer_list<ScheduleKind> kinds) {
   return std::ranges::find(kinds, c.schedule.name) != kinds.end();
 }
 
-constexpr ConfigUse kUses[] = {
+// The condition as text, with the models that fulfill it.
+template <class Fact>
+std::string models_with(std::string_view what, Fact ModelInfo::*fact) {
+  std::vector<std::string_view> names;
+  for (const ModelInfo& info : model_infos()) {
+    if (info.*fact != Fact{}) names.push_back(info.name);
+  }
+  return fmt::format("{} ({})", what, fmt::join(names, ", "));
+}
+
+const std::string kWithNorms = models_with("a model with batch normalization", &ModelInfo::batch_norm);
+const std::string kWithHead = models_with("a model with an auxiliary head", &ModelInfo::auxiliary_image);
+const std::string kOfSparseSamples = models_with("a model of sparse samples", &ModelInfo::sparse);
+
+const ConfigUse kUses[] = {
     {"model.file model.definition", "model.name = \"file\"", [](const Config& c) { return c.model.name == "file"; }},
-    {"model.aux_weight", "a model with an auxiliary head (inception_v3)", has_auxiliary_head},
+    {"model.aux_weight", kWithHead, has_auxiliary_head},
     {"model.mixed_7c_pool", "model.name = \"inception_v3\"", is_inception},
-    {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm train.freeze_batch_norm",
-     "a model with batch normalization (inception_v3, resnet18, resnet34, resnet50, resnet101, resnet152, file)",
+    {"model.bn_momentum model.bn_epsilon model.bn_scale train.sync_batch_norm train.freeze_batch_norm", kWithNorms,
      has_batch_norm},
-    {"model.hidden model.vocabulary model.max_ids", "a model of sparse samples (wide_mlp)", is_sparse},
+    {"model.hidden model.vocabulary model.max_ids", kOfSparseSamples, is_sparse},
     {"model.image_size data.augment data.normalize", "a model of images", has_images},
     {"data.train data.label_offset data.bad_records", "a data.format that reads files", reads_files},
     {"data.label_key data.ids_key data.values_key", "data.format = \"sparse_tfrecord\"",
