@@ -19,6 +19,9 @@
 namespace lockstep {
 namespace {
 
+// For comparing bytes over ranks.
+std::string digest_text(std::span<const std::byte> bytes) { return fmt::format("{:016x}", hash_bytes(bytes)); }
+
 std::string executable_digest() {
   try {
     return digest_text(read_file("/proc/self/exe", ExitCode::internal));
@@ -27,10 +30,7 @@ std::string executable_digest() {
   }
 }
 
-}  // namespace
-
-std::string digest_text(std::span<const std::byte> bytes) { return fmt::format("{:016x}", hash_bytes(bytes)); }
-
+// The program, its libraries, the processor and the configuration of this rank.
 std::vector<Fact> program_facts(const Config& config) {
   const std::string text = to_toml(config);
   const std::string same_everywhere = "install the same version on every host";
@@ -47,6 +47,7 @@ std::vector<Fact> program_facts(const Config& config) {
            "the slowest processor sets the pace; prefer hosts of one kind (Slurm: --constraint)"}};
 }
 
+// Collective. Returns the network interfaces that are requested but missing on some ranks, each once.
 std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait) {
   const std::string mine =
       fmt::format("{}", fmt::join(missing_interfaces(process_environment(), network_interfaces()), "; "));
@@ -59,6 +60,8 @@ std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait) 
   }
   return findings;
 }
+
+}  // namespace
 
 std::string text_of(const Finding& finding) {
   return finding.advice.empty() ? finding.what : fmt::format("{}; what to do: {}", finding.what, finding.advice);

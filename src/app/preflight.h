@@ -13,17 +13,8 @@
 
 namespace lockstep {
 
-// The program, its libraries, the processor and the configuration of this rank.
-std::vector<Fact> program_facts(const Config& config);
-
-// Returns rank 0's values of those facts, for the log.
+// Returns program, libraries and processor of rank 0, for the log.
 std::string program_line(std::span<const FactRow> rows);
-
-// "16 hexadecimal digits" of some bytes, for comparing them over ranks.
-std::string digest_text(std::span<const std::byte> bytes);
-
-// Collective. Returns the network interfaces that are requested but missing on some ranks, each once.
-std::vector<Finding> network_findings(ProcessGroup& group, const Timeout& wait);
 
 // "what; what to do: advice", as every finding is printed.
 std::string text_of(const Finding& finding);

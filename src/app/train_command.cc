@@ -60,16 +60,10 @@ ReporterOptions reporter_options(const Config& config, const StartState& start) 
           .slow_disk_seconds = slow_disk_seconds(config)};
 }
 
-struct RunSize {
-  const CompiledModel& model;
-  BatchSizes batches;
-  int64_t samples;
-  std::string plan;  // of the communicator
-};
-
-void announce(const Config& config, const Trainer& trainer, const RunSize& size) {
-  const auto& [model, batches, samples, plan] = size;
-  if (!plan.empty()) log_info("{}", plan);
+void announce(const RankContext& rank, const Trainer& trainer, const BatchSizes& batches, int64_t samples) {
+  const Config& config = rank.config;
+  const CompiledModel& model = rank.model;
+  if (const std::string plan = rank.communicator.plan(); !plan.empty()) log_info("{}", plan);
   const std::span<const Bucket> buckets = trainer.buckets();
   if (!model.backend().host_addressable() && model.batches().ranks > 1) {
     log_info("gradients are summed in {}, the last with {:.2f} MB", counted(buckets.size(), "bucket"),
@@ -165,7 +159,7 @@ int train_command(const Configured& configured, ProcessGroup& group, Watchdog& w
   reporter.start(from.step, {program_version(), program_commit(), config});
   if (!start.state->resumed_from.empty()) reporter.event(from.step, "resumed", start.state->resumed_from);
   if (group.is_root() && trainer->total_steps() <= from.step) say_nothing_is_left(config, *start.state);
-  announce(config, *trainer, {rank.model, batches, data.size(), start.communicator->plan()});
+  announce(rank, *trainer, batches, data.size());
 
   const auto train = [&] {
     try {
