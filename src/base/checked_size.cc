@@ -14,12 +14,6 @@ std::optional<int64_t> checked_product(std::span<const int64_t> factors) {
   return product;
 }
 
-std::optional<int64_t> checked_sum(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
-}
-
 void require_available(const DeclaredLength& length) {
   if (length.declared <= length.available) return;
   fail(length.blame, "{} declares {} bytes, but {} are left", length.what, length.declared, length.available);

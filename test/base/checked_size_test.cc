@@ -33,13 +33,6 @@ TEST_CASE("a checked product with a factor of 0 is 0, whatever the others would 
   CHECK(product({0, -1}) == std::nullopt);
 }
 
-TEST_CASE("a checked sum is the sum where it fits and nothing where it does not") {
-  CHECK(checked_sum(40, 2) == 42);
-  CHECK(checked_sum(kMost, 0) == kMost);
-  CHECK(checked_sum(kMost, 1) == std::nullopt);
-  CHECK(checked_sum(-1, 5) == std::nullopt);
-}
-
 TEST_CASE("a declared length beyond what is left is refused with both sizes") {
   CHECK_NOTHROW(require_available({.what = "a.png: chunk tEXt", .declared = 7, .available = 7}));
   try {

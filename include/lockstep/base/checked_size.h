@@ -15,9 +15,6 @@ namespace lockstep {
 // int64_t.
 std::optional<int64_t> checked_product(std::span<const int64_t> factors);
 
-// Returns a + b, or nothing if one is negative or the sum exceeds int64_t.
-std::optional<int64_t> checked_sum(int64_t a, int64_t b);
-
 // A length in bytes that `what` declares, and the number of bytes that are left to read.
 struct DeclaredLength {
   std::string_view what;  // for the message: the file and the part of it, "a.png: chunk tEXt"
