@@ -125,6 +125,39 @@ TEST_CASE("AdamW decays apart from the gradient and follows its table") {
        .slots = {{-0.03125, 0.52734375, -0.11328125}, {0.1142578125, 0.6450042724609375, 0.5795440673828125}}});
 }
 
+TEST_CASE("an update changes the elements of its segments, wherever these begin and end, and no others") {
+  std::vector<UpdateSegment> segments;
+  int64_t elements = 0;
+  for (const int64_t count : {1, 2, 3, 4, 5, 8, 11, 8192 + 3, 2 * 8192 + 6, 1}) {
+    for (int64_t gap = 1; gap <= 4; ++gap) {
+      segments.push_back({.offset = elements + gap, .count = count});
+      elements += gap + count;
+    }
+  }
+  ++elements;
+  std::vector<double> before, gradients, scalars(kUpdateScalars);
+  for (int64_t i = 0; i < elements; ++i) {
+    before.push_back(static_cast<double>(i % 1000));
+    gradients.push_back(static_cast<double>(i % 777));
+  }
+  std::vector<double> expected = before, slot(before.size(), 0);
+  for (const UpdateSegment& segment : segments) {
+    for (auto i = static_cast<size_t>(segment.offset); i < static_cast<size_t>(segment.offset + segment.count); ++i) {
+      slot[i] = gradients[i];
+      expected[i] -= gradients[i] / 2;
+    }
+  }
+  scalars[kLearningRate] = 0.5;
+  scalars[kGradientScale] = 1;
+  on_every_backend([&](const Backend& backend, DType dtype, double) {
+    std::vector<HostTensor> state{vector_of(dtype, before), vector_of(dtype, std::vector<double>(before.size(), 0))};
+    const HostTensor inputs[] = {vector_of(dtype, gradients), vector_of(dtype, scalars)};
+    run_update(backend, {dtype, ApplyOptimizer{.kind = OptimizerKind::sgd, .segments = segments}}, inputs, state);
+    CHECK((state[0].values == expected));  // no rounding: halves of small numbers
+    CHECK((state[1].values == slot));
+  });
+}
+
 TEST_CASE("the moving average moves by one minus its decay") {
   on_every_backend([](const Backend& backend, DType dtype, double tolerance) {
     std::vector<double> scalars(kUpdateScalars);
@@ -133,6 +166,16 @@ TEST_CASE("the moving average moves by one minus its decay") {
     HostTensor averages[] = {vector_of(dtype, {0, 2, 5})};
     run_update(backend, {dtype, ApplyAverage{2}}, inputs, averages);
     check_near(averages[0].values, {1, 1, 5}, tolerance);
+
+    std::vector<double> values, expected;
+    for (int i = 0; i < 4103; ++i) {
+      values.push_back(4 * (i % 1000));
+      expected.push_back(i < 4102 ? i % 1000 : 0);
+    }
+    const HostTensor more[] = {vector_of(dtype, values), vector_of(dtype, scalars)};
+    HostTensor from_zero[] = {vector_of(dtype, std::vector<double>(values.size(), 0))};
+    run_update(backend, {dtype, ApplyAverage{4102}}, more, from_zero);
+    CHECK((from_zero[0].values == expected));
   });
 }
 

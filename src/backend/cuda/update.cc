@@ -16,6 +16,8 @@ namespace {
 // Cuts the update into pieces, and those of which copies are made so that a piece has whole filters or, of a large one,
 // some channels.
 class Pieces {
+  static constexpr int64_t kCopiedTogether = 8;  // channels: 16 bytes of a copy
+
  public:
   explicit Pieces(const ApplyOptimizer& op) : copies_(op.copies) {
     std::ranges::sort(copies_, {}, &WeightCopy::offset);
@@ -58,7 +60,10 @@ class Pieces {
       if (!flat && filter <= kPieceElements) {
         count -= count % filter;
       } else if (!flat) {
-        count = std::min(kPieceElements / what.pixels, what.channels - channel) * what.pixels;
+        // So many channels that the next piece begins where the update can move packs, and its copy as well.
+        int64_t channels = kPieceElements / what.pixels;
+        if (channels >= kCopiedTogether) channels -= channels % kCopiedTogether;
+        count = std::min(channels, what.channels - channel) * what.pixels;
       }
       piece_.channels = static_cast<int32_t>(flat ? count : std::min(what.channels, count / what.pixels));
       piece_.pixels = static_cast<int32_t>(what.pixels);
@@ -101,6 +106,12 @@ Buffer upload(const std::vector<T>& table) {
   return buffer;
 }
 
+// The update moves 16 bytes at a time.
+void require_packs(std::initializer_list<const void*> arrays) {
+  for (const void* array : arrays)
+    require(reinterpret_cast<uintptr_t>(array) % 16 == 0, "an arena of the update at {}", array);
+}
+
 class OptimizerKernel final : public Kernel {
  public:
   explicit OptimizerKernel(const ApplyOptimizer& op) : op_(op) {
@@ -124,6 +135,7 @@ class OptimizerKernel final : public Kernel {
                                  .slot0 = output<float>(args, 1),
                                  .slot1 = slots_ > 1 ? output<float>(args, 2) : nullptr,
                                  .copies = copies_ == DType::f32 ? nullptr : args.outputs.back()};
+    require_packs({arrays.gradients, arrays.values, arrays.slot0, arrays.slot1, arrays.copies});
     const cudaStream_t stream = stream_of(args).get();
     float* trust = nullptr;
     if (adaptive_) {
@@ -169,6 +181,7 @@ std::unique_ptr<Kernel> compile_one(const ApplyStatistics& op) { return std::mak
 
 std::unique_ptr<Kernel> compile_one(const ApplyAverage& op) {
   return make_launch_kernel("average", [op](const KernelArgs& args, cudaStream_t stream) {
+    require_packs({input<float>(args, 0), output<float>(args, 0)});
     launch_average(stream, op.count, input<float>(args, 0), input<float>(args, 1), output<float>(args, 0));
   });
 }

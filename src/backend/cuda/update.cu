@@ -23,34 +23,78 @@ __device__ Constants with_scalars(Constants constants, const float* scalars) {
   return constants;
 }
 
-// One block for each piece. Copy: the type of the copies; float: there are none.
+// Updates kLanes neighbours, of which values remain in `value`.
+template <class Rule, int kLanes>
+__device__ void update(const Constants& constants, const kernels::SegmentConstants<float>& own,
+                       const OptimizerArrays& a, int64_t at, float (&value)[kLanes]) {
+  float gradient[kLanes], slot0[kLanes], slot1[kLanes] = {};
+  load<kLanes>(a.gradients + at, gradient);
+  load<kLanes>(a.values + at, value);
+  load<kLanes>(a.slot0 + at, slot0);
+  if constexpr (Rule::kSlots > 1) load<kLanes>(a.slot1 + at, slot1);
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    kernels::OptimizerElement<float> e{constants.gradient_scale * gradient[i], value[i], slot0[i], slot1[i]};
+    Rule::apply(constants, own, e);
+    value[i] = e.value;
+    slot0[i] = e.slot0;
+    slot1[i] = e.slot1;
+  }
+  store<kLanes>(value, a.values + at);
+  store<kLanes>(slot0, a.slot0 + at);
+  if constexpr (Rule::kSlots > 1) store<kLanes>(slot1, a.slot1 + at);
+}
+
+// Writes the values of a piece, in the order of its copy.
+template <int kLanes, class Copy>
+__device__ void write_copy(const UpdatePiece& piece, const Copy* values, Copy* copy) {
+  for (int i = static_cast<int>(threadIdx.x) * kLanes; i < piece.count; i += kThreads * kLanes) {
+    const int channel = i % piece.channels, pixels = i / piece.channels;
+    const int filter = pixels / piece.pixels, pixel = pixels % piece.pixels;
+    Pack<Copy, kLanes> pack;
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane)
+      pack.lane[lane] = values[(filter * piece.channels + channel + lane) * piece.pixels + pixel];
+    store_pack<Copy, kLanes>(pack, copy + int64_t{pixels} * piece.stored + channel);
+  }
+}
+
+// One block for each piece; a thread has packs of four elements. A piece may begin and end within a pack, of which the
+// other elements belong to other pieces. Copy: the type of the copies; float: there are none.
 template <class Rule, class Copy>
 __global__ void __launch_bounds__(kThreads)
     apply_optimizer(Constants host_constants, const UpdatePiece* pieces, OptimizerArrays a, const float* trust) {
   constexpr bool kCopies = !std::is_same_v<Copy, float>;
-  __shared__ Copy values[kCopies ? kPieceElements : 1];
+  constexpr int kLanes = kWidest<float>;
+  __shared__ alignas(16) Copy values[kCopies ? kPieceElements + kLanes : 1];  // from the first pack on
   if (a.scalars[kSkip] != 0) return;
   const UpdatePiece piece = pieces[blockIdx.x];
   const Constants constants = with_scalars(host_constants, a.scalars).with_rate_factor(piece.rate_factor);
   const kernels::SegmentConstants<float> own{piece.weight_decay, trust ? trust[piece.segment] : 1};
-  for (int64_t i = piece.offset + threadIdx.x; i < piece.offset + piece.count; i += kThreads) {
-    kernels::OptimizerElement<float> e{constants.gradient_scale * a.gradients[i], a.values[i], a.slot0[i],
-                                       Rule::kSlots > 1 ? a.slot1[i] : 0};
-    Rule::apply(constants, own, e);
-    a.values[i] = e.value;
-    a.slot0[i] = e.slot0;
-    if (Rule::kSlots > 1) a.slot1[i] = e.slot1;
-    if constexpr (kCopies) values[i - piece.offset] = from_float<Copy>(e.value);
+  const int64_t first_pack = piece.offset / kLanes * kLanes, end = piece.offset + piece.count;
+  for (int64_t at = first_pack + threadIdx.x * kLanes; at < end; at += kThreads * kLanes) {
+    if (at >= piece.offset && at + kLanes <= end) {
+      float value[kLanes];
+      update<Rule>(constants, own, a, at, value);
+      if constexpr (kCopies) store<kLanes>(value, values + (at - first_pack));
+      continue;
+    }
+    for (int64_t i = max(at, piece.offset); i < min(at + kLanes, end); ++i) {
+      float value[1];
+      update<Rule>(constants, own, a, i, value);
+      if constexpr (kCopies) store<1>(value, values + (i - first_pack));
+    }
   }
   if constexpr (kCopies) {
     if (piece.copy < 0) return;
     __syncthreads();
+    const Copy* const from = values + (piece.offset - first_pack);
     Copy* const copy = static_cast<Copy*>(a.copies) + piece.copy;
-    for (int i = static_cast<int>(threadIdx.x); i < piece.count; i += kThreads) {  // in the order of the copy
-      const int channel = i % piece.channels, pixels = i / piece.channels;
-      const int filter = pixels / piece.pixels, pixel = pixels % piece.pixels;
-      copy[int64_t{pixels} * piece.stored + channel] =
-          values[(filter * piece.channels + channel) * piece.pixels + pixel];
+    constexpr int kWide = kWidest<Copy>;
+    if (piece.channels % kWide == 0 && piece.stored % kWide == 0 && piece.copy % kWide == 0) {
+      write_copy<kWide>(piece, from, copy);
+    } else {
+      write_copy<1>(piece, from, copy);
     }
   }
 }
@@ -104,9 +148,19 @@ __global__ void segment_trust(double trust, OptimizerTables tables, const float*
 
 __global__ void apply_average(int64_t count, const float* values, const float* scalars, float* averages) {
   if (scalars[kSkip] != 0) return;
+  constexpr int kLanes = kWidest<float>;
   const float weight = 1 - scalars[kAverageDecay];
-  for (int64_t i = thread_index(); i < count; i += grid_threads())
-    averages[i] = kernels::ema(averages[i], values[i], weight);
+  const int64_t packs = count / kLanes;
+  for (int64_t i = thread_index(); i < packs; i += grid_threads()) {
+    float value[kLanes], average[kLanes];
+    load<kLanes>(values + i * kLanes, value);
+    load<kLanes>(averages + i * kLanes, average);
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) average[lane] = kernels::ema(average[lane], value[lane], weight);
+    store<kLanes>(average, averages + i * kLanes);
+  }
+  const int64_t rest = packs * kLanes + thread_index();
+  if (rest < count) averages[rest] = kernels::ema(averages[rest], values[rest], weight);
 }
 
 // One block for each batch norm.
@@ -187,7 +241,7 @@ void launch_trust(cudaStream_t stream, const ApplyOptimizer& op, const Optimizer
 }
 
 void launch_average(cudaStream_t stream, int64_t count, const float* values, const float* scalars, float* averages) {
-  apply_average<<<blocks_for(count), kThreads, 0, stream>>>(count, values, scalars, averages);
+  apply_average<<<blocks_for(count / kWidest<float>), kThreads, 0, stream>>>(count, values, scalars, averages);
 }
 
 void launch_statistics(cudaStream_t stream, const StatisticsTable& table, const float* moments, const float* scalars,

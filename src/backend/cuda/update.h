@@ -32,6 +32,7 @@ struct UpdateSpan {
   int32_t first = 0, end = 0;
 };
 
+// Each begins at a multiple of 16 bytes, as a whole arena does.
 struct OptimizerArrays {
   const float *gradients, *scalars;
   float *values, *slot0, *slot1;  // slot1: null where the optimizer has one slot
@@ -52,6 +53,7 @@ void launch_optimizer(cudaStream_t stream, const ApplyOptimizer& op, const Optim
 void launch_trust(cudaStream_t stream, const ApplyOptimizer& op, const OptimizerTables& tables,
                   const OptimizerArrays& arrays, double* workspace, float* trust);
 
+// Both arrays begin at multiples of 16 bytes.
 void launch_average(cudaStream_t stream, int64_t count, const float* values, const float* scalars, float* averages);
 
 struct StatisticsTable {
