@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/checkpoint/run_directory.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/io/crc32c.h"
 #include "lockstep/io/file.h"
@@ -87,6 +88,7 @@ PlanSource plans_of_run(const Config& config) {
     source.directory = plans_of_checkpoint(config, resume).directory;
   } else {
     source.directory = config.checkpoint.directory;
+    source.only_of_checkpoint = config.train.deterministic;
   }
   return source;
 }
@@ -103,7 +105,8 @@ std::string agree_on_plans(ProcessGroup& group, PlanTuning& plans, const PlanSou
   const Timeout wait{"the plans of convolutions", group.limit() + kRootFilesSeconds};
   const std::string text = on_root(group, wait, [&] {
     const std::string path = path_in(source.directory);
-    bool kept = !source.directory.empty() && path_exists(path);
+    bool kept = !source.directory.empty() && path_exists(path) &&
+                (!source.only_of_checkpoint || !find_checkpoints(source.directory).empty());
     const std::string file = kept ? read_text_file(path, ExitCode::checkpoint) : std::string();
     try {
       kept = kept && take_kept(plans, file, path, source.timed);

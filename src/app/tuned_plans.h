@@ -13,7 +13,8 @@ namespace lockstep {
 // The source of plans. Without either, every rank uses the library's first plans.
 struct PlanSource {
   bool timed = false;
-  std::string directory = {};  // of a run, whose kept plans come first; empty: none
+  std::string directory = {};       // of a run, whose kept plans come first; empty: none
+  bool only_of_checkpoint = false;  // kept plans count only if there is a checkpoint, which was made with them
 };
 
 // For a new run without a directory, according to device.tune.

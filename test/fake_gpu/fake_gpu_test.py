@@ -277,6 +277,19 @@ class Tuning(FakeGpuCase):
         self.assertEqual(result.code, kit.OK, str(result))
         self.assertFalse(os.path.exists(os.path.join(run, "plans.txt")))
 
+    def test_a_deterministic_run_takes_kept_plans_only_with_the_checkpoint_that_was_made_with_them(self):
+        run = self.run_tuned("run", "lazy", {"train.steps": 2})
+        kept = self.plans(run)
+        same = {"train.deterministic": "true", "checkpoint.resume": "auto"}
+        self.assertRegex(str(self.run_tuned("run", "lazy", same) and self.printed), r"tune \| .* as in .*run/plans.txt\n")
+        self.assertEqual(self.plans(run), kept)
+        for name in (*kit.checkpoints(run), "latest"):
+            os.remove(os.path.join(run, name))
+        self.run_tuned("run", "lazy", same)
+        self.assertEqual(self.printed.count("tune |"), 0, str(self.printed))
+        self.assertFalse(os.path.exists(os.path.join(run, "plans.txt")))
+        self.assert_same_bits(run, self.run_tuned("new", "random:3", same))
+
     def test_plans_of_another_device_are_timed_again(self):
         run = self.run_tuned("run", "lazy", {"train.steps": 2})
         result = self.resume(run, FAKE_GPU_PLANS="2", FAKE_GPU_OTHER="0")
