@@ -2,6 +2,7 @@
 #include <cublas_v2.h>
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "test/fake_gpu/element.h"
@@ -16,6 +17,7 @@ struct BlasHandle {
   cudaStream_t stream = nullptr;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
+  bool multiplied = false;
 };
 BlasHandle& handle_of(cublasHandle_t handle) { return *reinterpret_cast<BlasHandle*>(handle); }
 
@@ -143,8 +145,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
                             cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
                             cublasComputeType_t, cublasGemmAlgo_t) {
   return status_of(call([&](Lock&) {
-    const BlasHandle& blas = handle_of(handle);
+    BlasHandle& blas = handle_of(handle);
     expect_ready(blas);
+    if (!std::exchange(blas.multiplied, true)) expect_no_capture("cuBLAS's first product, which may load kernels,");
     // Sums are of floats; the factors lie on the host and are read at the call.
     const Product product{.a = {a, element_of(a_type), transpose_a != CUBLAS_OP_N, lda, m, k},
                           .b = {b, element_of(b_type), transpose_b != CUBLAS_OP_N, ldb, k, n},

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "described_device.h"  // made by CMake
 #include "lockstep/base/random.h"
@@ -239,6 +240,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (made && graph_of(*made).value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE) != handle) {
       throw Refused(cudaErrorInvalidValue, "cuDNN: a plan runs on another handle than it was made for");
     }
+    if (made && !std::exchange(made->executed, true)) expect_no_capture("a plan's first run, which may load kernels,");
     submit(stream_of(reinterpret_cast<DnnHandle*>(handle)->stream), execution_of(plan, pack));
   }));
 }

@@ -27,6 +27,7 @@ struct Attribute {
 struct Descriptor {
   cudnnBackendDescriptorType_t type{};
   std::map<int, Attribute> attributes;
+  bool executed = false;  // a plan
 
   bool has(cudnnBackendAttributeName_t name) const { return attributes.contains(name); }
   const Attribute& at(cudnnBackendAttributeName_t name) const {

@@ -432,6 +432,13 @@ class Failures(FakeGpuCase):
         self.assertIn("the connection was closed by the remote peer", str(result))
         self.assertNotIn("NCCL has not ended its connection", str(result))  # as it says after abort_seconds
 
+    def test_a_kernel_that_faults_ends_a_job_with_one_error(self):
+        config = self.config({}, SMALL)
+        for graph in ("off", "auto"):
+            result = self.run_job(0, "--config", config, "--device.graph", graph, env={"FAKE_GPU_FAULT": "120"})
+            self.assert_one_error(result, kit.INTERNAL, "an illegal memory access was encountered")
+            self.assertEqual(result.warnings(), [])
+
 
 def slow_case(model, ranks, devices, accumulate, share):
     def test(self):

@@ -56,6 +56,7 @@ class Communicator {
         size_(size),
         fails_at_(collective_of("FAKE_NCCL_FAIL", rank)),
         refuses_at_(collective_of("FAKE_NCCL_NO_CAPTURE", rank)) {
+    (void)cudaGetDevice(&device_);
     launcher_ = std::thread([this] { launch_all(); });
     runner_ = std::thread([this] { run_all(); });
   }
@@ -66,12 +67,14 @@ class Communicator {
     return error_;
   }
 
-  // Enqueues later, from the communicator's own thread.
-  void post(const Collective& collective, void* data, cudaStream_t stream) {
+  // Enqueues later, from the communicator's own thread. A call before the one before it is complete is refused.
+  ncclResult_t post(const Collective& collective, void* data, cudaStream_t stream) {
     const std::lock_guard lock(mutex_);
-    if (state_ == ncclSuccess) state_ = ncclInProgress;
+    if (state_ != ncclSuccess) return state_ == ncclInProgress ? ncclInvalidArgument : state_.load();
+    state_ = ncclInProgress;
     launches_.push_back({collective, data, stream});
     changed_.notify_all();
+    return ncclInProgress;
   }
 
   // Ends the collectives in flight without results, and waits for the graphs that contain collectives.
@@ -100,6 +103,7 @@ class Communicator {
 
   // ---- the launcher
   void launch_all() {
+    (void)cudaSetDevice(device_);
     try {
       meeting_ = std::make_unique<Meeting>(name_, rank_, size_);
       if (!meeting_->wait_for_all([this] { return !aborted_; })) return;
@@ -179,6 +183,7 @@ class Communicator {
 
   const std::string name_;
   const int rank_, size_, fails_at_, refuses_at_;
+  int device_ = 0;
   std::unique_ptr<Meeting> meeting_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -197,8 +202,7 @@ Communicator& communicator_of(ncclComm_t handle) { return *reinterpret_cast<Comm
 ncclResult_t post(ncclComm_t handle, const Collective& collective, void* data, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return ncclSuccess;
   if (const std::string trouble = trouble_with(data, bytes); !trouble.empty()) return ncclInvalidArgument;
-  communicator_of(handle).post(collective, data, stream);
-  return ncclInProgress;
+  return communicator_of(handle).post(collective, data, stream);
 }
 
 }  // namespace
@@ -221,7 +225,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (!config || config->blocking != 0) return ncclInvalidArgument;  // the fake is for those that do not block
+  const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
+  if (!config || config->size != initial.size || config->magic != initial.magic) return ncclInvalidArgument;
+  if (config->blocking != 0) return ncclInvalidArgument;  // the fake is for those that do not block
   *handle = reinterpret_cast<ncclComm_t>(new Communicator(id.internal, rank, size));
   return ncclInProgress;
 }

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
+#include <stdexcept>
+#include <typeindex>
 #include <utility>
 
 #include "test/backend/cuda_on_host/emulate.h"
@@ -23,11 +27,36 @@ constexpr size_t kTotalBytes = size_t{64} << 30;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaError_t explained = cudaSuccess;  // what `reason` is about
 thread_local std::string reason, text;
-thread_local int current_device = 0;
+thread_local int current_device = -1;    // none was chosen
+std::atomic<int> device_of_process{-1};  // which all streams, events and memory of the fake belong to
 
-Event& event_of(cudaEvent_t handle) {
-  if (!handle) throw Refused(cudaErrorInvalidResourceHandle, "no event");
-  return *reinterpret_cast<Event*>(handle);
+// Those that live, with the device's lock.
+std::set<Event*>& events() {
+  static auto* const instance = new std::set<Event*>;
+  return *instance;
+}
+
+// Which kernel of the process touches memory that it must not, FAKE_GPU_FAULT=N. 0: none.
+int faulty_kernel() {
+  const char* const number = std::getenv("FAKE_GPU_FAULT");
+  return number ? std::atoi(number) : 0;
+}
+
+// Whether the sides of a copy are of the kind that the call states.
+bool is_of_kind(const void* to, const void* from, cudaMemcpyKind kind) {
+  const bool to_device = kind_of(to) == MemoryKind::device, from_device = kind_of(from) == MemoryKind::device;
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+      return !to_device && !from_device;
+    case cudaMemcpyHostToDevice:
+      return to_device && !from_device;
+    case cudaMemcpyDeviceToHost:
+      return !to_device && from_device;
+    case cudaMemcpyDeviceToDevice:
+      return to_device && from_device;
+    default:
+      return kind == cudaMemcpyDefault;
+  }
 }
 
 // The copies from the host's memory to a device's, by size. With FAKE_GPU_COPIES set, they are printed at the end.
@@ -51,8 +80,11 @@ int allocating_kernel(int device) {
 }
 
 // A copy reads and writes when it runs, but memory that is not pinned is read at the call.
-Operation copy_operation(void* to, const void* from, size_t bytes) {
+Operation copy_operation(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   Operation copy{.what = fmt::format("a copy of {} bytes", bytes), .run = nullptr};
+  if (!is_of_kind(to, from, kind)) {
+    throw Refused(cudaErrorInvalidMemcpyDirection, copy.what + " between other kinds of memory than the call states");
+  }
   for (const void* side : {static_cast<const void*>(to), from}) {
     if (kind_of(side) == MemoryKind::pageable) continue;
     if (const std::string trouble = trouble_with(side, bytes, true); !trouble.empty()) {
@@ -85,6 +117,20 @@ void release_pinned(void* data) {
 
 }  // namespace
 
+void expect_device() {
+  int none = -1;
+  if (device_of_process.compare_exchange_strong(none, 0)) current_device = 0;
+  if (current_device < 0) {
+    throw Refused(cudaErrorInvalidDevice, "a thread that has not called cudaSetDevice would work on device 0");
+  }
+}
+
+Event& event_of(cudaEvent_t handle) {
+  auto* const event = reinterpret_cast<Event*>(handle);
+  if (!events().contains(event)) throw Refused(cudaErrorInvalidResourceHandle, "an event that is not there");
+  return *event;
+}
+
 cudaError_t remember(cudaError_t status, const std::string& why) {
   last_error = explained = status;
   reason = why;
@@ -99,10 +145,19 @@ void enqueue_launch(const LaunchShape& shape, cudaStream_t stream, std::function
   (void)call([&](Lock&) {
     if (!accepts(shape)) throw Refused(cudaErrorInvalidConfiguration, shape.kernel);
     Stream& its_stream = stream_of(stream);
+    static auto& loaded = *new std::set<std::type_index>;
+    if (loaded.insert(kernel.target_type()).second) {
+      expect_no_capture(fmt::format("the first launch of {}, which may load it,", shape.kernel));
+    }
     if (its_stream.capture && ++its_stream.capture->kernels == allocating_kernel(current_device)) {
       expect_no_capture(fmt::format("cudaMalloc by {}", shape.kernel));
     }
-    submit(its_stream, {.what = shape.kernel, .run = [shape, kernel = std::move(kernel)] { emulate(shape, kernel); }});
+    static int kernels = 0;
+    const bool faulty = ++kernels == faulty_kernel();
+    submit(its_stream, {.what = shape.kernel, .run = [shape, faulty, kernel = std::move(kernel)] {
+                          if (faulty) throw std::runtime_error("an illegal memory access was encountered");
+                          emulate(shape, kernel);
+                        }});
   });
 }
 
@@ -148,12 +203,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = current_device;
+  *device = std::max(current_device, 0);
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= device_count())
     return remember(cudaErrorInvalidDevice, fmt::format("no device {}", device));
+  int other = -1;
+  if (!device_of_process.compare_exchange_strong(other, device) && other != device) {
+    return remember(cudaErrorInvalidDevice, fmt::format("device {} in a process that uses device {}", device, other));
+  }
   current_device = device;
   return cudaSuccess;
 }
@@ -205,8 +264,11 @@ cudaError_t cudaFree(void* memory) {
     }
   });
 }
-cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return call([&](Lock&) {
+    if ((flags & ~(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined)) != 0) {
+      throw Refused(cudaErrorInvalidValue, fmt::format("cudaHostAlloc with flags {:#x}", flags));
+    }
     expect_no_capture(fmt::format("cudaHostAlloc of {} bytes", bytes));
     *memory = allocate_pinned_memory(bytes);
     if (!*memory) throw Refused(cudaErrorMemoryAllocation, "out of pinned memory");
@@ -229,19 +291,23 @@ cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
     submit(stream_of(nullptr), {.what = "cudaMemset", .run = [=] { std::memset(memory, value, bytes); }});
   });
 }
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   return call([&](Lock& lock) {
     expect_no_capture("cudaMemcpy");
     Stream& legacy = stream_of(nullptr);
-    submit(legacy, copy_operation(to, from, bytes));
+    submit(legacy, copy_operation(to, from, bytes, kind));
     if (kind_of(from) != MemoryKind::pageable) Device::get().wait(lock, work_of(legacy));
   });
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t handle) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t handle) {
   return call([&](Lock& lock) {
     Stream& stream = stream_of(handle);
-    submit(stream, copy_operation(to, from, bytes));
-    if (kind_of(to) == MemoryKind::pageable && !stream.capture) Device::get().wait(lock, work_of(stream));
+    const bool waits = kind_of(to) == MemoryKind::pageable;
+    if (stream.capture && (waits || kind_of(from) == MemoryKind::pageable)) {
+      expect_no_capture("a copy of memory that is not pinned");
+    }
+    submit(stream, copy_operation(to, from, bytes, kind));
+    if (waits) Device::get().wait(lock, work_of(stream));
   });
 }
 
@@ -255,7 +321,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   });
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return call([&](Lock&) { destroy_stream(&stream_of(stream)); });
+  return call([&](Lock&) {
+    if (!stream) throw Refused(cudaErrorInvalidResourceHandle, "the legacy default stream is destroyed");
+    destroy_stream(&stream_of(stream));
+  });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call([&](Lock& lock) {
@@ -265,15 +334,43 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     Device::get().wait(lock, work_of(stream));
   });
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return call([&](Lock&) { wait_for(stream_of(stream), event_of(event)); });
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  return call([&](Lock&) {
+    if (flags != 0) throw Refused(cudaErrorInvalidValue, fmt::format("cudaStreamWaitEvent with flags {:#x}", flags));
+    wait_for(stream_of(stream), event_of(event));
+  });
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  if ((flags & cudaEventDisableTiming) == 0) return cudaEventCreate(event);
-  return call([&](Lock&) { *event = reinterpret_cast<cudaEvent_t>(new Event); });
+  return call([&](Lock&) {
+    if ((flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) != 0) {
+      throw Refused(cudaErrorInvalidValue, fmt::format("cudaEventCreateWithFlags with flags {:#x}", flags));
+    }
+    auto made = std::make_unique<Event>();
+    if ((flags & cudaEventDisableTiming) == 0) made->reached = std::make_shared<double>(-1);
+    events().insert(made.get());
+    *event = reinterpret_cast<cudaEvent_t>(made.release());
+  });
 }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call([&](Lock&) { delete &event_of(event); });
+  return call([&](Lock&) {
+    const std::unique_ptr<Event> destroyed(&event_of(event));
+    events().erase(destroyed.get());
+  });
+}
+// By the host's clock that is how long the fake took (see Device::seconds).
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop) {
+  return call([&](Lock&) {
+    double seconds[2];
+    for (const auto& [event, at] : {std::pair(&event_of(start), 0), std::pair(&event_of(stop), 1)}) {
+      expect_not_captured(*event, "cudaEventElapsedTime");
+      if (!event->reached) throw Refused(cudaErrorInvalidResourceHandle, "an event without timing");
+      if (!event->work) throw Refused(cudaErrorInvalidResourceHandle, "an event that was not recorded");
+      if (event->work->state != Work::State::done) throw Refused(cudaErrorNotReady, "an event that is yet to come");
+      seconds[at] = *event->reached;
+    }
+    *milliseconds = static_cast<float>((seconds[1] - seconds[0]) * 1e3);
+  });
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return call([&](Lock&) {
@@ -306,9 +403,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   return call([&](Lock&) { *graph = reinterpret_cast<cudaGraph_t>(end_capture(stream_of(stream)).release()); });
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
   return call([&](Lock&) {
     expect_no_capture("cudaGraphInstantiate");
+    if (flags != 0) throw Refused(cudaErrorInvalidValue, fmt::format("cudaGraphInstantiate with flags {:#x}", flags));
     if (!graph) throw Refused(cudaErrorInvalidValue, "no graph");
     const char* const full = std::getenv("FAKE_GPU_NO_GRAPH");
     if (full && std::atoi(full) == current_device) throw Refused(cudaErrorMemoryAllocation, "no memory for a graph");

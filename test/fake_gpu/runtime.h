@@ -13,6 +13,13 @@ namespace lockstep::fake_gpu {
 // Remembers what cudaGetErrorString and cudaGetLastError say next on this thread; gives the status back.
 cudaError_t remember(cudaError_t status, const std::string& why);
 
+// Throws Refused on a thread that has chosen no device while another one has: CUDA would make it work on device 0,
+// which may be another rank's.
+void expect_device();
+
+// Throws Refused if there is no such event.
+Event& event_of(cudaEvent_t handle);
+
 // The body of a call: body(lock), which throws what it is refused with. After a fault of the device every call fails.
 template <class Body>
 cudaError_t call(const Body& body) {
@@ -20,6 +27,7 @@ cudaError_t call(const Body& body) {
   Lock lock = device.lock();
   try {
     device.expect_well();
+    expect_device();
     body(lock);
     device.expect_well();
     return cudaSuccess;

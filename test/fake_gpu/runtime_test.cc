@@ -1,5 +1,6 @@
 // The fake device's own rules: what runs when, who may touch what, and what may be captured.
 #include <cuda_runtime_api.h>
+#include <nccl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/catch.h"
@@ -75,7 +77,11 @@ struct Answer {
   explicit Answer(cudaError_t s) : status(s), text(cudaGetErrorString(s)) {}
 };
 
-void capture(const Bench& b) { expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeThreadLocal)); }
+// After a launch that loads the kernel.
+void capture(const Bench& b) {
+  b.launch();
+  expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeThreadLocal));
+}
 Answer end_capture(const Bench& b) {
   cudaGraph_t graph = nullptr;
   const Answer answer(cudaStreamEndCapture(b.compute, &graph));
@@ -290,6 +296,18 @@ TEST_CASE("what may not be done in a capture is refused by its name, and ends th
        "cudaDeviceSynchronize while stream"},
       {"copy of the default stream", [](Bench& b) { return cudaMemcpy(b.device, b.host, kBytes, cudaMemcpyDefault); },
        cudaErrorStreamCaptureUnsupported, "cudaMemcpy while stream"},
+      {"copy of pageable memory",
+       [](Bench& b) {
+         float value = 0;
+         return cudaMemcpyAsync(b.device, &value, sizeof value, cudaMemcpyDefault, b.compute);
+       },
+       cudaErrorStreamCaptureUnsupported, "a copy of memory that is not pinned while stream"},
+      {"first launch of a kernel",
+       [](Bench& b) {
+         launch_kernel({"unseen", dim3(1), dim3(1)}, b.compute, [] {});
+         return cudaGetLastError();
+       },
+       cudaErrorStreamCaptureUnsupported, "the first launch of unseen, which may load it, while stream"},
       {"event from outside", [](Bench& b) { return cudaStreamWaitEvent(b.compute, b.event, 0); },
        cudaErrorStreamCaptureIsolation, "an event that was recorded outside"},
       {"wait for a captured event",
@@ -315,6 +333,65 @@ TEST_CASE("what may not be done in a capture is refused by its name, and ends th
     b.launch();  // and the stream is an ordinary one again
     expect(cudaStreamSynchronize(b.compute));
   }
+}
+
+TEST_CASE("a thread that has chosen no device is refused, since it would work on device 0") {
+  expect(cudaSetDevice(0));
+  Answer answer(cudaSuccess);
+  void* memory = nullptr;
+  std::thread([&] {
+    answer = Answer(cudaMalloc(&memory, 64));
+    CHECK(cudaSetDevice(0) == cudaSuccess);
+    expect(cudaMalloc(&memory, 64));
+  }).join();
+  CHECK(answer.status == cudaErrorInvalidDevice);
+  CHECK_THAT(answer.text, ContainsSubstring("a thread that has not called cudaSetDevice"));
+  expect(cudaFree(memory));
+}
+
+TEST_CASE("a copy has the direction that the call states") {
+  const InOrder in_order("eager");
+  const Bench b;
+  CHECK(cudaMemcpyAsync(b.device, b.host, kBytes, cudaMemcpyDeviceToHost, b.compute) ==
+        cudaErrorInvalidMemcpyDirection);
+  CHECK(cudaMemcpyAsync(b.device, b.host, kBytes, cudaMemcpyHostToDevice, b.compute) == cudaSuccess);
+}
+
+TEST_CASE("the time between events is known when both have come, and only if they keep it") {
+  const InOrder in_order("lazy");
+  const Bench b;
+  cudaEvent_t begin = nullptr, end = nullptr;
+  for (cudaEvent_t* event : {&begin, &end}) expect(cudaEventCreateWithFlags(event, cudaEventBlockingSync));
+  float milliseconds = -1;
+  CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorInvalidResourceHandle);  // not recorded
+  (void)cudaGetLastError();
+  for (int round = 0; round < 2; ++round) {
+    expect(cudaEventRecord(begin, b.compute));
+    b.launch();
+    expect(cudaEventRecord(end, b.compute));
+    CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorNotReady);
+    (void)cudaGetLastError();
+    expect(cudaEventSynchronize(end));
+    expect(cudaEventElapsedTime(&milliseconds, begin, end));
+  }
+  CHECK(milliseconds >= 0);
+  expect(cudaEventRecord(b.event, b.compute));
+  expect(cudaEventSynchronize(b.event));
+  CHECK(cudaEventElapsedTime(&milliseconds, b.event, end) == cudaErrorInvalidResourceHandle);
+  for (cudaEvent_t event : {begin, end}) expect(cudaEventDestroy(event));
+  CHECK(cudaEventQuery(end) == cudaErrorInvalidResourceHandle);
+}
+
+TEST_CASE("a collective before NCCL's last call is complete is refused") {
+  const Bench b;
+  ncclUniqueId id{};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t half_connected = nullptr;  // the other rank never comes
+  REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+  REQUIRE(ncclCommInitRankConfig(&half_connected, 2, id, 0, &config) == ncclInProgress);
+  CHECK(ncclAllReduce(b.sums, b.sums, kCount, ncclFloat32, ncclSum, half_connected, b.compute) == ncclInvalidArgument);
+  CHECK(ncclCommAbort(half_connected) == ncclSuccess);
 }
 
 TEST_CASE("a stream that is not joined to the one that is captured is named") {
