@@ -76,7 +76,8 @@ class Link final : public NcclLink {
   void abort() noexcept override {
     if (!comm_) return;
     const ncclResult_t status = ncclCommAbort(std::exchange(comm_, nullptr));
-    if (status != ncclSuccess) log_warning("ending an NCCL connection: {}", ncclGetErrorString(status));
+    if (status != ncclSuccess && status != ncclInProgress)
+      log_warning("ending an NCCL connection: {}", ncclGetErrorString(status));
   }
 
  private:
