@@ -1,15 +1,15 @@
 #!/bin/bash
-# Copies a built program with every library it needs, CUDA's and glibc's excepted, into one directory that runs from
+# Copies a built program with every library that it needs, except those of CUDA and glibc, to one directory that runs
 # anywhere on machines without our packages: scripts/bundle.sh [--archive] [--fake-gpu] [BUILD_DIRECTORY [OUTPUT_DIRECTORY]].
 #
-# In it: mpirun, trainer and lockstep (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts, recipes, the
-# licences of all of it, and where they were built the CUDA plugin, the tests that want a GPU and gpu_acceptance.sh.
-# glibc is the target's, which must be as new as this machine's. CUDA's libraries are found there when a program starts:
+# It contains mpirun, trainer and lockstep (start these), bin/, lib/ with $ORIGIN run paths, Open MPI's plugins and texts,
+# recipes, all licences and, if they were built, the CUDA plugin, the tests that need a GPU and gpu_acceptance.sh.
+# glibc is that of the target and must be as new as this machine's. When a program starts, it finds CUDA's libraries there:
 # those of Python's packages nvidia-*, then those of a toolkit.
 #
-# --archive: also OUTPUT_DIRECTORY.tar.gz, and an error when that is larger than 40 MB.
-# --fake-gpu: with the fake device of the test suite (docs/fake_gpu.md) in the place of the CUDA plugin and the driver, to try
-# the bundle without a GPU.
+# --archive: also writes OUTPUT_DIRECTORY.tar.gz, and fails if that is larger than 40 MB.
+# --fake-gpu: replaces the CUDA plugin and the driver by the fake device of the test suite (docs/fake_gpu.md), to try the
+# bundle without a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ for tool in patchelf mpirun ompi_info; do
   command -v "$tool" >/dev/null || { echo "bundle.sh: $tool is missing (Debian: patchelf, openmpi-bin)" >&2; exit 1; }
 done
 [ -x "$build/trainer" ] || { echo "bundle.sh: there is no $build/trainer; build first, or name the directory" >&2; exit 1; }
-# cmake --install would take what lies where the tree was built.
+# cmake --install would copy the files of the directory in which the tree was built.
 built_in=$(sed -n 's/^CMAKE_CACHEFILE_DIR:INTERNAL=//p' "$build/CMakeCache.txt")
 [ "$(realpath "$built_in")" = "$(realpath "$build")" ] ||
   { echo "bundle.sh: $build was built in $built_in; configure it where it is now" >&2; exit 1; }
@@ -39,7 +39,7 @@ mpi_plugins=$(path_of pkglibdir)
 mpi_texts=$(path_of pkgdatadir)
 mpi_settings=$(path_of sysconfdir)
 libpmix=$(ldd "$mpi_plugins"/mca_pmix_ext3x.so 2>/dev/null | awk '$1 ~ /^libpmix/ {print $3}')
-pmix=$(dirname "$(readlink -f "${libpmix:-/}")")  # a directory of PMIx's own, with lib and share in it
+pmix=$(dirname "$(readlink -f "${libpmix:-/}")")  # PMIx's own directory, with lib and share in it
 pmix_plugins=$pmix/pmix
 
 rm -rf "$out"
@@ -50,7 +50,7 @@ cp "$(readlink -f "$(command -v orted)")" "$out/bin/orted"
 cp "$mpi_texts"/*.txt "$out/share/openmpi/" 2>/dev/null || true
 cp "$pmix"/../share/pmix/*.txt "$out/share/pmix/" 2>/dev/null || true
 cp "$mpi_settings"/openmpi-mca-params.conf "$out/etc/" 2>/dev/null || true
-# Plugins for networks whose own libraries have plugins again, and other interfaces', stay behind: shared memory and
+# Plugins for networks whose libraries have plugins themselves, and for other interfaces, are left out: shared memory and
 # sockets need none of them.
 find "$mpi_plugins" -name '*.so' ! -name '*ucx*' ! -name '*ofi*' ! -name '*psm*' ! -name '*openib*' ! -name '*flux*' \
   ! -name '*dbg_msgq*' ! -name 'mca_*_yoda.so' ! -name 'mca_spml_*' ! -name 'mca_sshmem_*' ! -name 'mca_scoll_*' \
@@ -73,7 +73,7 @@ if [ -e "$out/lib/lockstep/lockstep_cuda.so" ]; then
 fi
 { git describe --always --dirty --abbrev=40 2>/dev/null || echo unknown; } >"$out/VERSION"
 
-# What the loader finds here, less what the target has: glibc, and CUDA with its driver.
+# The libraries that the loader finds here, except those of the target: glibc, and CUDA with its driver.
 needed() {
   ldd "$1" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
     grep -Ev '/(ld-linux[^/]*|libc|libm|libdl|libpthread|librt|libutil|libresolv|libanl|libnss_[a-z]+|libBrokenLocale)\.so' |
@@ -82,7 +82,7 @@ needed() {
 find "$out/bin" "$out/lib" -type f | while read -r file; do needed "$file"; done | sort -u |
   while read -r library; do cp -nL "$library" "$out/lib/"; done
 
-# Licences: of the packages of what was copied, and of those whose headers the programs contain.
+# The licences of the packages of all copied files, and of those whose headers the programs contain.
 copied() {
   find "$out/bin" "$out/lib" -type f | while read -r file; do needed "$file"; done
   find "$mpi_plugins" "$pmix_plugins" -maxdepth 1 -name '*.so' 2>/dev/null
@@ -112,7 +112,7 @@ if [ -e "$out/lib/lockstep/lockstep_cuda.so" ] && [ -f "$frontend" ]; then
   sed '/\*\//q' "$frontend" >"$out/licenses/cudnn-frontend/copyright"
 fi
 
-# The old kind of run path, which also serves what a library loads in turn, plugins included.
+# The old kind of run path, which also applies to libraries that a library loads, plugins included.
 find "$out/bin" "$out/lib" -type f | while read -r file; do
   if ! patchelf --print-rpath "$file" >/dev/null 2>&1; then continue; fi
   case $file in
@@ -123,7 +123,7 @@ find "$out/bin" "$out/lib" -type f | while read -r file; do
   patchelf --force-rpath --set-rpath "$run_path" "$file"
 done
 
-# Starters: They tell Open MPI where its parts are now, and the plugin where CUDA's are.
+# The starters tell Open MPI where its parts are now, and the plugin where CUDA's are.
 cat >"$out/environment" <<'ENVIRONMENT'
 # Read by the starters beside it, which set `here`.
 export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_PKGLIBDIR="$here/lib/openmpi"
@@ -131,13 +131,13 @@ export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
 export PMIX_PREFIX="$here" PMIX_LIBDIR="$here/lib" PMIX_PKGLIBDIR="$here/lib/pmix" PMIX_PKGDATADIR="$here/share/pmix"
 # Without ssh and Slurm only this machine can be used; the settings keep Open MPI from looking for them.
 [ "$SLURM_JOB_ID" ] || command -v ssh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
-# Once a job: mpirun hands it on to the ranks.
+# Once per job, because mpirun passes it on to the ranks.
 if [ -z "${LOCKSTEP_CUDA_LIBRARIES+set}" ] && [ -e "$here/lib/lockstep/lockstep_cuda.so" ]; then
   LOCKSTEP_CUDA_LIBRARIES=$("${PYTHON:-python3}" "$here/share/cuda_libraries.py" 2>/dev/null || true)
   for directory in /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
     [ ! -d "$directory" ] || LOCKSTEP_CUDA_LIBRARIES="${LOCKSTEP_CUDA_LIBRARIES:+$LOCKSTEP_CUDA_LIBRARIES:}$directory"
   done
-  # What is set already goes on being found, the driver perhaps among it.
+  # Directories that are set already are still searched; the driver may be in one of them.
   LD_LIBRARY_PATH="$LOCKSTEP_CUDA_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   export LOCKSTEP_CUDA_LIBRARIES LD_LIBRARY_PATH
 fi
@@ -158,7 +158,7 @@ starter() {  # starter NAME COMMAND
 starter mpirun '"$here/bin/orterun"'
 starter trainer '"$here/bin/trainer"'
 starter lockstep 'env PATH="$here:$PATH" "$here/bin/lockstep"'
-starter run ''  # any command, as if it were one of ours: run bin/backend_test '[gpu]'
+starter run ''  # any command with the libraries of the bundle: run bin/backend_test '[gpu]'
 if [ -d "$out/share/gpu_kit" ]; then
   cat >"$out/gpu_acceptance.sh" <<'ACCEPTANCE'
 #!/bin/sh

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Fails when clang-format would change a source file. Versions lay code out differently, so only the one of Debian 12
+# Fails if clang-format would change a source file. Versions format code differently, so only that of Debian 12
 # counts; without it the check is skipped (exit code 77, which ctest understands).
 set -euo pipefail
 cd "$(dirname "$0")/.."

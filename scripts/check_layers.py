@@ -4,7 +4,7 @@
     check_layers.py [ROOT] [--lengths]
 
 Fails on: an include that goes to a peer or upward; a private header of another layer; a vendor header under include/;
-a header without `#pragma once`; a header that stands in both trees, or under include/ though no other layer needs it; a
+a header without `#pragma once`; a header that is in both trees, or under include/ although no other layer needs it; a
 directory that holds more than an eighth of the program; a backend that lacks the file of a family of operations; a source
 that no CMakeLists.txt lists; a glob in CMake.
 `--lengths` also lists files and functions beyond the house limits (a report, never a failure).
@@ -136,7 +136,7 @@ def header_places(root, files):
 
 
 def large_rooms(root, files):
-    """Complaints about directories that hold too much of the program."""
+    """Complaints about directories that contain too much of the program."""
     lines = {}
     for path in files:
         room = room_of(path)

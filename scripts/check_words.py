@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Finds words that this project once used for things that the field has a word for.
+"""Finds words of our own for things for which the field has a word.
 
     check_words.py [ROOT]
 
-Looks at code, comments, messages, tests and the manual. Fails on each use, with the word to take instead. Words that
-are right in one place alone are listed in EXCEPTIONS with the reason.
+Looks at code, comments, messages, tests and the manual. Fails if there are uses, and prints each with the word to
+use instead. EXCEPTIONS lists the places where a word is right, with the reason.
 """
 
 import pathlib

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Fetches the headers of cuDNN's C++ frontend, one pinned version, from PyPI into a directory (build/cudnn_frontend unless
-# named), where the configuration looks for them. Needs python3 with pip. Does nothing where they are already.
+# named), where the configuration looks for them. Needs python3 with pip. Does nothing if they are there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 echo "nvidia-cudnn-frontend==$version --hash=sha256:$sha256" > "$scratch/requirements.txt"
-# One wheel of the many that carry the same headers, whatever the interpreter here: its digest is the one above.
+# Many wheels contain the same headers. The digest above is that of this one, for any interpreter on this machine.
 python3 -m pip --disable-pip-version-check download --quiet --no-deps --only-binary=:all: --require-hashes \
   --python-version 3.11 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 \
   --dest "$scratch" --requirement "$scratch/requirements.txt"

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Fuzzes the readers of foreign bytes with libFuzzer, by clang with the address and undefined-behaviour sanitizers.
+# Fuzzes the readers of untrusted bytes with libFuzzer, built by clang with address and undefined-behavior sanitizers.
 #
 #     fuzz.sh [--installed] [TARGET|all] [SECONDS]
 #
-# Each target runs for so many seconds (60), one after the other, from its seeds in test/fuzz/corpus and from what
-# earlier runs found in build/fuzz/corpus. A finding is left in build/fuzz/findings/TARGET and ends the script with 1.
-# --installed: install nothing; where clang or its libraries are missing, say so and exit with 77. docs/fuzzing.md
+# The targets run one after the other, each for SECONDS (60), from their seeds in test/fuzz/corpus and the inputs that
+# earlier runs kept in build/fuzz/corpus. A finding stays in build/fuzz/findings/TARGET, and the script exits with 1.
+# --installed: installs nothing; if clang or its libraries are missing, says so and exits with 77. See docs/fuzzing.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,11 +36,11 @@ fi
 build=build/fuzz
 
 # Whether a crash or a large allocation is inside the HDF5 library: its frames come first, and it was not filling memory
-# of ours. Its readers of metadata do both on damaged files, and no check of ours can come before them; docs/fuzzing.md.
-# So is one that the input does not cause by itself: an input before it in the same process damaged the library's memory.
+# of ours. Its readers of metadata do both on damaged files, and no check of ours can precede them (docs/fuzzing.md). A
+# crash that the input alone does not cause counts too: an earlier input in the same process damaged the library's memory.
 in_hdf5() { # TARGET INPUT
   local output frames code=0
-  # Without a limit of resident memory, a large allocation is reported where it is made.
+  # Without a limit of resident memory, a large allocation is reported at the place of the call.
   output=$(timeout 60 "$build/test/fuzz/fuzz_$1" "${limits[@]}" -rss_limit_mb=0 "$2" 2>&1 </dev/null) || code=$?
   [ "$code" -ne 0 ] || return 0
   frames=$(grep -aE '^ *#[0-9]+ 0x' <<<"$output" |
@@ -52,8 +52,8 @@ in_hdf5() { # TARGET INPUT
 [ -f "$build/build.ninja" ] || cmake --preset fuzz
 cmake --build --preset fuzz --parallel "$(nproc)" --target "${targets[@]/#/fuzz_}"
 
-# An input is at most 64 kB. What a reader may take for it, docs/fuzzing.md says; memory that the sanitizer keeps back
-# after a free is no use of the reader's.
+# An input is at most 64 kB. docs/fuzzing.md says how much memory a reader may use for it; memory that the sanitizer
+# quarantines after a free does not count.
 export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export LSAN_OPTIONS=suppressions=$PWD/test/fuzz/lsan.supp:print_suppressions=0
@@ -70,7 +70,7 @@ for target in "${targets[@]}"; do
   seeds=("test/fuzz/corpus/$target")
   if [ -d "test/fuzz/findings/$target" ]; then seeds+=("test/fuzz/findings/$target"); fi
   log=$build/$target.log
-  # What a target prints itself is of no interest; reports of libFuzzer and the sanitizers go to the log.
+  # The output of the target itself is discarded; reports of libFuzzer and the sanitizers go to the log.
   code=0
   going_on=()
   case $target in
@@ -78,10 +78,10 @@ for target in "${targets[@]}"; do
   esac
   "$build/test/fuzz/fuzz_$target" "${going_on[@]}" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 \
     -close_fd_mask=3 -artifact_prefix="$findings/" "$corpus" "${seeds[@]}" >"$log" 2>&1 </dev/null || code=$?
-  if [ "${#going_on[@]}" -gt 0 ]; then # a child after the other: the parent counts
+  if [ "${#going_on[@]}" -gt 0 ]; then # one child after the other, so the parent counts
     executions=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -n 1)
     inside=0
-    # The parent exits with the code of its last child; where inputs were found, they decide.
+    # The parent exits with the code of its last child, so inputs that were found decide.
     if [ -n "$(find "$findings" -maxdepth 1 -type f -print -quit)" ]; then code=0; fi
     while IFS= read -r input; do
       if in_hdf5 "$target" "$input"; then
@@ -104,7 +104,7 @@ for target in "${targets[@]}"; do
     result=1
     echo "$target: FINDING, see $log"
     grep -E '^SUMMARY|ERROR: |: runtime error:|Test unit written' "$log" | head -n 8 || true
-    # What the target itself says of the newest one.
+    # The message of the target about the newest one.
     input=$(find "$findings" -type f -printf '%T@ %p\n' | sort -rn | head -n 1 | cut -d' ' -f2-)
     if [ -n "$input" ]; then
       timeout 60 "$build/test/fuzz/fuzz_$target" "${limits[@]}" "$input" 2>&1 </dev/null |

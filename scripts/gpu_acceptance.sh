@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a machine with a GPU has to show, in calls of a few minutes and without a network:
+# Tests a machine with a GPU, in calls of a few minutes and without a network:
 #
 #     scripts/gpu_acceptance.sh --mode smoke [--bundle DIRECTORY | --build DIRECTORY] [--out DIRECTORY]
 #

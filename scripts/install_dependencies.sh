@@ -1,10 +1,10 @@
 #!/bin/bash
-# Installs what building, running and testing Lockstep needs, from Debian's own archive (12 or 13):
+# Installs the packages that building, running and testing Lockstep need, from Debian's own archive (12 or 13):
 #
 #     install_dependencies.sh [--without-tests] [PACKAGE...]
 #
-# Runs as root or through sudo, asks nothing, and may be run again. --without-tests installs only what building and
-# running need; PACKAGEs are installed besides.
+# Runs as root or through sudo, asks nothing, and may be run again. --without-tests installs only those for building
+# and running. PACKAGEs are installed in addition.
 set -euo pipefail
 
 packages=(
@@ -18,7 +18,7 @@ packages=(
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
 )
 test_packages=(
-  # the framework, independent readers of checkpoints, fault injection, packing; what makes the next build quick
+  # the framework, independent readers of checkpoints, fault injection, packing; ccache makes the next build quick
   catch2 hdf5-tools python3 python3-h5py python3-numpy python3-pil python3-venv strace dpkg-dev file git ccache
 )
 if [ "${1:-}" = --without-tests ]; then

@@ -4,9 +4,9 @@
     scripts/make_a8a.py a8a a8a/train.tfrecords
     scripts/make_a8a.py a8a.t a8a/test.tfrecords
 
-A label of -1 becomes 0. What follows a "#" is a comment, and "qid:" (the query of a ranking data set) is left out. Labels
-and ids that are no whole numbers, and values that are not finite, end the program with file and line; then there is no
-output file. The input is what https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html offers.
+A label of -1 becomes 0. A "#" starts a comment, and "qid:" (the query of a ranking data set) is left out. Labels and ids
+that are not whole numbers, and non-finite values, end the program with a message that names file and line, and there is
+no output file. https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html offers files of this kind.
 """
 
 import math
@@ -60,7 +60,7 @@ def example(label, ids, values):
 
 
 def convert(source, out):
-    """Writes a record for each sample and returns how many there are."""
+    """Writes a record for each sample and returns their number."""
     count = 0
     with open(source, encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):

@@ -46,7 +46,7 @@ def make_record(line):
     *values, label = (int(value) for value in line.split(","))
     levels = bytes(value * 255 // LARGEST for value in values)
     image = encode_png([levels[i : i + SIDE] for i in range(0, SIDE * SIDE, SIDE)])
-    # A map's entries may have any order; the files have that of the names.
+    # The entries of a map may have any order; the files have them in the order of their names.
     return tfrecord.record(tfrecord.example({
         "image/class/label": tfrecord.int64s(label),
         "image/encoded": tfrecord.blobs(image),

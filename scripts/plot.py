@@ -2,7 +2,7 @@
 """Draws loss, learning rate and accuracy of runs from their metrics.jsonl, or a confusion matrix, as PNG and SVG.
 
     plot.py runs/digits [more directories ...] [--to runs/digits/plot]
-    plot.py confusion.csv                      # what trainer evaluate --confusion has written
+    plot.py confusion.csv                      # written by trainer evaluate --confusion
 
 Needs matplotlib (Debian's python3-matplotlib).
 """
@@ -77,7 +77,7 @@ def read_confusion(path):
 
 
 def draw_confusion(path):
-    """The color of a cell is its part of the label's samples; few classes get names and counts."""
+    """The color of a cell is its share of the label's samples; few classes get names and counts."""
     most_named = 40
     names, counts = read_confusion(path)
     parts = [[count / max(sum(row), 1) for count in row] for row in counts]
@@ -100,7 +100,7 @@ def draw_confusion(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("inputs", nargs="+", help="checkpoint directories of runs, or one confusion matrix (.csv)")
-    parser.add_argument("--to", help="where to write, without ending [default: plot in the first directory, or the "
+    parser.add_argument("--to", help="path of the output, without the ending [default: plot in the first directory, or the "
                                      "name of the matrix]")
     arguments = parser.parse_args()
 

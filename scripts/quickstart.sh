@@ -10,7 +10,7 @@ echo "quickstart.sh: trains Inception-v3 on handwritten digits for a few minutes
 
 scripts/install_dependencies.sh --without-tests
 
-# The program alone, and the GPU plugin only where a driver is. scripts/build.sh and scripts/test.sh add what is left out.
+# Builds only the program, and the GPU plugin only if there is a driver. scripts/build.sh and scripts/test.sh add the rest.
 options=(-DBUILD_TESTING=OFF -DLOCKSTEP_CUDA=OFF)
 if /sbin/ldconfig -p | grep "libcuda\.so\.1 " >/dev/null; then
   options=(-DBUILD_TESTING=OFF)

@@ -21,13 +21,13 @@ if [ -z "$system" ]; then
   keep=no
 fi
 
-# Innermost first; a mount point that was never mounted is no matter.
+# Innermost first; a mount point that was never mounted does not matter.
 clean_up() {
   local point
   for point in dev/shm dev/pts dev sys proc; do
     if mountpoint -q "$system/$point"; then umount "$system/$point"; fi
   done
-  # Never delete through a mount that did not let go.
+  # Never delete through a directory that is still mounted.
   if [ "$keep" = no ] && ! grep -q " $system/" /proc/mounts; then rm -rf "$system"; fi
 }
 trap clean_up EXIT
@@ -45,7 +45,7 @@ mountpoint -q "$system/dev/pts" || mount --bind /dev/pts "$system/dev/pts"
 mountpoint -q "$system/dev/shm" || mount -t tmpfs -o mode=1777 tmpfs "$system/dev/shm"
 cp /etc/resolv.conf "$system/etc/resolv.conf"
 
-# The sources as they are here, without build trees and runs; what was built there before is kept.
+# Copies the sources without build trees and runs; earlier builds there are kept.
 mkdir -p "$system/lockstep"
 find "$system/lockstep" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 tar --exclude=./.git --exclude='./build*' --exclude=./runs --exclude='__pycache__' -cf - . | tar -xf - -C "$system/lockstep"

@@ -3,9 +3,9 @@
 
     to_mlflow.py [--to DIRECTORY|http://HOST:PORT] [--experiment NAME] [--name NAME] RUN_DIRECTORY
 
-`--to` is a directory for MLflow's own files (mlruns, which `mlflow ui --backend-store-uri` shows; MLflow 3 wants
-MLFLOW_ALLOW_FILE_STORE=true for that) or the address of a tracking server. Needs nothing but Python; a server that asks
-for a login takes MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.
+`--to` is a directory for MLflow's own files (mlruns, which `mlflow ui --backend-store-uri` shows; MLflow 3 needs
+MLFLOW_ALLOW_FILE_STORE=true for that) or the address of a tracking server. Needs nothing but Python; for a server
+that requires a login, set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     /usr/bin/python3 scripts/bench/cpu.py [--trainer PATH] [--newest PYTHON] [--avx2] [--only NAME ...] [--rounds N] [--report FILE]
 
 All programs take turns on the same cores in every round, so that a busy moment of the machine affects all of them. Each is
-started as a user would start it, twice: the first start, which ends after a step, makes the memory and the files of the second
-as warm for one side as for the other. Lockstep's figures come from its metrics.jsonl. The report is appended to a page for
+started as a user would start it, twice: the first start, which ends after a step, warms memory and files for the second, so
+that all sides have the same conditions. Lockstep's figures come from its metrics.jsonl. The report is appended to a page for
 this kind of machine under docs/benchmarks/cpu. Needs python3-torch and python3-torchvision, and with --newest another Python
 that has PyTorch of PyPI. Takes about a quarter of an hour on two cores, three times that with --newest.
 """
@@ -123,7 +123,7 @@ class Run:
 
 
 def environment(**extra):
-    """mpirun starts for root. How threads wait is left to each side: what PyTorch does by default suits it best."""
+    """mpirun starts for root. Each side keeps its default for waiting threads, because PyTorch's suits it best."""
     return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **extra}
 
 
@@ -154,8 +154,8 @@ def is_trainer(pid, trainer):
 
 
 class Lockstep:
-    """A run of the trainer. It makes one step more than is measured, in which its peak memory is read: what the last
-    checkpoint takes comes after."""
+    """A run of the trainer. It makes one step more than is measured, and its peak memory is read in that step, before the
+    last checkpoint needs memory."""
 
     def __init__(self, comparison, trainer, directory, ranks=1, threads=1, core=None,
                  precision="float32"):
@@ -188,7 +188,7 @@ class Lockstep:
         return [record for record in records if record["kind"] == "train"]
 
     def wait(self):
-        """The Run. Called once; several may be waited for at once, in threads."""
+        """Waits for the program and returns the Run. Called once; threads may wait for several at once."""
         first, peak = None, 0
         while self.process.poll() is None and peak == 0:
             done = len(self.steps_done())
@@ -256,7 +256,7 @@ def second_of_two(run, comparison):
 
 
 def run_alone_together(comparison, trainer, directory, cores):
-    """Two ranks that do not know of each other, one on each core, at the same time."""
+    """Two independent runs of one rank, one on each core, at the same time."""
     alone = [Lockstep(comparison, trainer, directory / str(core), core=core) for core in cores[:2]]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         runs = list(pool.map(Lockstep.wait, alone))
@@ -267,10 +267,10 @@ def run_alone_together(comparison, trainer, directory, cores):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
-    parser.add_argument("--newest", metavar="PYTHON", help="a Python with another PyTorch to compare with as well")
-    parser.add_argument("--avx2", action="store_true", help="keep all sides from using AVX-512 and what came after it")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names contain one of these")
-    parser.add_argument("--rounds", type=int, help="of every part, instead of its own number")
+    parser.add_argument("--newest", metavar="PYTHON", help="a Python with another PyTorch, for a further comparison")
+    parser.add_argument("--avx2", action="store_true", help="limit all sides to AVX2")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run only parts whose names contain one of these")
+    parser.add_argument("--rounds", type=int, help="number of rounds of every part, instead of its own")
     parser.add_argument("--report", type=pathlib.Path, help="the page to append to")
     arguments = parser.parse_args()
     trainer = arguments.trainer.resolve(strict=True)

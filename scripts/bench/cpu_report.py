@@ -1,4 +1,4 @@
-"""The report of cpu.py: what was measured on, and tables of steps, as Markdown."""
+"""The report of cpu.py as Markdown: the machine, and tables of steps."""
 
 import datetime
 import os
@@ -25,7 +25,7 @@ def pytorch_version(python):
 
 
 def machine_lines(cores, trainer, newest):
-    """What the numbers were measured on, as Markdown list items."""
+    """The machine and the programs, as Markdown list items."""
     cpu = next(line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                if line.startswith("model name"))
     system = next(line.split("=")[1].strip('"') for line in pathlib.Path("/etc/os-release").read_text().splitlines()
@@ -48,7 +48,7 @@ def instruction_sets():
 
 
 def kind_of_machine(avx2):
-    """The name of its page: maker, family and the most that its instruction sets offer, such as amd-family-25-avx2."""
+    """The name of the machine's page: maker, family and the highest instruction set, such as amd-family-25-avx2."""
     facts = dict(re.findall(r"(?m)^(vendor_id|cpu family)\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text()))
     maker = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}.get(facts.get("vendor_id"), platform.machine())
     best = next((name for name in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if name in instruction_sets()), "no-avx2")
@@ -97,7 +97,7 @@ def ratio_line(ours, theirs):
 
 
 def comparison_lines(comparison, runs, newest):
-    """`runs`: name of a side: its runs."""
+    """`runs` maps the name of a side to its runs."""
     lines = [f"### {comparison.name}", "", *HEADER,
              *(row(side, comparison.batch, found) for side, found in runs.items()), ""]
     for ours, theirs in PAIRS:

@@ -40,7 +40,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """(number, body) of every field of wire type 2; the others are passed over."""
+    """Yields (number, body) of every field of wire type 2, and skips the others."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -93,7 +93,7 @@ def torchvision_rate(images, size, passes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pattern", help="TFRecord files")
-    parser.add_argument("--loader", required=True, help="lockstep_loader_benchmark")
+    parser.add_argument("--loader", required=True, help="path of lockstep_loader_benchmark")
     parser.add_argument("--size", type=int, default=299)
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=3)

@@ -38,7 +38,7 @@ def train(trainer, directory):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
     rows = [json.loads(line) for line in (directory / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [row["seconds_per_step"] for row in rows if row["kind"] == "train"]
-    # The last save is not counted: nothing is computed while it goes on.
+    # The last save does not count, because nothing is computed during it.
     saves = [row for row in rows if row["kind"] == "checkpoint" and row["step"] < STEPS]
     return steps, saves
 
@@ -61,7 +61,7 @@ def torch_save_seconds(state, path):
 
 
 def parts(tool, checkpoint, directory):
-    """{part: (seconds, processor seconds)} of a process's second save: the first one also gets memory to copy to."""
+    """Returns {part: (seconds, processor seconds)} of a process's second save; the first one also allocates memory."""
     lines = subprocess.run([tool, checkpoint, directory, "2"], check=True, capture_output=True, text=True).stdout.splitlines()
     return {name: (float(clock), float(cpu)) for name, clock, cpu in map(str.split, lines)}
 
@@ -154,7 +154,7 @@ def main():
     parser.add_argument("--trainer", default=ROOT / "build/release/trainer", type=pathlib.Path)
     parser.add_argument("--tool", type=pathlib.Path, help="lockstep_save_benchmark; default: the one built with the trainer")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", type=pathlib.Path, help="where to write; default: beside the trainer")
+    parser.add_argument("--directory", type=pathlib.Path, help="directory to write to; default: beside the trainer")
     parser.add_argument("--report", default=ROOT / "docs/benchmarks/save.md", type=pathlib.Path)
     arguments = parser.parse_args()
     arguments.trainer = arguments.trainer.resolve(strict=True)

@@ -16,7 +16,7 @@ all-reduce has ended, and the update follows the last all-reduce. --algorithm sa
 
 All ranks are assumed to be equally fast. docs/scaling.md compares predictions with measured steps.
 
---plan puts the buckets of the report together as a job with NCCL does for its numbers of ranks and hosts
+--plan merges the buckets of the report as a job with NCCL does for its numbers of ranks and hosts
 (src/comm/transport/bucket_plan.cc; both are tested with the same cases). The report must come from a run with small
 buckets, such as one of --comm.bucket_mb 0.25.
 """
@@ -28,7 +28,7 @@ import math
 import sys
 
 FLOAT_BYTES = 4
-LAUNCH_SECONDS = 10e-6  # by which the plan assumes that an all-reduce delays computing
+LAUNCH_SECONDS = 10e-6  # assumed delay of the computation by an all-reduce
 MOST_BYTES = 24 << 20  # of a bucket
 # What the plan assumes of links, per GPU, and of messages; on faster links buckets are only smaller than they need be.
 ASSUMED_LINK, ASSUMED_LOCAL_LINK = 25e9 / 8, 100e9
@@ -39,7 +39,7 @@ WIRE_BYTES = {"float32": 4, "bf16": 2, "fp16": 2}
 @dataclasses.dataclass(frozen=True)
 class Bucket:
     gradients: int  # elements
-    others: int  # behind them, float32 on any wire
+    others: int  # after them, always sent as float32
     ready_seconds: float  # after the beginning of the step
 
     def wire_bytes(self, wire):
@@ -48,13 +48,13 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A step in which no rank waits for another: that of the slowest rank."""
+    """A step in which no rank waits for another, of the slowest rank."""
 
     buckets: list
     seconds: float
 
     def scaled_to(self, seconds):
-        """The same step on a faster or slower machine, every part of it alike."""
+        """The same step on a machine that is faster or slower in every part."""
         factor = seconds / self.seconds
         return Profile([dataclasses.replace(b, ready_seconds=b.ready_seconds * factor) for b in self.buckets], seconds)
 
@@ -63,9 +63,9 @@ class Profile:
 class Job:
     ranks: int
     bytes_per_second: float  # of a host's links together, each way
-    latency_seconds: float = 0.0  # of each of the messages between hosts that follow each other in a sum
+    latency_seconds: float = 0.0  # of each of the consecutive messages between hosts in a sum
     wire: str = "float32"
-    host_seconds_per_byte: float = 0.0  # of the cores that compute, for what they send or receive and add
+    host_seconds_per_byte: float = 0.0  # of the computing cores, to send or receive and add
     ranks_a_host: int = 1  # which share its links
     algorithm: str = "mpi"  # stages, mpi, ring or tree
     memory_bytes_per_second: float = math.inf  # of a host, for the sums of its ranks in stages
@@ -77,22 +77,22 @@ class Job:
 
     @property
     def senders(self):
-        """How many send the bytes of a sum to each other: hosts or ranks."""
+        """The number of peers that exchange the bytes of a sum: hosts or ranks."""
         return self.hosts if self.algorithm == "stages" else self.ranks
 
     def sent_bytes(self, count):
-        """What each rank sends, and receives, to sum `count` bytes."""
+        """The bytes that each rank sends, and receives, to sum `count` bytes."""
         share = self.ranks_a_host if self.algorithm == "stages" else 1
         return 2 * (self.senders - 1) / self.senders * count / share
 
     def link_bytes(self, count):
-        """What passes a host's links each way: all that its ranks send to other hosts."""
+        """The bytes on a host's links in each direction: all that its ranks send to other hosts."""
         if self.algorithm == "mpi":
             return 2 * self.ranks_a_host * (self.ranks - self.ranks_a_host) / self.ranks * count
         return 2 * (self.hosts - 1) / self.hosts * count
 
     def latency(self):
-        """Of the messages of a sum."""
+        """The latency of the messages of a sum."""
         if self.algorithm == "tree":
             return 2 * (math.ceil(math.log2(self.hosts)) * self.latency_seconds
                         + (min(self.ranks, self.ranks_a_host) - 1) * self.local_latency_seconds)
@@ -103,7 +103,7 @@ class Job:
         return 2 * (self.senders - 1) * self.latency_seconds
 
     def core_seconds(self, count):
-        """The work of each rank's cores to sum `count` bytes, of which its host's memory takes all ranks' reads and writes."""
+        """The time of each rank's cores to sum `count` bytes; the host's memory serves the reads and writes of all its ranks."""
         local = min(self.ranks, self.ranks_a_host) if self.algorithm == "stages" else 1
         moved = 2 * count * local if local > 1 else 0
         return self.sent_bytes(count) * self.host_seconds_per_byte + moved / self.memory_bytes_per_second
@@ -126,21 +126,21 @@ def load_profile(path):
 
 
 def simulate(profile, job):
-    delay = 0.0  # of computing, by the work that exchanging has taken from the same cores
-    free = 0.0  # when the sums so far have ended
+    delay = 0.0  # of the computation, by the work of the exchange on the same cores
+    free = 0.0  # the time at which the sums so far have ended
     for bucket in profile.buckets:
         count = bucket.wire_bytes(job.wire)
         begin = max(bucket.ready_seconds + delay, free)
         work = job.core_seconds(count)
         free = begin + max(job.link_bytes(count) / job.bytes_per_second, work) + job.latency()
-        computing = profile.buckets[-1].ready_seconds + delay - begin  # what is left of it
+        computing = profile.buckets[-1].ready_seconds + delay - begin  # the rest of it
         delay += min(work, max(0.0, computing))
     update = profile.seconds - profile.buckets[-1].ready_seconds
     return Step(free + update, free + update - profile.seconds)
 
 
 def assumed_cost(ranks, hosts, ring):
-    """The seconds of an all-reduce without its bytes, and the bytes a second, that plans assume of NCCL."""
+    """The latency of an all-reduce, and the bytes per second, that plans assume for NCCL."""
     if ranks == 1:
         return 0.0, math.inf
     local = math.ceil(ranks / hosts)
@@ -150,7 +150,7 @@ def assumed_cost(ranks, hosts, ring):
 
 
 def plan(buckets, wire, cost, launch=LAUNCH_SECONDS, most_bytes=MOST_BYTES):
-    """The buckets put together so that the last all-reduce, and once more its bytes, end as early as possible."""
+    """The buckets merged so that the last all-reduce, with its bytes counted twice, ends as early as possible."""
     latency, rate = cost
     wire_bytes = [0]
     for bucket in buckets:
@@ -189,14 +189,14 @@ def planned(profile, job):
 
 
 def fastest(profile, job):
-    """The step, and the algorithm that takes it: for "nccl" the faster of its two."""
+    """The step and its algorithm: for "nccl" the faster of its two."""
     algorithms = ["ring", "tree"] if job.algorithm == "nccl" else [job.algorithm]
     return min(((simulate(profile, dataclasses.replace(job, algorithm=a)), a) for a in algorithms),
                key=lambda found: found[0].seconds)
 
 
 def what_limits(profile, job):
-    """The milliseconds that links, messages and cores each add to the step: what it would lose without them."""
+    """The milliseconds that links, messages and cores each add to the step: how much shorter it would be without each."""
     whole = simulate(profile, job).seconds
     without = {"links": {"bytes_per_second": math.inf}, "messages": {"latency_seconds": 0.0, "local_latency_seconds": 0.0},
                "cores": {"host_seconds_per_byte": 0.0, "memory_bytes_per_second": math.inf}}
@@ -206,7 +206,7 @@ def what_limits(profile, job):
 
 
 def table(profile, ranks, gbits, job, limits=False, plans=False):
-    """Markdown: the seconds of a step and the efficiency against a rank alone, by ranks and link."""
+    """Returns Markdown: the seconds of a step and the efficiency relative to a rank alone, by ranks and link."""
     limited = f" limited at {gbits[-1]:g} Gb/s by |" if limits else ""
     lines = ["| ranks | hosts | " + ("buckets | " if plans else "") + " | ".join(f"{g:g} Gb/s" for g in gbits) + " |"
              + limited, "|---" * (len(gbits) + 2 + limits + plans) + "|"]
@@ -231,16 +231,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", help="a benchmark.json")
     parser.add_argument("--ranks", type=numbers, default=[16, 32, 64, 128, 256, 512, 1024])
-    parser.add_argument("--gbits", type=numbers, default=[10, 25, 100, 400], help="of a host's links together, each way")
-    parser.add_argument("--ranks_a_host", type=int, default=1, help="which share its links [default 1]")
+    parser.add_argument("--gbits", type=numbers, default=[10, 25, 100, 400],
+                        help="bandwidth of a host's links together, in each direction")
+    parser.add_argument("--ranks_a_host", type=int, default=1, help="ranks that share the links of a host [default 1]")
     parser.add_argument("--algorithm", choices=["stages", "mpi", "nccl", "ring", "tree"], default="stages")
-    parser.add_argument("--latency_us", type=float, default=5, help="of a message between hosts [default 5]")
-    parser.add_argument("--local_latency_us", type=float, default=1.5, help="of NCCL's within a host [default 1.5]")
+    parser.add_argument("--latency_us", type=float, default=5, help="latency of a message between hosts [default 5]")
+    parser.add_argument("--local_latency_us", type=float, default=1.5,
+                        help="latency of NCCL's messages within a host [default 1.5]")
     parser.add_argument("--memory_gbytes", type=float, default=math.inf,
-                        help="GB/s of a host's memory, for the sums of its ranks [default: they cost nothing]")
-    parser.add_argument("--wire", choices=WIRE_BYTES, default="float32", help="comm.gradient_dtype")
-    parser.add_argument("--plan", action="store_true", help="put the buckets together as a job with NCCL does")
-    parser.add_argument("--step_ms", type=float, help="assume this step without exchange instead of the measured one")
+                        help="bandwidth of a host's memory in GB/s, for the sums of its ranks [default: unlimited]")
+    parser.add_argument("--wire", choices=WIRE_BYTES, default="float32", help="format on the wire (comm.gradient_dtype)")
+    parser.add_argument("--plan", action="store_true", help="merge the buckets as a job with NCCL does")
+    parser.add_argument("--step_ms", type=float, help="duration of the step without exchange, instead of the measured one")
     arguments = parser.parse_args()
     profile = load_profile(arguments.report)
     if arguments.step_ms:

@@ -5,8 +5,8 @@
                                        [--model inception_v3] [--batch_size 4] [--rounds 1] ...
 
 Needs root, iproute2 (ip, tc), Open MPI and two cores. The two hosts are network namespaces (virtual_hosts.py), each with one
-core and with as many ranks as --ranks says; what leaves them is shaped by a token bucket. Options that are not its own go
-to the trainer. In every round, all kinds of runs take turns; the table has medians.
+core and --ranks ranks; a token bucket shapes the traffic that leaves them. Other options are passed on to the trainer. In
+every round, all kinds of runs take turns; the table has medians.
 
 The inputs of the model come from other measurements: the rate of the link from a plain TCP transfer, the work of the cores
 per byte from the run without shaping, the step without exchange from the same job. The bytes that leave a host in a step
@@ -55,7 +55,7 @@ peer.sendall(b"!")
 
 
 def tcp_bytes_per_second(hosts, gbits):
-    """Of one plain connection, for about a second."""
+    """Measures the rate of one plain connection for about a second."""
     size = int((gbits or 8) * 1e9 / 8)
     place = [hosts.addresses[1], str(PORT)]
     inside = lambda host: [*hosts.inside(host), sys.executable, "-c"]
@@ -106,7 +106,7 @@ def measure(arguments, hosts, kind):
 
 
 def median(runs):
-    """Of the rounds. The profile is that of the run with the median step alone."""
+    """The medians of the rounds. The profile is that of the run with the median step of a rank alone."""
     by_step = sorted(runs, key=lambda m: m.profile.seconds)
     return Measured(statistics.median(m.tcp for m in runs), by_step[len(runs) // 2].profile,
                     statistics.median(m.seconds for m in runs), statistics.median(m.sent for m in runs))
@@ -118,7 +118,7 @@ def job(kind, tcp, work):
 
 
 def work_per_byte(kind, measured):
-    """The seconds of the cores for a byte that explain this run on a link without a limit."""
+    """The seconds of the cores per byte that explain this run on an unlimited link."""
     low, high = 0.0, 1e-6
     for _ in range(60):
         middle = (low + high) / 2
@@ -148,11 +148,11 @@ def main():
     parser.add_argument("--gbits", type=scaling.numbers, default=[5, 2, 1])
     parser.add_argument("--model", default="inception_v3")
     parser.add_argument("--batch_size", type=int, default=4)
-    parser.add_argument("--batches", type=int, default=6, help="timed steps, and as many without exchange")
+    parser.add_argument("--batches", type=int, default=6, help="number of timed steps, and of steps without exchange")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--wires", type=words, default=["float32", "bf16"])
-    parser.add_argument("--ranks", type=scaling.numbers, default=[1], help="on each of the two hosts")
-    parser.add_argument("--transports", type=words, default=["auto"], help="auto: in two stages; mpi: all over MPI")
+    parser.add_argument("--ranks", type=scaling.numbers, default=[1], help="ranks on each of the two hosts")
+    parser.add_argument("--transports", type=words, default=["auto"], help="auto: two stages; mpi: everything over MPI")
     arguments, arguments.more = parser.parse_known_args()
     if os.geteuid():
         sys.exit("network namespaces need root")

@@ -25,7 +25,7 @@ SETTINGS = {"model.name": "wide_mlp", "model.classes": 2, "model.vocabulary": 12
             "model.hidden": "[16, 16]", "data.format": "synthetic", "train.batch_size": 2, "train.epochs": 1,
             "train.steps": 5, "log.every_steps": 1}
 # A line that rank 0 prints when something is done: the start of MPI, the rest of the start, a step, the job.
-LONGEST_SECONDS = 600  # of one job, which is then ended
+LONGEST_SECONDS = 600  # limit of one job
 MARKS = {"MPI": "Lockstep ", "ready": " parameters, ", "first step": ": step 1,", "saved": "finished at step"}
 MPI_ALONE = """
 #include <mpi.h>
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
 
 
 def run(program, ranks):
-    """The seconds of one job by mark, until mpirun has ended, and of the processors."""
+    """The seconds of one job until each mark and until the end of mpirun, and its processor time."""
     with tempfile.TemporaryDirectory() as directory:
         settings = [word for key, value in SETTINGS.items() for word in (f"--{key}", str(value))]
         command = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", program, *settings,

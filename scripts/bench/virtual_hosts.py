@@ -26,7 +26,7 @@ class Hosts:
     """`with` creates the namespaces and removes them, with all processes in them."""
 
     def __init__(self, count, cores=()):
-        """`cores`: the core of each host, if its ranks are to be bound to it."""
+        """`cores`: the core of each host, if its ranks are bound to it."""
         self.spaces = [f"lockstep-{os.getpid()}-{i}" for i in range(count)]
         self.switch = f"lockstep-{os.getpid()}-switch"
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
@@ -74,12 +74,12 @@ class Hosts:
         self.directory.cleanup()
 
     def inside(self, host):
-        """The beginning of a command that runs on a host; it still has this machine's host name."""
+        """Returns the beginning of a command that runs on a host, but still with this machine's host name."""
         bound = ["taskset", "-c", str(self.cores[host])] if self.cores else []
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "--uts", *bound]
 
     def shape(self, gbits):
-        """What leaves each host, by a token bucket; 0: as fast as the machine."""
+        """Limits the traffic that leaves each host by a token bucket; 0: no limit."""
         for space in self.spaces:
             tc = ["ip", "netns", "exec", space, "tc", "qdisc"]
             subprocess.run([*tc, "del", "dev", DEVICE, "root"], stderr=subprocess.DEVNULL, check=False)
@@ -91,12 +91,12 @@ class Hosts:
         run("ip", "-n", self.spaces[host], "link", "set", DEVICE, state)
 
     def sent_bytes(self, host):
-        """What has left the host so far, by the counter of its interface."""
+        """The bytes that have left the host so far, by the counter of its interface."""
         counter = f"/sys/class/net/{DEVICE}/statistics/tx_bytes"
         return int(subprocess.run([*self.inside(host), "cat", counter], capture_output=True, check=True).stdout)
 
     def mpirun(self, ranks, program, flags=()):
-        """The command, and its environment, that runs `program` with so many ranks on each host."""
+        """Returns the command, and its environment, that runs `program` with these numbers of ranks on the hosts."""
         slots = ",".join(f"{a}:{n}" for a, n in zip(self.addresses, ranks))
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--host", slots, "-np", str(sum(ranks)),
                   "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", self.agent, "--mca", "plm_rsh_no_tree_spawn", "1",

@@ -1,4 +1,4 @@
-"""What a GPU has to show, in a few minutes with it: scripts/gpu_acceptance.sh says how. Standard library only."""
+"""Tests a GPU in a few minutes; scripts/gpu_acceptance.sh explains how. Uses only the standard library."""
 
 import argparse
 import os
@@ -29,22 +29,22 @@ def limited(step, arguments):
 
 def parse(words):
     here = pathlib.Path(__file__).resolve().parent
-    parser = argparse.ArgumentParser(prog="gpu_acceptance", description="Runs the steps of the modes that are named and writes "
-                                     "report.md, report.json and log.txt, whole after each step.")
-    parser.add_argument("--mode", default="smoke", help=f"in this order, separated by commas: {', '.join(MODES)} (default: smoke)")
-    parser.add_argument("--step", default="", metavar="PATTERN", help="only steps whose names have it, a regular expression")
-    parser.add_argument("--list", action="store_true", help="print the steps and their limits, run none")
-    parser.add_argument("--seconds", type=float, default=225, help="of the whole run; later steps are skipped (default: 225)")
-    parser.add_argument("--limit-factor", type=float, default=1, help="times the limit of each step; a fake device is slow")
+    parser = argparse.ArgumentParser(prog="gpu_acceptance", description="Runs the steps of the given modes and writes "
+                                     "report.md, report.json and log.txt, which are complete after each step.")
+    parser.add_argument("--mode", default="smoke", help=f"modes in this order, separated by commas: {', '.join(MODES)} (default: smoke)")
+    parser.add_argument("--step", default="", metavar="PATTERN", help="run only steps whose names match this regular expression")
+    parser.add_argument("--list", action="store_true", help="print the steps and their limits, and run none")
+    parser.add_argument("--seconds", type=float, default=225, help="limit of the whole run; later steps are skipped (default: 225)")
+    parser.add_argument("--limit-factor", type=float, default=1, help="factor of the limit of each step, for a slow fake device")
     parser.add_argument("--limit", type=limit, default=(None, 0), metavar="PATTERN=SECONDS", help="the limit of steps whose names "
-                        "have the pattern")
-    parser.add_argument("--go-on", action="store_true", help="go on with other modes after a smoke test that failed")
-    parser.add_argument("--small", action="store_true", help="few steps of few images, for a fake device or the CPU")
+                        "match the pattern")
+    parser.add_argument("--go-on", action="store_true", help="continue with other modes after a smoke test has failed")
+    parser.add_argument("--small", action="store_true", help="run few steps of few images, for a fake device or the CPU")
     parser.add_argument("--out", default=os.environ.get("OUT") or "gpu_report", help="directory of the report (default: $OUT, "
                         "else gpu_report)")
     parser.add_argument("--bundle", help="directory that scripts/bundle.sh made")
-    parser.add_argument("--build", default=str(here.parents[1] / "build/release"), help="where there is no bundle (default: build/release)")
-    parser.add_argument("--device", choices=["gpu", "cpu"], default="gpu", help="cpu: tries the steps themselves, no GPU")
+    parser.add_argument("--build", default=str(here.parents[1] / "build/release"), help="build directory, without a bundle (default: build/release)")
+    parser.add_argument("--device", choices=["gpu", "cpu"], default="gpu", help="cpu: tries the steps themselves, without a GPU")
     parser.add_argument("--python", help="the Python that has PyTorch (default: this one)")
     arguments = parser.parse_args(words)
     arguments.modes = arguments.mode.split(",")

@@ -1,4 +1,4 @@
-"""Mode accept: what a run on a GPU must do beyond right values: the same bits again, several ranks, kills, convergence."""
+"""Mode accept: tests of runs beyond right values: repeatable bits, several ranks, kills, convergence."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def nccl(kit):
 
 
 def two_ranks(kit):
-    """Without device.share they are refused."""
+    """Two ranks share one GPU; without device.share, they are refused."""
     if kit.device == "gpu":
         try:
             kit.train("refused", "--train.steps", 2, ranks=2, before=ONE_GPU)
@@ -75,7 +75,7 @@ def two_ranks(kit):
 
 
 def two_gpus(kit):
-    """NCCL's own threads launch its operations, also into a capture that the step's thread began."""
+    """NCCL's own threads launch its operations, also during a capture that the thread of the step has started."""
     if kit.device != "gpu":
         raise Skipped("NCCL needs GPUs")
     for name in ("nccl_off", "nccl_auto"):
@@ -89,8 +89,8 @@ def two_gpus(kit):
 
 
 def kill_and_resume(kit):
-    """Killed as soon as a checkpoint is whole: a fast GPU is at the end of a short run before the first one is. Its plans are timed,
-    and taken again by the run that is resumed."""
+    """The run is killed as soon as a checkpoint is complete, and is long, because a fast GPU would end a short one before that. Its
+    plans are timed, and the resumed run uses them."""
     often = ("--checkpoint.every_steps", kit.few, "--device.tune", "auto")
     text = kit.train("killed", "--train.steps", 100 * kit.few, *often, stop_at=r"checkpoint of step \d+: ")
     saved = max((int(file.stem[5:]) for file in (kit.scratch / "killed").glob("step-*.h5")), default=None)
@@ -145,7 +145,7 @@ def convergence(kit, wanted):
 
 
 def memory_check(kit, tool):
-    """Of our own kernels: cuDNN's would take minutes."""
+    """Checks only our own kernels, because cuDNN's would take minutes."""
     text = kit.run([sanitizer(), "--tool", tool, "--print-limit", "20", "--error-exitcode", "9", "--kernel-name", "kns=lockstep",
                     *kit.program("backend_test"), "[gpu]"])
     if "skipped, no usable GPU" in text or not re.search(rf"SUMMARY: 0 {SANITIZER_FINDS[tool]}", text):

@@ -1,8 +1,8 @@
-"""Programs that may crash, hang or never stop printing, run so that none of it stops the caller.
+"""Runs programs that may crash, hang or never stop printing, so that the caller always continues.
 
-A program's output goes into a file, not into a pipe: a process that it left behind and that holds the other end cannot make
-the caller wait. Each program has a session of its own, and all of the session is killed at the end: mpirun gives its ranks
-process groups of their own. A program ends when the caller is killed, too.
+A program's output goes to a file and not to a pipe, so that the caller does not wait for a process that is left behind and
+holds the other end. Each program has a session of its own, all of which is killed at the end, because mpirun gives its ranks
+process groups of their own. If the caller is killed, the program ends, too.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Failed(Exception):
-    """What was measured is wrong, or the program did not get so far."""
+    """The measurement is wrong, or the program failed before it."""
 
 
 class Skipped(Exception):
-    """Nothing was measured, and why."""
+    """Nothing was measured; the text says why."""
 
 
 def members_of(session):
@@ -61,8 +61,8 @@ def kill_session(session):
 
 
 def end_session(process):
-    """Kills what is left of the program's session; its exit code, or None where even SIGKILL does not end it: a process that
-    waits inside the driver."""
+    """Kills what is left of the program's session. Returns its exit code, or None if even SIGKILL does not end it, as for a process
+    that waits inside the driver."""
     kill_session(process.pid)
     try:
         return process.wait(KILL_SECONDS)
@@ -71,18 +71,18 @@ def end_session(process):
 
 
 def die_with_parent():
-    """In the child, before its program starts."""
+    """Called in the child before its program starts."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def has_ended(process):
-    """Without collecting it: until then nobody else gets the number of its session."""
+    """Does not reap the process, so that its session number is not reused yet."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class Children:
     def __init__(self, out, directory, environment, on_output):
-        """`on_output` gets what each program printed, also when it failed."""
+        """`on_output` gets the output of each program, also of one that failed."""
         self.log = out / "log.txt"
         self.output = out / "running.txt"  # of the program that runs; part of the log afterwards
         self.directory, self.environment, self.on_output = directory, environment, on_output
@@ -99,7 +99,7 @@ class Children:
 
     @contextlib.contextmanager
     def beside(self, command, output_path):
-        """The command runs as long as the block, if it starts at all."""
+        """Runs the command during the block, if it starts at all."""
         try:
             watcher = self.start(command, output_path)
         except Failed:
@@ -113,8 +113,8 @@ class Children:
             end_session(watcher)
 
     def run(self, command, seconds, stop_at=None):
-        """What the command printed. Raises Failed when it ends with another code than 0, or not within its seconds.
-        `stop_at`: a pattern; when a line has it the program is killed, which is then its right end."""
+        """Returns the output of the command. Raises Failed if it ends with another code than 0, or not within its seconds.
+        `stop_at`: a pattern; when a line matches it, the program is killed, which then counts as success."""
         command = [str(part) for part in command]
         self.process = self.start(command, self.output)
         end = self.wait(seconds, stop_at)
@@ -130,7 +130,7 @@ class Children:
         raise Failed(f"{pathlib.Path(command[0]).name} {end}: {reason}")
 
     def wait(self, seconds, stop_at):
-        """Why the program has to be killed, or None when it has ended."""
+        """Returns why the program must be killed, or None if it has ended."""
         deadline = time.monotonic() + seconds
         pattern = re.compile(stop_at) if stop_at else None
         while not has_ended(self.process):

@@ -1,4 +1,4 @@
-"""Mode engines: where the time of a step goes, layer by layer, and what cuDNN's other engines would take."""
+"""Mode engines: the time of each layer of a step, and of cuDNN's other engines."""
 
 import csv
 import math
@@ -32,7 +32,7 @@ def steps(kit):
 
 
 def ask(kit, command, model, precision, batch, *more):
-    """The rows of gpu_lab's table, which are added to a file, and its lines of sums."""
+    """Returns the rows of gpu_lab's table, which are also added to a file, and its lines of sums."""
     text = kit.run([*kit.program("gpu_lab"), command, model, precision, batch, *more])
     lines = text.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.endswith("\tms") or "\tms\t" in line), None)
@@ -61,7 +61,7 @@ def milliseconds(text, what):
 
 
 def ask_a_gpu(kit, command, what, model, precision, batch):
-    """The rows and sums of a table that only a GPU has; every row has a time."""
+    """Returns the rows and sums of a table that needs a GPU; every row has a time."""
     if kit.device != "gpu":
         raise Skipped("engines are a GPU's")
     rows, sums = ask(kit, command, model, precision, batch)

@@ -1,4 +1,4 @@
-"""What the steps of a run share: programs, time, the report, and runs of the trainer whose numbers are read back."""
+"""Common parts of the steps of a run: programs, time, the report, and runs of the trainer with their results."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 def commit(root):
-    """Of the programs: a bundle says it itself, a build is one of this checkout."""
+    """The version of the programs: a bundle contains it, a build has that of this checkout."""
     version = root / "VERSION"
     if version.exists():
         return version.read_text(errors="replace").strip()
@@ -84,7 +84,7 @@ class Kit:
         return self.arguments.seconds - (self.now() - self.begin)
 
     def stop(self, number, _):
-        """A signal: what is known is kept, before programs are killed, which may take longer than the sender waits."""
+        """Handles a signal: saves the report before it kills programs, because the sender may not wait so long."""
         name = signal.Signals(number).name
         self.report.end = f"stopped by {name}"
         if self.current is not None:
@@ -98,7 +98,7 @@ class Kit:
         os._exit(3)
 
     def run_steps(self, steps):
-        """All steps, in their order. After a smoke test that failed only the rest of it is run."""
+        """Runs all steps in their order. After a failed smoke test, only the rest of that mode runs."""
         self.report.plan(steps)
         for index, step in enumerate(steps):
             failed = [s for s in self.report.steps[:index] if s["mode"] == "smoke" and s["verdict"] in ("FAILED", "BROKEN")]
@@ -137,9 +137,9 @@ class Kit:
     # ---- programs
 
     def program(self, name):
-        """The command that starts a program of ours."""
+        """Returns the command that starts one of our programs."""
         if not self.arguments.bundle:
-            beside = self.root / name  # as the fake device's programs lie
+            beside = self.root / name  # the layout of the fake device's programs
             path = beside if beside.exists() else self.root / IN_BUILD_TREE[name]
             start = [path]
         elif name in ("trainer", "mpirun"):
@@ -156,12 +156,12 @@ class Kit:
         return self.program("mpirun") if self.arguments.bundle else ["mpirun"]
 
     def run(self, command, seconds=math.inf, **options):
-        """Within what is left of the step."""
+        """Runs the command within the remaining time of the step."""
         return self.children.run(command, max(0, min(seconds, self.deadline - self.now())), **options)
 
     def catch_tests(self, program, which, before=()):
-        """Cases of a test program, named by a Catch2 test specification; `before` starts the program, such as memcheck.
-        What passed is printed as well: its errors and bounds are in the log."""
+        """Runs cases of a test program, named by a Catch2 test specification; `before`, such as memcheck, starts the program.
+        Passed checks are printed as well, so that their errors and bounds are in the log."""
         text = self.run([*before, *self.program(program), "-s", "-d", "yes", *which])
         passed = re.findall(r"All tests passed \((\d+) assertions?.*", text)
         if "skipped, no usable GPU" in text:
@@ -174,8 +174,8 @@ class Kit:
     # ---- training
 
     def train(self, directory, *options, ranks=1, device=None, before=(), command=(), stop_at=None):
-        """Trains the digits, or does another `command` with them; `options` are keys and values in turn, and win. `before` starts
-        the trainer."""
+        """Trains on the digits, or runs another `command` with them. `options` are alternating keys and values, which take
+        precedence. `before` starts the trainer."""
         pairs = {**self.recipe, "--device.kind": device or self.device, "--ema.decay": 0, "--log.every_steps": 1,
                  "--device.tune": "off",  # runs that time their plans may differ in bits
                  "--checkpoint.every_seconds": 0, "--checkpoint.directory": self.scratch / directory}
@@ -185,7 +185,7 @@ class Kit:
                         stop_at=stop_at)
 
     def weights(self, directory):
-        """The weights at the end of a run, as the bytes of a file that holds nothing else."""
+        """Returns the weights at the end of a run as the bytes of a file that contains nothing else."""
         file = self.scratch / f"{directory}.safetensors"
         self.run([*self.program("trainer"), "export", self.scratch / directory / "latest", "--to", file])
         try:
@@ -194,7 +194,7 @@ class Kit:
             raise Failed(f"trainer export wrote no {file.name}") from error
 
     def same_bits(self, one, other):
-        """That two runs had the same losses and ended with the same weights."""
+        """Verifies that two runs had the same losses and ended with the same weights."""
         a, b = self.losses(one), self.losses(other)
         if a != b:
             step = next((i + 1 for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
@@ -204,13 +204,13 @@ class Kit:
         return f"{len(a)} losses and the weights at the end, bit for bit"
 
     def note_device(self, text):
-        """The device that a program logs when it opens it."""
+        """Finds the device that a program logs when it opens it."""
         device = re.search(r"GPU \d+: (.*, compute capability .*)", text)
         if device:
             self.name_device(device.group(1))
 
     def name_device(self, name):
-        """A fake must not pass for a card."""
+        """Records the device, and warns if it is a fake."""
         self.report.facts["device, as the program names it"] = name
         if "fake" in name.lower():
             self.report.warning = f"A fake device ({name}): nothing of this ran on a GPU"

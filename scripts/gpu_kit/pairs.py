@@ -1,4 +1,4 @@
-"""Mode pytorch: Lockstep and PyTorch on the same card in the same run, in pairs: ours, theirs, ours again."""
+"""Mode pytorch: compares Lockstep and PyTorch on the same card in the same run: Lockstep, PyTorch, Lockstep again."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ def steps(kit):
 
 
 def number(value, what):
-    """The value, which must be a finite number above 0."""
+    """Returns the value, which must be a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
         raise Failed(f"{what} is {value}")
     return value
@@ -59,8 +59,8 @@ def number(value, what):
 # ---- the two sides
 
 def lockstep(kit, case, graph="auto", tune="off"):
-    """Milliseconds of a step (the mean) by the benchmark mode, which saves nothing and augments no images, and the most memory
-    that nvidia-smi showed of the card, in GB."""
+    """Returns the mean milliseconds of a step in benchmark mode, which saves nothing and augments no images, and the card's peak
+    memory according to nvidia-smi, in GB."""
     directory = kit.scratch / "benchmark"
     command = [*kit.program("trainer"), "--model", case.model, "--model.image_size", case.pixels, "--batch_size", case.batch, "--num_batches", case.steps,
                "--num_warmup_batches", 3 if kit.arguments.small else 10, "--display_every", case.steps, "--device", kit.device,
@@ -83,7 +83,7 @@ def lockstep(kit, case, graph="auto", tune="off"):
 
 
 def pytorch(kit, case, variants):
-    """A result for each variant that PyTorch could run."""
+    """Returns a result for each variant that PyTorch could run."""
     lines = kit.run([kit.python(), CASE, case.model, case.pixels, case.precision, case.batch, case.steps, *variants]).splitlines()
     results = {}
     for line in lines:
@@ -99,15 +99,15 @@ def pytorch(kit, case, variants):
 
 
 def expect_device(kit, result):
-    """PyTorch falls back to the CPU where it finds no GPU: a ratio of the two would say nothing."""
+    """Rejects a result from the CPU, to which PyTorch falls back without a GPU: the ratio would mean nothing."""
     wanted = "cuda" if kit.device == "gpu" else "cpu"
     if result["device"] != wanted:
         raise Failed(f"PyTorch computed on the device {result['device']}, not on {wanted}")
 
 
 def budget_of(kit, case):
-    """Kernels that the compiled step launches and gigabytes that they move, by test/models/step_budget.tsv; None where it says nothing
-    of such a step. Its images have 299 pixels."""
+    """Returns the kernels that the compiled step launches and the gigabytes that they move, from test/models/step_budget.tsv; None if
+    it has no such step. Its images have 299 pixels."""
     if case.pixels != 299:
         return None
     with open(kit.budget, encoding="utf-8") as file:
@@ -169,7 +169,7 @@ def pair(kit, case, variants):
 
 
 def compare(row, ours, theirs, variants):
-    """Ratios above 1: Lockstep is faster."""
+    """With a ratio above 1, Lockstep is faster."""
     for variant in variants:
         result = theirs.get(variant, {})
         if "ms" not in result:

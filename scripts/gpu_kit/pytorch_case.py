@@ -1,4 +1,4 @@
-"""PyTorch's side of a pair: trains torchvision's model on one GPU with images that stay there. One JSON line for each variant.
+"""PyTorch's side of a pair: trains torchvision's model on one GPU with images that stay there. Prints a JSON line for each variant.
 
     pytorch_case.py MODEL PIXELS PRECISION BATCH STEPS VARIANT...
 
@@ -71,7 +71,7 @@ class Training:
 
 
 def as_graph(training):
-    """The step as one replay; warmed up on a stream of its own, as a capture wants."""
+    """Returns the step as one replay; it is warmed up on a separate stream, as a capture requires."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -111,7 +111,7 @@ def measure(name, pixels, precision, batch, steps, variant):
 
 
 def ceilings():
-    """Bytes read and written by a copy on the device, and operations of a product, a second."""
+    """Returns the bytes per second that a copy on the device reads and writes, and the operations per second of a product."""
     source = torch.rand(1 << 30, device=DEVICE)
     a, b = (torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     target = torch.empty_like(source)

@@ -1,4 +1,4 @@
-"""The report of a run: whole in its files after each step, so that a run that is killed leaves all that it found out."""
+"""The report of a run. Its files are complete after each step, so that a killed run leaves all its results."""
 
 import json
 import math
@@ -10,7 +10,7 @@ BAD = ("FAILED", "BROKEN", "stopped", "running")
 
 
 def finite(value):
-    """The value as JSON can hold it: what is not finite becomes text."""
+    """Returns the value in a form that JSON supports: non-finite numbers become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -21,7 +21,7 @@ def finite(value):
 
 
 def cell(value, most=600):
-    """Text as a cell of a Markdown table takes it."""
+    """Returns the text for a cell of a Markdown table."""
     text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text[:most].replace("|", "\\|")
@@ -58,7 +58,7 @@ class Report:
         self.save()
 
     def sound(self):
-        """Something was tested, and nothing failed."""
+        """Whether something was tested and nothing failed."""
         verdicts = {step["verdict"] for step in self.steps}
         return "passed" in verdicts and not verdicts.intersection(BAD)
 

@@ -1,4 +1,4 @@
-"""Mode smoke, about a minute: does the plugin open, does each operation and a step of a network compute the right values."""
+"""Mode smoke, about a minute: tests that the plugin opens, and that each operation and a step of a network are right."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def loopback_is_up():
 
 
 def card(kit):
-    """What nvidia-smi says of the card, in one line; everything goes to the log."""
+    """Returns nvidia-smi's description of the card in one line; its whole output goes to the log."""
     if not shutil.which("nvidia-smi", path=kit.environment.get("PATH")):
         kit.report.warning = kit.report.warning or "No nvidia-smi here: nothing proves that the device is a card"
         return "no nvidia-smi"
@@ -65,7 +65,7 @@ def card(kit):
 
 
 def unresolved(kit):
-    """The libraries that the plugin lacks; where the others come from is a fact."""
+    """Returns the libraries that the plugin lacks; the report lists where the others come from."""
     plugin = kit.root / ("lib/lockstep/lockstep_cuda.so" if kit.arguments.bundle else "lockstep_cuda.so")
     if not plugin.exists():
         return [f"its own file {plugin}"]
@@ -101,7 +101,7 @@ def sanitizer():
 
 
 def operations(kit):
-    """Where an operation fails, memcheck's first lines are the diagnosis."""
+    """If an operation fails, memcheck's first lines are the diagnosis."""
     try:
         return kit.catch_tests("backend_test", ["[gpu]"])
     except Failed as failure:
@@ -115,7 +115,7 @@ def operations(kit):
 
 
 def every_backend(kit, law):
-    """That the GPU was among the backends shows in the list of those that exist."""
+    """Verifies with the list of backends that the GPU was among those tested."""
     remark = kit.catch_tests("backend_test", ["-#", f"[#{law}_test]"])
     if kit.device == "gpu":
         listed = kit.run([*kit.program("backend_test"), "-s", "the GPU is a backend where it can be used*"])
