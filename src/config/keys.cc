@@ -14,7 +14,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(model, name), .allowed = model_names(),
        .meaning = "The model. file: the network that model.file defines.", .also = {"model", "arch", "architecture"}},
       {LOCKSTEP_KEY(model, file), .path = PathRole::input,
-       .meaning = "file: the file that defines the network, a list of layers or an ONNX file, see docs/model_files.md. "
+       .meaning = "file: the file that defines the network, a list of layers or an ONNX file (docs/model_files.md). "
                   "Rank 0 reads it."},
       {LOCKSTEP_KEY(model, definition),
        .meaning = "file: the definition itself, in place of a file. The program copies the contents of model.file to "
@@ -78,7 +78,7 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(data, normalize), .allowed = {"inception", "torchvision", "none"},
        .meaning = "Normalization of pixel values: inception maps them to [-1, 1], torchvision subtracts the mean of "
                   "ImageNet and divides by its standard deviation, none keeps the stored values."},
-      {LOCKSTEP_KEY(data, shuffle), .meaning = "Reshuffle the samples every epoch."},
+      {LOCKSTEP_KEY(data, shuffle), .meaning = "Whether the samples are reshuffled in every epoch."},
       {LOCKSTEP_KEY(data, shuffle_block), .unit = "records", .range = at_least(0),
        .meaning = "0: fully random order. N: shuffle blocks of N consecutive records, for slow storage.",
        .also = {"shuffle_buffer"}},
@@ -93,8 +93,8 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Largest height times width of an encoded image; a larger image is a bad record. The default is "
                   "above the resolution of any camera."},
       {LOCKSTEP_KEY(data, exif_orientation),
-       .meaning = "Rotates JPEGs as their EXIF orientation says, in training and evaluation. The published ImageNet "
-                  "recipes use pixels as they are stored."},
+       .meaning = "Whether JPEGs are rotated as their EXIF orientation says, in training and evaluation. The published "
+                  "ImageNet recipes use pixels as they are stored."},
       {LOCKSTEP_KEY(data, jpeg_scaling),
        .meaning = "Training only: if the crop of a JPEG is at least three times as large as the network's input, "
                   "decode it at a reduced size, which is faster and gives nearly the same pixels. Evaluation always "
@@ -133,10 +133,11 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "Seed of initial weights, sample order, augmentation and dropout.",
        .also = {"random_seed", "rng_seed"}},
       {LOCKSTEP_KEY(train, deterministic),
-       .meaning = "Every run gives the same bits with the same ranks, threads and kind of device; on GPUs only if "
-                  "true, or with device.tune = \"off\": otherwise two new runs may find other plans fastest."},
+       .meaning = "On GPUs, two new runs give the same bits with the same ranks and kind of GPU only if this is true "
+                  "or device.tune = \"off\": otherwise they may find other plans fastest. On CPUs, every run gives the "
+                  "same bits with the same ranks, threads and kind of processor."},
       {LOCKSTEP_KEY(train, max_seconds), .unit = "seconds", .range = at_least(0),
-       .meaning = "Save and stop after this time. 0: no limit.", .also = {"time_limit", "max_time"}},
+       .meaning = "Time after which the run saves and stops. 0: no limit.", .also = {"time_limit", "max_time"}},
       {LOCKSTEP_KEY(train, not_finite),
        .meaning =
            "What to do if a loss or gradient is non-finite. stop: end the run with exit code 4. skip: leave the "
@@ -148,11 +149,11 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(train, freeze),
        .meaning = "Patterns of layers or parameters that are not trained, such as [\"conv1\", \"layer[123]*\"]. No "
                   "gradient is computed below the lowest trained layer. A batch normalization without trained "
-                  "parameters uses its running statistics and keeps them.",
+                  "parameters uses its running statistics and does not change them.",
        .also = {"frozen", "requires_grad", "trainable", "freeze_layers", "frozen_stages"}},
       {LOCKSTEP_KEY(train, freeze_batch_norm),
-       .meaning = "Patterns of batch normalizations that use their running statistics and keep them; [\"*\"]: all. "
-                  "Their scale and shift are trained, unless freeze names them.",
+       .meaning = "Patterns of batch normalizations that use their running statistics and do not change them; [\"*\"]: "
+                  "all. Their scale and shift are trained, unless freeze names them.",
        .also = {"freeze_bn", "frozen_bn", "norm_eval", "bn_eval"}},
 
       {LOCKSTEP_KEY(optimizer, name), .allowed = {"sgd", "rmsprop_tf", "rmsprop", "adam", "adamw", "lars", "ftrl"},
@@ -266,8 +267,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(eval, every_steps), .unit = "steps", .range = at_least(0),
        .meaning = "Steps between evaluations; a value above 0 replaces every_epochs.", .also = {"eval_steps"}},
       {LOCKSTEP_KEY(eval, patience_epochs), .unit = "epochs", .range = at_least(0),
-       .meaning = "Early stopping: training ends at the first evaluation that comes so many epochs after the best one, "
-                  "by the score of checkpoint.keep_best. 0: never.",
+       .meaning = "Early stopping: training ends at the first evaluation that comes this many epochs or more after the "
+                  "best one, by the score of checkpoint.keep_best. 0: never.",
        .also = {"patience", "early_stopping", "early_stopping_patience", "early_stop"}},
       {LOCKSTEP_KEY(eval, batch_size), .unit = "samples", .range = between(0, 1e6),
        .meaning = "Samples per rank and forward pass. 0: as in training."},
@@ -283,14 +284,14 @@ std::vector<ConfigKey> make_keys() {
        .meaning = "auto: capture the step as a CUDA graph and replay it, if no part of the step needs the host and the "
                   "capture succeeds. on: a step that cannot be captured is an error. off: never capture."},
       {LOCKSTEP_KEY(device, tune),
-       .meaning = "On a GPU: auto times the first plans of each convolution when a run starts, all ranks take those "
-                  "that rank 0 found fastest, and plans.txt keeps them beside the checkpoints. off, or "
-                  "train.deterministic = true for a new run: cuDNN's first plan.",
+       .meaning = "On a GPU, auto: at the start of a run, rank 0 times the first plans of each convolution, all ranks "
+                  "use the fastest ones, and plans.txt keeps them beside the checkpoints. off, or train.deterministic "
+                  "= true for a new run: cuDNN's first plans.",
        .also = {"benchmark", "autotune"}},
       {LOCKSTEP_KEY(device, winograd),
-       .meaning = "On the CPU: use Winograd's algorithm for convolutions of stride 1 in float32 where it is faster: "
-                  "kernels of 3x3, and 1x3 and 1x7 in either direction, in a third to two thirds of the time. Its "
-                  "rounding error is about a millionth of the values' size; docs/training.md has details."},
+       .meaning = "On the CPU: use Winograd's algorithm for convolutions of stride 1 in float32 where it is faster. "
+                  "Kernels of 3x3, and of 1x3 and 1x7 in either direction, then take a third to two thirds of the "
+                  "time. Its rounding error is about a millionth of the values' size; docs/training.md has details."},
       {LOCKSTEP_KEY(device, deferred),
        .meaning = "For debugging on the CPU: queue work as on a GPU and run it late, with the host two steps ahead. An "
                   "unordered memory access ends the run."},
@@ -298,9 +299,10 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(graph, rewrites), .meaning = "Whether the network is rewritten into a faster, equivalent one. If "
                                                  "results look wrong, disable this first."},
       {LOCKSTEP_KEY(graph, recompute),
-       .meaning = "On the CPU: what the backward pass computes again, to the same bits, instead of keeping it. "
-                  "convolutions: batch norms, and convolutions of at most 288 multiply-adds for each value that they "
-                  "compute. In inception_v3 this saves a third of the activations for 4 % more time."},
+       .meaning = "On the CPU: the outputs that the backward pass recomputes, to the same bits, instead of keeping "
+                  "them. norms: those of batch norms and of some average pools. convolutions: also those of "
+                  "convolutions with at most 288 multiply-adds per output value, which saves a third of the "
+                  "activations of inception_v3 for 4 % more time."},
 
       {LOCKSTEP_KEY(comm, transport),
        .meaning = "Transport of gradients between ranks. auto: NCCL if every rank has its own GPU; on CPUs shared "
@@ -309,15 +311,16 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(comm, algorithm), .meaning = "All-reduce algorithm of NCCL. auto: NCCL chooses ring or tree. Over "
                                                  "MPI, ring and auto select reduce-scatter and all-gather."},
       {LOCKSTEP_KEY(comm, bucket_mb), .unit = "MB", .range = between(0, 1e6),
-       .meaning = "Approximate size of the gradient buckets. 0: 4 MB on CPUs; with NCCL, predicted to be best.",
+       .meaning = "Approximate size of the gradient buckets. 0: 4 MB on CPUs; with NCCL, the sizes with the shortest "
+                  "predicted step.",
        .also = {"bucket_cap_mb", "bucket_size"}},
       {LOCKSTEP_KEY(comm, gradient_dtype),
        .meaning = "Number format of gradients on the wire. bf16 and fp16 halve the traffic; sums over ranks are then "
                   "rounded to 8 and 11 bits, and the largest fp16 value is 65504. Statistics and counts remain "
                   "float32."},
       {LOCKSTEP_KEY(comm, watch_launcher),
-       .meaning = "Whether an mpirun that hangs while MPI starts is ended. No file "
-                  "has been read by then: set false on the command line or in the environment."},
+       .meaning = "Whether to end an mpirun that hangs while MPI starts. No file has been read by then, so set it to "
+                  "false on the command line or in the environment."},
 
       {LOCKSTEP_KEY(watchdog, enabled),
        .meaning = "Whether ranks without progress are detected. false: all keys of this section are ignored and waits "
@@ -358,8 +361,8 @@ std::vector<ConfigKey> make_keys() {
       {LOCKSTEP_KEY(log, progress), .meaning = "auto: a progress bar if mpirun's own output is a terminal, otherwise "
                                                "plain lines. bar, lines: always that."},
       {LOCKSTEP_KEY(log, level),
-       .meaning = "Least severe lines that training prints: info: all; warning: no progress either; error: errors "
-                  "only. metrics.jsonl and the event files do not change.",
+       .meaning = "Least severe lines that training prints. info: all lines. warning: warnings and errors, without "
+                  "progress. error: errors only. metrics.jsonl and the event files do not change.",
        .also = {"verbosity", "log_level", "loglevel"}},
       {LOCKSTEP_KEY(log, time),
        .meaning = "Whether every line begins with the local time. Lines of training steps always do.",
