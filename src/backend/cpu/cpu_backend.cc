@@ -48,50 +48,36 @@ FormatChoice channel_sums(size_t leading, Descs inputs, Descs outputs) {
 }
 
 FormatChoice formats_of(const Context& context, const Op& op, Descs inputs, Descs outputs) {
-  const auto plain = [&] { return all_plain(inputs, outputs); };
-  const auto like_first = [&](size_t leading) { return as_it_lies(leading, inputs, outputs); };
-  return std::visit(Overload{[&](const Linear&) { return plain(); },
-                             [&](const LinearGradInput&) { return plain(); },
-                             [&](const EmbeddingBag&) { return plain(); },
-                             [&](const EmbeddingBagGrad&) { return plain(); },
-                             [&](const LinearGradWeights&) { return plain(); },
-                             [&](const SoftmaxCrossEntropy&) { return plain(); },
-                             [&](const SoftmaxCrossEntropyGrad&) { return plain(); },
-                             [&](const BatchMoments&) { return plain(); },
-                             [&](const Reshape&) { return plain(); },
-                             [&](const Reorder&) {
-                               return FormatChoice{{inputs[0].format}, {outputs[0].format}};
-                             },
-                             [&](const Cast&) {
-                               const bool packed = inputs[0].format.kind == Format::Kind::opaque;
-                               return FormatChoice{{inputs[0].format}, {packed ? Format::plain() : inputs[0].format}};
-                             },
-                             [&](const SyncBatchNormSums&) { return channel_sums(1, inputs, outputs); },
-                             [&](const SyncBatchNorm&) { return like_first(1); },
-                             [&](const SyncBatchNormGradSums&) { return channel_sums(2, inputs, outputs); },
-                             [&](const SyncBatchNormGrad&) { return like_first(2); },
-                             [&](const SumOverRanks&) { return plain(); },
-                             [&](const BatchNorm&) { return like_first(1); },
-                             [&](const BatchNormGrad&) { return like_first(2); },
-                             [&](const BatchNormInference&) { return like_first(1); },
-                             [&](const BatchNormInferenceGrad&) { return like_first(2); },
-                             [&](const Relu&) { return like_first(1); },
-                             [&](const ReluGrad&) { return like_first(2); },
-                             [&](const Add&) { return like_first(inputs.size()); },
-                             [&](const Dropout&) { return like_first(1); },
-                             [&](const LocalResponseNorm&) { return like_first(1); },
-                             [&](const LocalResponseNormGrad&) { return like_first(2); },
-                             [&](const Fused auto&) { return plain(); },
-                             [&](const auto& o) { return choose_formats(context, o, inputs, outputs); }},
-                    op);
+  return std::visit(
+      Overload{[&](const OneOf<Linear, LinearGradInput, LinearGradWeights, EmbeddingBag, EmbeddingBagGrad, BatchMoments,
+                               SumOverRanks, Reshape, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad> auto&) {
+                 return all_plain(inputs, outputs);
+               },
+               [&](const OneOf<BatchNorm, BatchNormInference, SyncBatchNorm, Relu, Dropout, LocalResponseNorm> auto&) {
+                 return as_it_lies(1, inputs, outputs);
+               },
+               [&](const OneOf<BatchNormGrad, BatchNormInferenceGrad, SyncBatchNormGrad, ReluGrad,
+                               LocalResponseNormGrad> auto&) { return as_it_lies(2, inputs, outputs); },
+               [&](const Add&) { return as_it_lies(inputs.size(), inputs, outputs); },
+               [&](const SyncBatchNormSums&) { return channel_sums(1, inputs, outputs); },
+               [&](const SyncBatchNormGradSums&) { return channel_sums(2, inputs, outputs); },
+               [&](const Reorder&) {
+                 return FormatChoice{{inputs[0].format}, {outputs[0].format}};
+               },
+               [&](const Cast&) {
+                 const bool packed = inputs[0].format.kind == Format::Kind::opaque;
+                 return FormatChoice{{inputs[0].format}, {packed ? Format::plain() : inputs[0].format}};
+               },
+               [&](const Fused auto&) { return all_plain(inputs, outputs); },
+               [&](const auto& o) { return choose_formats(context, o, inputs, outputs); }},
+      op);
 }
 
 // oneDNN's primitives are slow on slices; our own loops read and write them as they do dense images.
 Slices slices_of(const Op& op) {
   return std::visit(
-      Overload{[](const BatchNorm&) { return kImageSlices; }, [](const BatchNormInference&) { return kImageSlices; },
+      Overload{[](const OneOf<BatchNorm, BatchNormInference, AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
                [](const OneOf<BatchNormGrad, BatchNormInferenceGrad> auto&) { return kGradientSlices; },
-               [](const OneOf<AvgPool, AvgPoolGrad> auto&) { return kImageSlices; },
                [](const OneOf<MaxPool, MaxPoolGrad> auto&) { return kNoSlices; },
                [](const DenseOnly auto&) { return kNoSlices; }, [](const Fused auto&) { return kNoSlices; }},
       op);
@@ -119,9 +105,9 @@ class CpuBackend final : public HostBackend {
   size_t saved_bytes(const Op& op, Descs inputs) const override {
     const ThreadScope scope(context_.threads);
     return std::visit(
-        Overload{[&](const BatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
-                 [&](const SyncBatchNorm& norm) { return cpu::saved_bytes(context_, norm, inputs); },
-                 [&](const MaxPool& pool) { return cpu::saved_bytes(context_, pool, inputs); },
+        Overload{[&](const OneOf<BatchNorm, SyncBatchNorm, MaxPool> auto& o) {
+                   return cpu::saved_bytes(context_, o, inputs);
+                 },
                  [](const BatchNormMaxPool&) { return size_t{0}; }, [](const SavesNothing auto&) { return size_t{0}; }},
         op);
   }

@@ -94,26 +94,22 @@ class ReferenceBackend final : public HostBackend {
 }  // namespace
 
 int64_t reference::scratch_elements(const Op& op, Descs inputs, Descs outputs) {
-  auto plane = [](const Shape& shape) { return shape.h() * shape.w(); };
   return std::visit(
-      Overload{[&](const Conv2d&) { return plane(outputs[0].shape); },
-               [&](const Conv2dGradInput&) { return plane(outputs[0].shape); },
-               [&](const Conv2dGradWeights&) { return plane(outputs[0].shape); },
-               [&](const Conv2dStatistics&) { return plane(outputs[0].shape); },
-               [&](const Conv2dGradInputNorm&) { return plane(outputs[0].shape); },
-               [&](const Conv2dNormalizedGradWeights&) { return plane(outputs[0].shape); },
-               [&](const LinearGradInput&) { return outputs[0].shape[1]; },
-               [&](const LinearGradWeights&) { return inputs[0].shape[1]; }, [](const auto&) { return int64_t{0}; }},
+      Overload{
+          [&](const OneOf<Conv2d, Conv2dGradInput, Conv2dGradWeights, Conv2dStatistics, Conv2dGradInputNorm,
+                          Conv2dNormalizedGradWeights> auto&) { return outputs[0].shape.h() * outputs[0].shape.w(); },
+          [&](const LinearGradInput&) { return outputs[0].shape[1]; },
+          [&](const LinearGradWeights&) { return inputs[0].shape[1]; }, [](const auto&) { return int64_t{0}; }},
       op);
 }
 
 size_t reference::saved_bytes(const Op& op, Descs inputs) {
-  const auto mask_bytes = [&](bool relu) { return relu ? inputs[0].shape.elements() * sizeof(uint8_t) : size_t{0}; };
   return std::visit(Overload{[&](const OneOf<MaxPool, BatchNormMaxPool> auto&) {
                                return infer(op, inputs)[0].shape.elements() * sizeof(int32_t);
                              },
-                             [&](const BatchNorm& norm) { return mask_bytes(norm.relu); },
-                             [&](const SyncBatchNorm& norm) { return mask_bytes(norm.relu); },
+                             [&](const OneOf<BatchNorm, SyncBatchNorm> auto& norm) {
+                               return norm.relu ? inputs[0].shape.elements() * sizeof(uint8_t) : 0;
+                             },
                              [](const SavesNothing auto&) { return size_t{0}; }},
                     op);
 }
