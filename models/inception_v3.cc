@@ -7,12 +7,12 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kSmallestImage = 75;      // below it the last grid is empty
-constexpr int64_t kSmallestAuxImage = 299;  // below it the auxiliary head's 5x5 convolution has too little to see
+constexpr int64_t kSmallestAuxImage = 299;  // below it, the input of the auxiliary head's 5x5 convolution is too small
 
 Window square(int64_t kernel, int64_t stride = 1, int64_t pad = 0) {
   return {kernel, kernel, stride, stride, pad, pad};
 }
-// 1xk and kx1, stride 1, same size.
+// Windows of 1xk and kx1 with stride 1, which keep the size of the image.
 Window row(int64_t k) { return {.kernel_h = 1, .kernel_w = k, .pad_w = k / 2}; }
 Window column(int64_t k) { return {.kernel_h = k, .kernel_w = 1, .pad_h = k / 2}; }
 

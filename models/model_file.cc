@@ -1,4 +1,4 @@
-// Draws a network that a TOML text defines (docs/model_files.md).
+// Builds a network that a TOML text defines (docs/model_files.md).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -25,7 +25,7 @@ struct Output {
   ValueId value = -1;
   bool trained = false;  // depends on weights
   bool only_training = false;
-  bool used = false;              // by a layer, which is in evaluation if this one is
+  bool used = false;              // by a layer that is in evaluation if this one is
   bool used_in_training = false;  // by a layer that is not in evaluation
   int line = 0;
 };
@@ -55,7 +55,7 @@ class Drawing {
   using Inputs = std::vector<ValueId>;
   struct Operation {
     std::string_view name;
-    std::string_view keys;  // without those that every layer has, separated by blanks
+    std::string_view keys;  // without those that every layer has, separated by spaces
     int rank;               // of its inputs; 0: any
     size_t least_inputs, most_inputs;
     ValueId (Drawing::*draw)(const LayerText&, const Inputs&);
@@ -96,7 +96,7 @@ class Drawing {
     }
   }
 
-  // Of `name`, or of `names`, which repeats the layer.
+  // Returns the value of `name`, or of `names`, which repeats the layer.
   std::vector<std::string> names_of(const toml::table& table, const LayerScope& scope) const {
     const LayerText unnamed{table, scope, globals_, path_, scope.prefix + "?"};
     std::vector<std::string> names;
@@ -193,7 +193,7 @@ class Drawing {
     add_output(layer, {.value = value, .trained = trained_});
   }
 
-  // The full names of the outputs that it reads: by default, that of the layer before it.
+  // Returns the full names of the outputs that a layer reads: by default, that of the layer before it.
   std::vector<std::string> inputs_of(const LayerText& layer, const std::string& previous) const {
     const toml::node* node = layer.table.get(layer.table.contains("inputs") ? "inputs" : "input");
     if (!node) return {previous};
@@ -232,7 +232,7 @@ class Drawing {
     return input.value;
   }
 
-  // The layers of which conv_norm_relu consists. It takes their names as well.
+  // Returns the layers of which conv_norm_relu consists. Their names must be unused as well.
   std::vector<LayerText> parts_of(const LayerText& layer) const {
     std::vector<LayerText> parts;
     for (const char* part : {".conv", ".bn", ".relu"}) {
@@ -360,8 +360,8 @@ class Drawing {
   const toml::table globals_;
   const toml::table* blocks_ = nullptr;
   std::map<std::string, Output, std::less<>> outputs_;  // by full name
-  bool trained_ = false;                                // the layer that is being drawn depends on weights
-  std::string last_, last_of_block_;                    // added most recently, and before that
+  bool trained_ = false;                                // the layer that is being built depends on weights
+  std::string last_, last_of_block_;                    // the output added most recently, and the one before it
   bool has_loss_ = false;
 };
 

@@ -29,7 +29,7 @@ Window square(int64_t kernel, int64_t stride = 1, int64_t pad = 0) {
   return {kernel, kernel, stride, stride, pad, pad};
 }
 
-// He et al. 2015, "Delving Deep into Rectifiers": by the number of outputs, as torchvision starts them.
+// He et al. 2015, "Delving Deep into Rectifiers": scaled by the number of outputs, like torchvision's initial weights.
 ModelBuilder::Conv convolution(int64_t channels, const Window& window) {
   const auto fan_out = static_cast<double>(channels * window.kernel_h * window.kernel_w);
   return {.channels = channels, .window = window, .deviation = std::sqrt(2 / fan_out)};
@@ -47,18 +47,18 @@ struct Block {
   }
   ValueId relu(ValueId x, int number) const { return b.relu(x, fmt::format("{}.relu{}", name, number)); }
 
-  // 3x3 twice.
+  // Two 3x3 convolutions.
   ValueId basic(ValueId x) const {
     x = relu(conv_norm(x, 1, inner, square(3, stride, 1)), 1);
     return conv_norm(x, 2, inner, square(3, 1, 1));
   }
-  // 1x1 to few channels, 3x3, 1x1 to many.
+  // A 1x1 convolution to few channels, a 3x3 one, and a 1x1 one to many.
   ValueId bottleneck(ValueId x) const {
     x = relu(conv_norm(x, 1, inner, square(1)), 1);
     x = relu(conv_norm(x, 2, inner, square(3, stride, 1)), 2);
     return conv_norm(x, 3, kExpansion * inner, square(1));
   }
-  // Either is added to the input, which a strided 1x1 ("downsample") fits where its shape differs.
+  // Adds one of these to the input, or to its strided 1x1 convolution ("downsample") if the shapes differ.
   ValueId residual(ValueId x, bool bottlenecks) const {
     const ValueId y = bottlenecks ? bottleneck(x) : basic(x);
     const int64_t outer = b.shape(y).c();
