@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "lockstep/base/log.h"
+#include "lockstep/base/parse_number.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/mpi_session.h"
 #include "lockstep/comm/group/rank_names.h"
@@ -54,14 +55,23 @@ std::string write_report(const FatalReport& context) {
   return writer.join_within(kReportSeconds) && *written ? path : std::string();
 }
 
+// Returns how many ranks would report before this one. Before MPI has started, no heartbeat says which of the lower
+// ranks are alive.
+int reporting_before(const ProgressBoard& board) {
+  if (board.own().phase != RunPhase::mpi) return board.alive_below();
+  return parse_number<int>(process_environment()("PMIX_RANK").value_or("")).value_or(0);
+}
+
 void speak(const Error& error) {
   const FatalReport* context = the_context.load();
   if (!context) {
     log_urgent(LogLevel::error, error.what());
     return;
   }
+  const ProgressBoard& board = context->board();
+  const bool stalled = error.code() == ExitCode::stalled;
   std::string report;
-  if (error.code() == ExitCode::stalled) {
+  if (stalled || board.failed_with_others()) {
     const auto claim = launch_claim(process_environment());
     const bool large_job = claim && claim->processes > kMostRankLines;
     const auto report_to_file = [&] {
@@ -71,14 +81,14 @@ void speak(const Error& error) {
       }
       if (!report.empty()) report = "; report: " + report;
     };
-    if (!large_job) report_to_file();
+    if (stalled && !large_job) report_to_file();
     // All ranks that wait for the same one arrive here together. The lowest one reports first and meanwhile ends the
     // others, in a large job before they write their files.
     const auto turn = large_job ? kOtherEndsLargeJob : kOtherEnds;
-    std::this_thread::sleep_for(kOthersReport + turn * std::min(context->board().alive_below(), kMostTurns));
-    if (large_job) report_to_file();
+    std::this_thread::sleep_for(kOthersReport + turn * std::min(reporting_before(board), kMostTurns));
+    if (stalled && large_job) report_to_file();
   }
-  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), context->board().position(), report));
+  log_urgent(LogLevel::error, fmt::format("{} [{}]{}", error.what(), board.position(), report));
 }
 
 // Runs even if the report has failed: it may release a lock for which others wait.

@@ -23,6 +23,11 @@ struct Ending {
   std::string output;
 };
 
+ProgressBoard& board() {
+  static ProgressBoard board;
+  return board;
+}
+
 // Runs `work`, which does not return, in a process of its own.
 template <class Work>
 Ending ending_of(const Work& work) {
@@ -31,8 +36,7 @@ Ending ending_of(const Work& work) {
   if (child == 0) {
     ::alarm(60);
     const Redirected errors(STDERR_FILENO, directory / "errors");
-    static const ProgressBoard board;
-    static FatalReport context(board);
+    static FatalReport context(board());
     set_fatal_report(&context);
     work();
     ::_exit(99);
@@ -88,8 +92,7 @@ TEST_CASE("an error in the fatal report ends the process with the code of the fi
 TEST_CASE("the last action is done whatever becomes of the words: a stalled rank for whose report there is no thread") {
   const ScratchDirectory directory;
   const Ending ending = ending_of([&] {
-    static const ProgressBoard board;
-    static FatalReport context(board);
+    static FatalReport context(board());
     context.set_report_directory(directory.path());
     set_fatal_report(&context);
     const rlimit nothing_more{.rlim_cur = 1, .rlim_max = 1};
@@ -100,6 +103,17 @@ TEST_CASE("the last action is done whatever becomes of the words: a stalled rank
   CHECK(ending.output == "error: no progress [start of MPI, step 0]\nthe lock is released\n");
 }
 #endif
+
+TEST_CASE("an error that all ranks have is reported after that of a rank that may know the cause") {
+  const Ending ending = ending_of([] {
+    board().set_failed_with_others(true);
+    std::thread([] { fatal(Error(ExitCode::internal, "NCCL has lost its connection")); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ::_exit(50);  // the other rank has ended the job
+  });
+  CHECK(ending.code == 50);
+  CHECK(ending.output.empty());
+}
 
 TEST_CASE("an exception that a thread does not catch takes the same path") {
   const Ending ending = ending_of([] { std::thread([] { fail(ExitCode::data, "a record is torn"); }).join(); });

@@ -26,14 +26,15 @@ struct FakeProc {
     std::ofstream(path + "/stat") << process << " (a ) b) " << state << " 1 2 3";
   }
   std::string describe(int expected) const {
-    const std::map<std::string, std::string> variables = {{"PMIX_NAMESPACE", "job.1"},
-                                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(expected)}};
-    return describe_local_ranks(
-        [&](const char* name) -> std::optional<std::string> {
-          const auto found = variables.find(name);
-          return found == variables.end() ? std::nullopt : std::optional(found->second);
-        },
-        directory / "");
+    return describe_local_ranks(with("OMPI_COMM_WORLD_LOCAL_SIZE", expected), directory / "");
+  }
+  bool is_lowest(int rank) const { return is_lowest_local_rank(with("PMIX_RANK", rank), directory / ""); }
+  // The environment of a rank of the job.
+  static EnvironmentLookup with(const std::string& variable, int value) {
+    return [=](const std::string& name) -> std::optional<std::string> {
+      if (name == "PMIX_NAMESPACE") return "job.1";
+      return name == variable ? std::optional(std::to_string(value)) : std::nullopt;
+    };
   }
   ScratchDirectory directory;
 };
@@ -54,6 +55,19 @@ TEST_CASE("ranks that do not run the program are counted, and those that do are 
   proc.add(102, 2, 'R');
   CHECK(proc.describe(4) == "2 of 4 ranks of this host do not run this program (those that do: 0, 2)");
   CHECK(proc.describe(2) == "all 2 ranks of this host are alive: look at the other hosts and the network");
+}
+
+TEST_CASE("the lowest rank of a host that is not suspended is found") {
+  FakeProc proc;
+  proc.add(101, 1, 'R');
+  CHECK(proc.is_lowest(0));
+  CHECK_FALSE(proc.is_lowest(1));
+  FakeProc suspended;
+  suspended.add(101, 1, 'T');
+  CHECK_FALSE(suspended.is_lowest(2));
+  std::ofstream(suspended.directory / "100/stat") << "100 (a) T 1 2 3";
+  CHECK(suspended.is_lowest(2));
+  CHECK(is_lowest_local_rank([](const char*) { return std::nullopt; }));
 }
 
 TEST_CASE("without a launcher that says which processes belong together nothing is claimed") {

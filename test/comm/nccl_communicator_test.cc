@@ -79,9 +79,9 @@ struct Bench final : NcclLibrary {
     CHECK(address.size == world().size());
     return std::make_unique<FakeLink>(script, *backend, result);
   }
-  std::unique_ptr<NcclCommunicator> communicator(double seconds = 30) {
+  std::unique_ptr<NcclCommunicator> communicator(double seconds = 30, ProcessGroup& group = world()) {
     return std::make_unique<NcclCommunicator>(
-        world(), *backend, std::shared_ptr<NcclLibrary>(std::shared_ptr<void>(), this),
+        group, *backend, std::shared_ptr<NcclLibrary>(std::shared_ptr<void>(), this),
         NcclOptions{.algorithm = "tree", .wait_seconds = seconds, .abort_seconds = 0.05});
   }
   std::span<float> floats() const { return {values.as<float>(), 4}; }
@@ -189,6 +189,21 @@ TEST_CASE("a connection that has failed can be replaced, and the new one works")
   bench.backend->copy(*bench.stream, bench.host.data(), bench.values.data(), 16);
   bench.stream->wait();
   CHECK(bench.host.as<float>()[3] == 3.0F);
+}
+
+TEST_CASE("the board has a failure of the connection until another takes its place") {
+  ProgressBoard board;
+  board.set_rank(world().rank(), world().size());
+  ProcessGroup group(testing::session(), {.wait_seconds = 30, .board = &board});
+  Bench bench;
+  const auto communicator = bench.communicator(30, group);
+  CHECK_FALSE(board.failed_with_others());
+  bench.script.fails = true;
+  CHECK(error_of([&] { communicator->check(); }));
+  CHECK(board.failed_with_others());
+  bench.script.fails = false;
+  communicator->reconnect();
+  CHECK_FALSE(board.failed_with_others());
 }
 
 TEST_CASE("an operation that the library cannot enqueue in time is named, and aborted") {

@@ -130,20 +130,42 @@ TEST_CASE("an old position does not replace a newer one, and other ranks cannot 
 TEST_CASE("the lowest rank that waits and is alive is the reporter") {
   ProgressBoard board;
   board.set_rank(1, 3);
-  CHECK(board.is_reporter());
+  CHECK(board.is_reporter(5));
   const ScopedWait waiting(&board, {CollectiveKind::exchange, board.begin(CollectiveKind::exchange, "a"), "a"});
-  CHECK(board.is_reporter());  // no heartbeat of rank 0 has arrived
+  CHECK(board.is_reporter(5));  // no heartbeat of rank 0 has arrived
   CHECK(board.alive_below() == 0);
   std::vector<RankPosition> positions(3);
   positions[0].heartbeat = 1;
   board.merge(positions);
-  CHECK(board.is_reporter());  // rank 0 is the one that is missing
+  CHECK(board.is_reporter(5));  // rank 0 is the one that is missing
   CHECK(board.alive_below() == 1);
   positions[0].heartbeat = 2;
   positions[0].waiting = true;
   positions[0].started = {0, 1};
   board.merge(positions);
-  CHECK_FALSE(board.is_reporter());
+  CHECK_FALSE(board.is_reporter(5));
+}
+
+TEST_CASE("of the ranks that hang without waiting the lowest reports and names the others") {
+  ProgressBoard board;
+  board.set_rank(1, 4);
+  board.set_hosts({"node6", "node6", "node7", "node7"});
+  CHECK(board.others_without_progress(5).empty());
+  std::vector<RankPosition> positions(4);
+  for (RankPosition& position : positions) position = {.heartbeat = 1, .quiet_seconds = 6};
+  positions[0].quiet_seconds = 4;
+  positions[3].waiting = true;
+  board.merge(positions);
+  CHECK(board.is_reporter(5));  // rank 0 makes progress
+  CHECK(board.others_without_progress(5) == "; no progress either on rank 2@node7");
+  positions[0] = {.heartbeat = 2, .quiet_seconds = 6};
+  board.merge(positions);
+  CHECK_FALSE(board.is_reporter(5));
+  positions[0] = {.heartbeat = 3, .quiet_seconds = 0};
+  board.merge(positions);
+  CHECK(board.is_reporter(5));
+  const ScopedWait waiting(&board, {CollectiveKind::exchange, board.begin(CollectiveKind::exchange, "a"), "a"});
+  CHECK(board.others_without_progress(5).empty());
 }
 
 TEST_CASE("a signal handler gets the same position as messages, cut to fit") {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 struct LocalRank {
   int process = 0;
   char state = '?';  // as in ProcessStatus
+  bool runs() const { return state != 'T' && state != 'Z'; }
 };
 
 // Returns the processes that run this program in this job, by rank.
@@ -41,7 +43,7 @@ std::string describe_local_ranks(const EnvironmentLookup& environment, const std
   const std::map<int, LocalRank> ranks = local_ranks(*job, proc);
   std::string text;
   for (const auto& [rank, r] : ranks) {
-    if (r.state != 'T' && r.state != 'Z') continue;
+    if (r.runs()) continue;
     text += fmt::format("{}rank {} is {} (process {})", text.empty() ? "" : ", ", rank,
                         r.state == 'T' ? "suspended" : "dead", r.process);
   }
@@ -55,6 +57,14 @@ std::string describe_local_ranks(const EnvironmentLookup& environment, const std
   }
   if (!text.empty()) return text;
   return fmt::format("all {} ranks of this host are alive: look at the other hosts and the network", ranks.size());
+}
+
+bool is_lowest_local_rank(const EnvironmentLookup& environment, const std::string& proc) {
+  const auto job = environment("PMIX_NAMESPACE");
+  const auto mine = parse_number<int>(environment("PMIX_RANK").value_or(""));
+  if (!job || !mine) return true;
+  const std::map<int, LocalRank> ranks = local_ranks(*job, proc);
+  return std::ranges::none_of(ranks, [&](const auto& rank) { return rank.first < *mine && rank.second.runs(); });
 }
 
 }  // namespace lockstep

@@ -13,4 +13,8 @@ namespace lockstep {
 // `proc` is the directory that is read; tests pass their own.
 std::string describe_local_ranks(const EnvironmentLookup& environment, const std::string& proc = "/proc");
 
+// Returns whether this rank is the lowest of its job on this host that is neither suspended nor dead. True if that
+// cannot be known.
+bool is_lowest_local_rank(const EnvironmentLookup& environment, const std::string& proc = "/proc");
+
 }  // namespace lockstep

@@ -255,14 +255,32 @@ bool ProgressBoard::alive_locked(int rank, double now) const {
   return ranks_[r].heartbeat > 0 && now - last_seen_[r] <= silent_seconds(ranks_.size());
 }
 
-bool ProgressBoard::is_reporter() const {
+// Returns whether the rank is alive, does not wait, and makes no progress.
+bool ProgressBoard::hangs_locked(int rank, double now, double quiet_seconds) const {
+  const double quiet = static_cast<double>(ranks_[rank].quiet_seconds) + now - last_seen_[rank];
+  return alive_locked(rank, now) && !ranks_[rank].waiting && quiet >= quiet_seconds;
+}
+
+bool ProgressBoard::is_reporter(double quiet_seconds) const {
   std::lock_guard lock(mutex_);
-  if (!ranks_[rank_].waiting) return true;
   const double now = monotonic_seconds();
   for (int r = 0; r < rank_; ++r) {
-    if (alive_locked(r, now) && ranks_[r].waiting) return false;
+    const bool reports =
+        ranks_[rank_].waiting ? alive_locked(r, now) && ranks_[r].waiting : hangs_locked(r, now, quiet_seconds);
+    if (reports) return false;
   }
   return true;
+}
+
+std::string ProgressBoard::others_without_progress(double quiet_seconds) const {
+  std::lock_guard lock(mutex_);
+  const double now = monotonic_seconds();
+  std::vector<int> others;
+  for (int r = 0; r < static_cast<int>(hosts_.size()); ++r) {
+    if (r != rank_ && hangs_locked(r, now, quiet_seconds)) others.push_back(r);
+  }
+  if (others.empty() || ranks_[rank_].waiting) return {};
+  return fmt::format("; no progress either on {}", fold_ranks(others, hosts_));
 }
 
 int ProgressBoard::alive_below() const {

@@ -63,8 +63,13 @@ void Watchdog::check() {
   }
   const bool abort = limits.abort_seconds > 0 && quiet >= limits.abort_seconds;
   const bool quiet_enough = limits.warn_seconds > 0 && quiet >= limits.warn_seconds;
-  const bool warn = quiet_enough && !warned_;
-  warned_ = quiet_enough;
+  // Ranks that hang together do so at slightly different times.
+  const double others_quiet = limits.warn_seconds / 2;
+  const bool starts_mpi = own.phase == RunPhase::mpi;
+  const bool warn = quiet_enough && !warned_ &&
+                    (starts_mpi ? is_lowest_local_rank(process_environment()) : board_.is_reporter(others_quiet));
+  // A rank that hangs by itself warns later if the lower one makes progress again.
+  warned_ = quiet_enough && (warned_ || warn || own.waiting || starts_mpi);
   if (!abort && !warn) return;
   const std::string wait = board_.describe_wait();
   std::string text = fmt::format("no progress for {:.0f} s in phase {}, step {}{}", quiet, run_phase_name(own.phase),
@@ -73,12 +78,8 @@ void Watchdog::check() {
   // threads can.
   const auto busy = describe_activities(quiet / 2);
   if (!busy.empty()) text += "; " + busy.front();
-  if (own.phase == RunPhase::mpi) text += "; " + describe_local_ranks(process_environment());
-  if (abort) {
-    options_.abort(text);
-  } else if (board_.is_reporter()) {
-    options_.warn(text);
-  }
+  if (starts_mpi) text += "; " + describe_local_ranks(process_environment());
+  abort ? options_.abort(text) : options_.warn(text + board_.others_without_progress(others_quiet));
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/group/mpi_support.h"
+#include "comm/group/process_group_state.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/plugin.h"
@@ -18,27 +19,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{50};
 
-// Polls until a call that NCCL may continue in the background is complete. Throws if it fails or takes too long.
-void wait_until_ready(NcclLink& link, std::string_view what, double seconds) {
-  Deadline deadline(seconds);
-  Backoff backoff;
-  for (;;) {
-    const NcclLink::Report report = link.report();
-    if (report.state == NcclLink::State::ready) return;
-    if (report.state == NcclLink::State::failed) {
-      fail(ExitCode::internal, "NCCL, {}: {}; another rank may have ended, see its log; NCCL_DEBUG=INFO says more",
-           what, report.reason);
-    }
-    if (deadline.passed()) {
-      fail(ExitCode::stalled,
-           "NCCL, {}: not done within {:g} s; look for a rank that has stopped, and at the network that NCCL uses "
-           "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)",
-           what, seconds);
-    }
-    backoff.pause();
-  }
-}
-
 std::vector<std::byte> broadcast_id(ProcessGroup& group, NcclLibrary& library) {
   return group.broadcast(group.is_root() ? library.make_id() : std::vector<std::byte>{}, {"NCCL's address"});
 }
@@ -49,8 +29,8 @@ std::vector<std::byte> broadcast_id(ProcessGroup& group, NcclLibrary& library) {
 // no captured work refers to the connection, and such work is destroyed only after the failure has been reported.
 class NcclCommunicator::Connection {
  public:
-  Connection(std::unique_ptr<NcclLink> link, double abort_seconds)
-      : state_(std::make_shared<State>(std::move(link))), abort_seconds_(abort_seconds) {}
+  Connection(std::unique_ptr<NcclLink> link, ProgressBoard* board, double abort_seconds)
+      : state_(std::make_shared<State>(std::move(link))), board_(board), abort_seconds_(abort_seconds) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() {
@@ -62,6 +42,27 @@ class NcclCommunicator::Connection {
   }
 
   NcclLink& link() const { return *state_->link; }
+  // Polls until a call that NCCL may continue in the background is complete. Throws if it fails or takes too long.
+  void wait_until_ready(std::string_view what, double seconds) const {
+    Deadline deadline(seconds);
+    Backoff backoff;
+    for (;;) {
+      const NcclLink::Report report = link().report();
+      if (report.state == NcclLink::State::ready) return;
+      if (report.state == NcclLink::State::failed) {
+        if (board_) board_->set_failed_with_others(true);
+        fail(ExitCode::internal, "NCCL, {}: {}; another rank may have ended, see its log; NCCL_DEBUG=INFO says more",
+             what, report.reason);
+      }
+      if (deadline.passed()) {
+        fail(ExitCode::stalled,
+             "NCCL, {}: not done within {:g} s; look for a rank that has stopped, and at the network that NCCL uses "
+             "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)",
+             what, seconds);
+      }
+      backoff.pause();
+    }
+  }
   // Starts the abort and returns immediately. The link must not be used afterwards.
   void abort() noexcept {
     if (std::exchange(aborting_, true)) return;
@@ -93,6 +94,7 @@ class NcclCommunicator::Connection {
   }
 
   std::shared_ptr<State> state_;  // shared with the abort thread, which may outlive this object
+  ProgressBoard* const board_;    // may be null
   const double abort_seconds_;
   bool aborting_ = false;
   bool left_ = false;  // the link is left as it is
@@ -123,7 +125,7 @@ class NcclCommunicator::Monitor {
     if (failure_) std::rethrow_exception(failure_);
     try {
       work();
-      wait_until_ready(connection_.link(), what, seconds_);
+      connection_.wait_until_ready(what, seconds_);
     } catch (...) {
       record_failure();
       throw;
@@ -136,7 +138,7 @@ class NcclCommunicator::Monitor {
     while (!changed_.wait_for(lock, kPollInterval, [&] { return stop_ || failure_; })) {
       try {
         if (connection_.link().report().state == NcclLink::State::failed) {
-          wait_until_ready(connection_.link(), "operations in flight", seconds_);
+          connection_.wait_until_ready("operations in flight", seconds_);
         }
       } catch (...) {
         record_failure();
@@ -179,9 +181,10 @@ int NcclCommunicator::size() const { return group_.size(); }
 void NcclCommunicator::connect() {
   const NcclAddress address{
       .id = broadcast_id(group_, *library_), .rank = rank(), .size = size(), .algorithm = options_.algorithm};
-  connection_ = std::make_unique<Connection>(library_->connect(address), options_.abort_seconds);
+  ProgressBoard* const board = group_.state().board;
+  connection_ = std::make_unique<Connection>(library_->connect(address), board, options_.abort_seconds);
   try {
-    wait_until_ready(connection_->link(), fmt::format("connecting {} ranks", size()), options_.wait_seconds);
+    connection_->wait_until_ready(fmt::format("connecting {} ranks", size()), options_.wait_seconds);
   } catch (...) {
     connection_->abort();
     throw;
@@ -194,6 +197,7 @@ void NcclCommunicator::reconnect() {
   monitor_.reset();
   connection_->abort();  // with a time limit, unlike the destructor of a link
   connection_.reset();
+  if (ProgressBoard* const board = group_.state().board) board->set_failed_with_others(false);
   connect();
 }
 

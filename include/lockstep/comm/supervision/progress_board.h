@@ -81,9 +81,17 @@ class ProgressBoard {
   // Names the ranks that have not arrived at the collective for which this rank waits, with their last known positions.
   // Names other hosts from which nothing is heard. If all have arrived, says what else may be wrong.
   std::string describe_missing() const;
-  // Returns whether this rank should report a stall. Of all ranks that wait and are alive, only the lowest reports, so
-  // that a job prints one message; a rank that does not wait reports for itself.
-  bool is_reporter() const;
+  // Returns whether this rank should report a stall, so that a job prints few messages. Of all ranks that wait and are
+  // alive, the lowest reports. So does, of those that do not wait and have made no progress for `quiet_seconds`, the
+  // lowest.
+  bool is_reporter(double quiet_seconds) const;
+  // Names the other ranks of the second kind: "; no progress either on ranks 1-63 on node7". Empty if there are none,
+  // or if this rank waits.
+  std::string others_without_progress(double quiet_seconds) const;
+  // Records whether an operation that all ranks share has failed: every rank then has an error, and one of them its
+  // cause.
+  void set_failed_with_others(bool failed) { failed_with_others_ = failed; }
+  bool failed_with_others() const { return failed_with_others_; }
   // Returns the number of lower ranks from which a heartbeat has arrived within the last seconds.
   int alive_below() const;
   // Returns everything above as text for a file: this rank, a table of all ranks, and the last events.
@@ -100,6 +108,7 @@ class ProgressBoard {
   };
   void note_locked(std::string_view event);
   bool alive_locked(int rank, double now) const;
+  bool hangs_locked(int rank, double now, double quiet_seconds) const;
   std::string name(int rank) const;
   std::string describe(int rank, double now) const;
   bool is_missing(int rank) const;
@@ -120,6 +129,7 @@ class ProgressBoard {
   std::deque<Step> steps_;                          // of the current phase
   std::atomic<RunPhase> phase_now_{RunPhase::mpi};  // this rank's position again, for reading without the lock
   std::atomic<int64_t> step_now_{0};
+  std::atomic<bool> failed_with_others_{false};
 };
 
 // Records on the board that this rank waits for a collective, for the lifetime of the object. Does nothing without a
