@@ -83,7 +83,8 @@ void agree(ProcessGroup& group, const Timeout& wait, const std::optional<Error>&
   }
   if (!first) return;
   if (others == 0) throw *first;
-  throw AgreedError(first->code(), fmt::format("{} (and {} more ranks failed)", first->what(), others));
+  throw AgreedError(first->code(),
+                    fmt::format("{} (and {} more rank{} failed)", first->what(), others, others == 1 ? "" : "s"));
 }
 
 void on_every_rank(ProcessGroup& group, const Timeout& wait, const std::function<void()>& work) {

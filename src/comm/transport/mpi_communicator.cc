@@ -299,8 +299,9 @@ std::string MpiCommunicator::plan() const {
 }
 
 void MpiCommunicator::not_shared(const std::string& reason) {
-  if (reason.empty()) return;
-  plan_ += ", which cannot share memory";
+  constexpr std::string_view kNote = ", which cannot share memory";
+  if (reason.empty() || plan_.ends_with(kNote)) return;  // it is the same for every buffer
+  plan_ += kNote;
   if (!group_.is_root()) return;
   log_warning("the ranks of this host cannot share memory, so gradients go through MPI, which is slower: {}", reason);
 }
