@@ -236,7 +236,9 @@ class Drawing {
     if (id == logits_) return kOutput;
     const Value& value = graph_.value(id);
     if (value.role == ValueRole::external) return input_name(value.external);
-    if (value.role == ValueRole::computed) return value.name;
+    // Layers of model files may be called like parameters of others, or like the output.
+    const bool taken = value.name == kOutput || weights_.contains(value.name);
+    if (value.role == ValueRole::computed) return value.name + (taken ? ":output" : "");
     const NamedTensor& tensor = weights_of(id);
     if (written_.insert(tensor.name).second) initializer(tensor);
     return tensor.name;

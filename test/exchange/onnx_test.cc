@@ -1,5 +1,8 @@
 #include "lockstep/exchange/onnx.h"
 
+#include <set>
+
+#include "exchange/onnx_file.h"
 #include "test/catch.h"
 #include "test/exchange/weights.h"
 #include "test/scratch.h"
@@ -45,6 +48,21 @@ TEST_CASE("folding leaves no batch norm where each follows a convolution") {
   const Graph graph = build_model("resnet50", options);
   CHECK(count(encode_onnx(graph, zeros_for(graph), {}), op_type("BatchNormalization")) == 53);
   CHECK(count(encode_onnx(graph, zeros_for(graph), {.fold_batch_norm = true}), op_type("BatchNormalization")) == 0);
+}
+
+TEST_CASE("layers that are called like a parameter or like the output have outputs of other names") {
+  Graph graph = small_graph(false);
+  graph.values[graph.nodes[0].outputs[0]].name = "logits";
+  graph.values[graph.nodes[1].outputs[0]].name = small_weights()[0].name;
+  const std::string bytes = encode_onnx(graph, small_weights(), {});
+  const OnnxGraph file = parse_onnx(std::as_bytes(std::span(bytes)));
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : file.initializers) names.emplace(name);
+  for (const OnnxNode& node : file.nodes) {
+    for (const std::string_view output : node.outputs) CHECK(names.emplace(output).second);
+  }
+  CHECK(names.contains("logits"));
+  CHECK(names.contains("logits:output"));
 }
 
 TEST_CASE("a sum of embeddings is a product of values and gathered rows") {
