@@ -1,6 +1,7 @@
 #include "lockstep/train/non_finite_steps.h"
 
 #include <cmath>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group/agreement.h"
@@ -10,11 +11,26 @@
 namespace lockstep {
 namespace {
 
+constexpr std::string_view kAdvice =
+    "Lower optimizer.lr, add warm-up or clipping (train.clip_norm), or set train.not_finite = \"skip\" or \"rollback\"";
+constexpr std::string_view kHalfAdvice =
+    "Set train.precision = \"bf16\". If batch norms see two values per channel, as with two small images, their "
+    "gradients explode in any precision: raise train.batch_size or model.image_size";
 constexpr int kMostSkipsInARow = 10;
+constexpr int kOverflowsBeforeWarning = 8;
 constexpr int kSkipsBeforeRollback = 3;
 constexpr int kMostRollbacks = 3;
 
 }  // namespace
+
+std::string NonFiniteSteps::overflowed(double loss_scale) {
+  if (++overflows_in_a_row_ != kOverflowsBeforeWarning) return {};
+  return fmt::format(
+      "gradients have overflowed float16 in {} steps in a row, and none of these changed the weights; the loss scale "
+      "is "
+      "now {}",
+      overflows_in_a_row_, loss_scale);
+}
 
 bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   where_ = describe(step, outcome);
@@ -23,10 +39,8 @@ bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   if (rule_ == NonFiniteRule::stop || (rule_ == NonFiniteRule::skip && skipped_in_a_row_ > kMostSkipsInARow) ||
       (back && rollbacks_ == kMostRollbacks)) {
     const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
-    throw AgreedError(ExitCode::numerics,
-                      fmt::format("{}{}; the weights are those of the step before. Lower optimizer.lr, add warm-up or "
-                                  "clipping (train.clip_norm), or set train.not_finite = \"skip\" or \"rollback\"",
-                                  where_, tried));
+    throw AgreedError(ExitCode::numerics, fmt::format("{}{}; the weights are those of the step before. {}", where_,
+                                                      tried, gradients_overflow_ ? kHalfAdvice : kAdvice));
   }
   return back;
 }
@@ -39,10 +53,11 @@ std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (flags[rank]) where.push_back(rank);
   }
-  return fmt::format("step {}: {}", step,
-                     where.empty()
-                         ? fmt::format("the gradient of {} is not finite", parameter_at(model_, outcome.bad_gradient))
-                         : fmt::format("the loss is not finite on {}", fold_ranks(where, group_.hosts())));
+  gradients_overflow_ = half_ && where.empty();
+  if (!where.empty())
+    return fmt::format("step {}: the loss is not finite on {}", step, fold_ranks(where, group_.hosts()));
+  return fmt::format("step {}: the gradient of {} {}", step, parameter_at(model_, outcome.bad_gradient),
+                     half_ ? "is not finite in float16, even with a loss scale of 1" : "is not finite");
 }
 
 std::string NonFiniteSteps::went_back(int64_t from, const std::string& to) {

@@ -48,7 +48,7 @@ Trainer::Trainer(const RankContext& rank, const DataSource& data, Evaluator* eva
               .profile = can_profile(rank) ? &profile_.emplace(rank.backend(), rank.stream) : nullptr}),
       work_(rank, checkpointer, device_state_, timer_, trace_),
       upload_(rank.backend(), training_options(0), rank.batch_use),
-      non_finite_(rank.group, rank.model, config_.train.not_finite) {
+      non_finite_(rank.group, rank.model, config_.train) {
   continue_from(start);
 }
 
@@ -191,6 +191,8 @@ void Trainer::retire(const StepOutcome& outcome) {
   } else if (outcome.overflowed > 0) {
     reporter_.event(progress_.step + 1, "skipped",
                     fmt::format("gradients overflow: the loss scale is now {}", outcome.loss_scale));
+    const std::string warning = non_finite_.overflowed(outcome.loss_scale);
+    if (!warning.empty() && rank_.group.is_root()) log_warning("step {}: {}", progress_.step + 1, warning);
   } else {
     skip_non_finite(outcome);
   }

@@ -31,7 +31,8 @@ StepOutcome infinite_loss() {
 }
 
 struct Rule {
-  explicit Rule(NonFiniteRule rule) : steps(world(), run.model, rule) {}
+  explicit Rule(NonFiniteRule rule, Precision precision = Precision::float32)
+      : steps(world(), run.model, {.precision = precision, .not_finite = rule}) {}
   SmallRun run{small_config()};
   NonFiniteSteps steps;
 };
@@ -57,6 +58,25 @@ TEST_CASE("the rule stop ends all ranks alike at the first such step and names t
   CHECK(error->code() == ExitCode::numerics);
   CHECK_THAT(error->what(),
              ContainsSubstring("step 7: the loss is not finite on " + world().describe(world().size() - 1) + ";"));
+}
+
+TEST_CASE("gradients that overflow float16 step after step are warned of once, and end with advice of their own") {
+  Rule rule(NonFiniteRule::stop, Precision::fp16);
+  for (int round = 0; round < 2; ++round) {
+    for (int step = 1; step < 8; ++step) CHECK(rule.steps.overflowed(1024).empty());
+    if (round == 0) rule.steps.applied();
+  }
+  CHECK_THAT(rule.steps.overflowed(64), ContainsSubstring("in 8 steps in a row") && ContainsSubstring("is now 64"));
+  CHECK(rule.steps.overflowed(32).empty());
+  StepOutcome outcome;
+  outcome.bad_gradient = 0;
+  const auto error = agreed_error_of([&] { rule.steps.skip(15, outcome); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), ContainsSubstring(" is not finite in float16, even with a loss scale of 1;") &&
+                                ContainsSubstring("Set train.precision = \"bf16\""));
+  const auto other = agreed_error_of([&] { rule.steps.skip(15, infinite_loss()); });
+  REQUIRE(other);
+  CHECK_THAT(other->what(), ContainsSubstring("Lower optimizer.lr"));
 }
 
 TEST_CASE("the rule skip allows ten such steps in a row, counted again from one that was applied") {

@@ -14,11 +14,14 @@ namespace lockstep {
 // outlive it. Every rank gets the same outcomes in the same order, so all ranks make the same decisions.
 class NonFiniteSteps {
  public:
-  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, NonFiniteRule rule)
-      : group_(group), model_(model), rule_(rule) {}
+  NonFiniteSteps(ProcessGroup& group, const CompiledModel& model, const Config::Train& train)
+      : group_(group), model_(model), rule_(train.not_finite), half_(train.precision == Precision::fp16) {}
 
   // Records that a step has changed the weights.
-  void applied() { skipped_in_a_row_ = 0; }
+  void applied() { skipped_in_a_row_ = overflows_in_a_row_ = 0; }
+  // Records that a step was skipped and the loss scale lowered. Returns what to warn of: empty unless it was the eighth
+  // in a row.
+  std::string overflowed(double loss_scale);
   // Collective. Records that all ranks have skipped `step`. Returns whether the run must roll back to a checkpoint.
   // Throws AgreedError(numerics) if the rule does not allow any further skip.
   bool skip(int64_t step, const StepOutcome& outcome);
@@ -33,8 +36,10 @@ class NonFiniteSteps {
   ProcessGroup& group_;
   const CompiledModel& model_;
   const NonFiniteRule rule_;
-  int skipped_in_a_row_ = 0;
+  const bool half_;  // gradients are float16, with a loss scale
+  int skipped_in_a_row_ = 0, overflows_in_a_row_ = 0;
   int rollbacks_ = 0;
+  bool gradients_overflow_ = false;  // at the last skipped step, with a loss scale of 1
   std::string where_;
 };
 
