@@ -55,12 +55,15 @@ class Stalls(Case):
         for text in ("rank 0@", "rank 1@", "rank 2@", "phase training", "scan of the data, step 0", "last steps"):
             self.assertIn(text, report)
 
-    def test_a_rank_that_never_starts_is_told_apart_by_its_host(self):
+    def test_a_rank_that_never_starts_is_told_apart_by_its_host_and_reported_by_one_rank(self):
         config = self.config(ENDLESS)
         limits = ("--watchdog.start_abort_seconds", "4", "--watchdog.start_warn_seconds", "2")
-        result = self.start_on_others(2, "sleep 60", "--config", config, *limits).wait(40)
+        never = 'test "$OMPI_COMM_WORLD_RANK" != 3 || sleep 60'
+        result = self.start_on_others(4, never, "--config", config, *limits).wait(40)
         self.assert_ends(result, kit.STALLED, 4 + 10, "phase start of MPI",
-                         "1 of 2 ranks of this host do not run this program (those that do: 0)")
+                         "1 of 4 ranks of this host do not run this program (those that do: 0, 1, 2)")
+        self.assertEqual(len(result.warnings()), 1, str(result))
+        self.assertLess(len(result.errors()), 3, str(result))  # on a busy machine the next rank may follow
 
 class Deaths(Case):
     def start_under_hanging_launcher(self, *arguments):
