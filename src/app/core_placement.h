@@ -1,4 +1,4 @@
-// How the ranks of a host are placed on its cores, what is wrong with that, and which command line would be right.
+// Examines the placement of the ranks of a host on its cores, and suggests the right command line.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ struct RankCores {
 std::vector<Finding> judge_placement(std::span<const Processor> host, std::span<const RankCores> ranks, int hosts);
 
 // Returns the options of mpirun and srun that start `ranks` on each of `hosts` hosts, each rank on cores of its own
-// and, where they divide evenly, within a NUMA node.
+// and, if they divide evenly, within a NUMA node.
 std::string placement_options(std::span<const Processor> host, int ranks, int hosts);
 
 // Collective. Does the same for every host of the job.

@@ -23,7 +23,7 @@ struct EvaluationSetup {
   std::unique_ptr<Evaluator> evaluator;
 };
 
-// Collective. Loads the checkpoint of the command as load_for_evaluation() does, and throws what it throws, and
+// Collective. Loads the checkpoint of the command with load_for_evaluation(). Throws the errors of that function, and
 // AgreedError(config) if the command asks for averages that it does not have. If the data have only some of the
 // checkpoint's classes, their labels become those of the checkpoint.
 EvaluationSetup set_up_evaluation(const CommandLine& command, const Config& config, const ThreadBudget& threads,

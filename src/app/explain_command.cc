@@ -207,7 +207,7 @@ void print_gpu_convolutions(const Config& config, const Graph& drawn) {
   }
 }
 
-// Names the faster precision if this processor has it and layers, not memory or tables, take the time.
+// Names the faster precision if this processor has it and most of the time goes into layers, not into memory or tables.
 void print_faster_precision(const Config& config, double million_multiply_adds) {
   constexpr double kWorthwhile = 1;
   const bool on_cpu = config.device.kind == DeviceChoice::cpu || !gpu_unavailable_reason().empty();

@@ -46,7 +46,7 @@ std::vector<NamedTensor> read_weights(const CheckpointReader& file, const Parame
   return tensors;
 }
 
-// Returns what a reader of the file must know to give the model the inputs with which it was trained.
+// Returns the metadata with which a reader of the file can prepare the same inputs as in training.
 Metadata metadata_of(const CheckpointReader& file, const Config& config, const CommandLine& command) {
   std::vector<std::string> classes = file.classes();
   if (command.drop_background && !classes.empty()) classes.erase(classes.begin());

@@ -117,7 +117,7 @@ void OnnxImporter::finish() {
   model_.definition += "]\n";
 }
 
-// ---- what a node says
+// ---- reading a node
 
 const OnnxAttribute* OnnxImporter::find(const OnnxNode& node, std::string_view name) {
   const auto found = std::ranges::find(node.attributes, name, &OnnxAttribute::name);
@@ -186,7 +186,7 @@ std::vector<float> OnnxImporter::floats(const OnnxNode& node, size_t i) {
   });
 }
 
-// ---- what it becomes
+// ---- translating a node
 
 OnnxImporter::Value OnnxImporter::add(std::string_view op, const std::string& name, const std::vector<Value>& inputs,
                                       const std::string& keys) {

@@ -64,7 +64,7 @@ class OnnxImporter {
   void translate(const OnnxNode& node);
   void finish();
 
-  // ---- what a node says
+  // ---- reading a node
   template <class... Args>
   [[noreturn]] void refuse(const OnnxNode& node, fmt::format_string<Args...> format, Args&&... args) const {
     fail_at(node, ExitCode::config, fmt::format(format, std::forward<Args>(args)...));
@@ -98,7 +98,7 @@ class OnnxImporter {
     }
   }
 
-  // ---- what it becomes
+  // ---- translating a node
   // The keys of a window that differ from their defaults.
   std::string window(const OnnxNode& node, const Value& x, const Integers& kernel) const;
   Value add(std::string_view op, const std::string& name, const std::vector<Value>& inputs,

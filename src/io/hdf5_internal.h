@@ -64,7 +64,7 @@ hid_t memory_type() {
 int64_t count_elements(std::span<const int64_t> dims);
 
 // Returns whether elements are integers or floating-point numbers that the library can convert: of at most 16 bytes,
-// with bits that lie in them.
+// with all bits inside them.
 bool is_number(hid_t type);
 
 // Returns how many bytes the values of a file may take in memory.

@@ -101,7 +101,7 @@ ProtobufWriter encode(const Histogram& histogram) {
       .packed(field::kHistogramBuckets, histogram.buckets);
 }
 
-// Returns an event with one value of a plugin: a tensor of one element, and what the plugin itself wants to know.
+// Returns an event with one value of a plugin: a tensor of one element, and the data of the plugin itself.
 std::string plugin_event(int64_t step, std::string_view tag, const ProtobufWriter& tensor,
                          const ProtobufWriter& plugin) {
   const ProtobufWriter value =

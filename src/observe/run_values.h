@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Returns the settings that decide what is trained.
+// Returns the settings that affect the training.
 Hyperparameters hyperparameters(const Config& config, int ranks);
 
 // Returns the scalars of a log interval; those that are NaN are left out.

@@ -56,7 +56,7 @@ std::string count_text(size_t checkpoints, int64_t step) {
 }
 
 // Returns the checkpoints after `step`. If a run goes back to an older checkpoint of its directory, the later ones
-// belong to a history that it does not share, and the next start would take the newest of them.
+// belong to a history that it does not share, and the next start would use the newest of them.
 std::vector<std::string> later_steps(const Config::Checkpoint& config, int64_t step) {
   std::vector<std::string> later;
   int64_t last = step;

@@ -27,7 +27,7 @@ class Event {
 };
 
 // A queue of work that runs in order; several streams run concurrently. On a CPU every kernel has finished when run()
-// returns, so there is nothing to wait for. Used by one thread at a time; must outlive what was enqueued on it.
+// returns, so there is nothing to wait for. Used by one thread at a time; must outlive its enqueued work.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -160,7 +160,7 @@ struct BackendOptions {
   int threads = 1;       // of the compute pool
   int device = 0;        // which of the GPUs that this process sees
   bool tf32 = false;     // GPU: float32 products may round their factors to 10 bits of mantissa
-  bool winograd = true;  // CPU: 3x3 convolutions of stride 1 by Winograd's method, where it is faster
+  bool winograd = true;  // CPU: Winograd's method, for convolutions of stride 1 where it is faster
 };
 
 // The backends by name ("reference", "cpu", "cuda"). Throws Error(config) on another name, and when the backend cannot

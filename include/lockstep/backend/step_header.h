@@ -1,5 +1,5 @@
-// The numbers of a step besides the gradients: what every rank contributes to the all-reduce, what the host decides
-// before the step, and what it reads after it.
+// The numbers of a step besides the gradients: each rank's contribution to the all-reduce, the host's decisions before
+// the step, and the results that it reads after it.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ enum HeaderElement : int {
   kHeaderCorrect5Units = offsetof(StepHeader, correct5_units) / sizeof(float),
 };
 
-// What the host decides about a step before it starts. A device reads it from memory, so that a captured step can be
+// The host's decisions about a step before it starts. A device reads it from memory, so that a captured step can be
 // replayed with other values.
 struct StepControl {
   double learning_rate = 0;
@@ -51,7 +51,7 @@ struct StepControl {
   double save = 0;
 };
 
-// What the device keeps from step to step. Part of a run's state, equal on all ranks.
+// The numbers that the device keeps from step to step. They are part of a run's state and equal on all ranks.
 struct UpdateState {
   double updates = 0;       // steps that have changed the weights
   double halted = 0;        // 1: a non-finite value occurred, and nothing changes any more (DecideUpdate::halt)
@@ -59,7 +59,7 @@ struct UpdateState {
   double steady_steps = 0;  // updates since the loss scale last changed
 };
 
-// What the host reads of a step once it is done: sums over all ranks, and whether the update was applied.
+// The results of a step that the host reads once it is done: sums over all ranks, and whether the update was applied.
 struct StepOutcome {
   double samples = 0;
   double loss = 0;

@@ -1,5 +1,5 @@
-// What the threads of this process are busy with, for the report of a process that makes no progress. Process-wide,
-// like the log.
+// The present activities of the threads of this process, for the report of a process that makes no progress.
+// Process-wide, like the log.
 #pragma once
 
 #include <functional>

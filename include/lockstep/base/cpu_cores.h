@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// What the kernel lets this process use. mpirun binds a rank to one core, containers and batch systems set quotas:
-// the number of cores in the machine says nothing about either.
+// The cores that the kernel lets this process use. mpirun binds a rank to one core, and containers and batch systems
+// set quotas; the number of cores in the machine does not show either.
 struct CpuCores {
   std::vector<int> cpus{0};     // in the affinity mask, sorted
   std::optional<double> quota;  // cores' worth of time the control group grants; none: unlimited
@@ -33,7 +33,7 @@ struct ThreadRequest {
   int cores = 1;            // from usable_cores()
   int compute = 0;          // device.threads
   int workers = 0;          // data.workers
-  int omp_num_threads = 0;  // the environment's OMP_NUM_THREADS, as parse_omp_num_threads() reads it; 0: none
+  int omp_num_threads = 0;  // OMP_NUM_THREADS of the environment, by parse_omp_num_threads(); 0: none
 };
 struct ThreadBudget {
   int compute = 1;  // threads of the compute backend

@@ -12,9 +12,9 @@ namespace lockstep {
 std::optional<std::filesystem::path> find_plugin(const std::filesystem::path& file);
 
 // Returns the address of a function that the plugin exports. The plugin uses the common code (log, errors, operations)
-// of the program that opens it, so there is one of each. It is never closed: what it made may live to the end of the
-// process. Throws Error(config) with the loader's reason when it cannot be opened, Error(internal) when it lacks the
-// function.
+// of the program that opens it, so there is one of each. It is never closed, because its objects may live to the end of
+// the process. Throws Error(config) with the loader's reason when it cannot be opened, Error(internal) when it lacks
+// the function.
 void* plugin_function(const std::filesystem::path& file, const char* name);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // Text from files, made safe to print. A name in a file may hold terminal escapes, line feeds that imitate our own
-// lines, or characters that reverse the direction of what follows.
+// lines, or characters that reverse the direction of the text after them.
 #pragma once
 
 #include <cstddef>

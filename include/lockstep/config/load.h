@@ -36,7 +36,7 @@ struct ConfigSources {
   bool evaluation = false;                                        // for an evaluation, data.train may be missing
   bool effective = false;                                         // file_text sets every key, as to_toml() writes it
   std::function<std::string(const std::string& path)> read_file;  // for model.file: its definition
-  // Opens what a file names as `extends`: a path relative to `directory`, or a recipe.
+  // Opens the file that another one extends: a path relative to `directory`, or a recipe.
   ConfigFile (*open_extended)(const std::string& name, const std::string& directory) = nullptr;
   std::string working_directory;  // absolute; the base of relative output paths, and of paths in the command line and
                                   // environment

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// What is known only when a run starts.
+// The facts that are known only when a run starts.
 struct StartFacts {
   int ranks = 1;
   std::string time;  // "20261129-140305"

@@ -37,7 +37,7 @@ struct LoaderOptions {
   Normalize normalize = Normalize::inception;
   bool transform_input = false;
   bool pixels = false;             // a device does its part of the work (Transform::device_part); images are bytes
-  bool jpeg_scaling = false;       // training: decode JPEGs at a smaller size where the crop is several times the input
+  bool jpeg_scaling = false;       // training: decode JPEGs at a smaller size if the crop is several times the input
   bool apply_orientation = false;  // turn JPEGs as their EXIF block says
   int64_t max_pixels = kUsualMaxPixels;  // of a picture
   uint64_t seed = 1;

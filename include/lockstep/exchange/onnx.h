@@ -19,9 +19,9 @@ struct OnnxOptions {
 
 // Returns the whole file. `graph` is an evaluation graph as the model builds it (forward, float32, no rewrites, batch
 // of 1); `weights` has all its parameters. Input "images" [N,3,H,W], normalized as in training, or for sparse samples
-// "ids" int64[N,L], below 0 where a sample has fewer than L, and "values" [N,L]; output "logits" [N,K] of the main
-// head; N and L are dynamic. Throws Error(config) for an operation without an equivalent in ONNX, and above the 2 GB
-// that one file can hold.
+// "ids" int64[N,L], below 0 if a sample has fewer than L, and "values" [N,L]; output "logits" [N,K] of the main head; N
+// and L are dynamic. Throws Error(config) for an operation without an equivalent in ONNX, and above the 2 GB that one
+// file can hold.
 std::string encode_onnx(const Graph& graph, std::span<const NamedTensor> weights, const OnnxOptions& options);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ struct ConvolutionFusion {
   std::string layer;
   bool sums = false;        // it computes the sums for the batch norm after it
   bool normalizes = false;  // it normalizes its input, which is that of a batch norm
-  std::string why_not;      // what it does not do, and the reason; empty: it does both
+  std::string why_not;      // the part that it does not compute, and the reason; empty: it computes both
 };
 
 // The convolutions of the forward pass, in order.

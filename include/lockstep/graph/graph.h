@@ -29,8 +29,8 @@ enum class ExternalInput : uint8_t {
 
 enum class ValueRole : uint8_t {
   computed,   // made by a node
-  parameter,  // lies in the parameter arena
-  statistic,  // lies in the statistics arena
+  parameter,  // in the parameter arena
+  statistic,  // in the statistics arena
   external,   // bound by the caller
 };
 
@@ -42,12 +42,12 @@ struct Value {
   // Roles parameter and statistic. If the value has more elements than this parameter, it continues with the next ones
   // of its group (Graph::adjacent_parameters), and so does its gradient.
   ParameterId parameter = -1;
-  ParameterId gradient_of = -1;  // computed: is the gradient of this parameter and lies in the gradient arena
-  ParameterId moment_of = -1;    // computed: is the summed moment of this statistic and lies in the gradient arena
-  ParameterId copy_of = -1;      // computed: is this parameter in 16 bits and lies in the arena of copies
+  ParameterId gradient_of = -1;  // computed: is the gradient of this parameter, in the gradient arena
+  ParameterId moment_of = -1;    // computed: is the summed moment of this statistic, in the gradient arena
+  ParameterId copy_of = -1;      // computed: is this parameter in 16 bits, in the arena of copies
   NodeId producer = -1;          // computed
   bool kept = false;             // read by the caller after the run, so its memory is not reused
-  ValueId view_of = -1;          // computed: lies in the memory of this value, from its channel `view_channel` on
+  ValueId view_of = -1;          // computed: is in the memory of this value, from its channel `view_channel` on
   int64_t view_channel = 0;
 };
 

@@ -51,7 +51,7 @@ struct MemoryPeak {
 };
 MemoryPeak find_peak(const PlanInput& input, const MemoryPlan& plan);
 
-// Proves that no two classes that live at the same time overlap, that all lie inside the arena, and that within a class
+// Proves that no two classes that live at the same time overlap, that all are inside the arena, and that within a class
 // every value is read before another takes its place. Throws Error(internal) naming the values.
 void verify_plan(const PlanInput& input, const MemoryPlan& plan);
 

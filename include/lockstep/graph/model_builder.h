@@ -49,7 +49,7 @@ class ModelBuilder {
   };
   // Parameters <name>.weight (, <name>.bias).
   ValueId conv(ValueId x, const std::string& name, const Conv& conv);
-  // Parameters <name>.weight (trained where bn_scale, else fixed at 1), .bias, .running_mean, .running_var. A batch
+  // Parameters <name>.weight (trained with bn_scale, otherwise fixed at 1), .bias, .running_mean, .running_var. A batch
   // norm without trained parameters, or that freeze_batch_norm names, normalizes with its running statistics and keeps
   // them. Without `epsilon`: options().bn_epsilon.
   ValueId batch_norm(ValueId x, const std::string& name, std::optional<double> epsilon = {});

@@ -73,17 +73,17 @@ bool reads_back(const FileDescriptor& file, std::span<const std::byte> bytes);
 struct AtomicWrite {
   ExitCode blame = ExitCode::internal;
   bool verify = false;  // read the temporary back and compare it before it gets its name
-  bool flush = true;    // false for what may be lost in a crash of the machine
+  bool flush = true;    // false for files that a crash of the machine may lose
 };
 
 // Publishes `bytes` under `path`: a fresh temporary beside it (path + ".tmp", or ".tmp.N" when that is taken), write,
 // fsync, rename over `path`, fsync of the directory. Readers see the old file or the whole new one. On failure the
-// temporary is removed, what was at `path` is untouched, and the message says what a full disk lacks. Bytes
-// that start on a page boundary go past the page cache where the file system allows it.
+// temporary is removed, the file at `path` is unchanged, and the message says what a full disk lacks. Bytes that start
+// on a page boundary bypass the page cache if the file system allows it.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, const AtomicWrite& options);
 void write_text_atomically(const std::string& path, std::string_view text, ExitCode blame);
 
-// True for the names that write_file_atomically gives to its temporaries.
+// True for the names of the temporaries of write_file_atomically.
 bool is_temporary_name(std::string_view name);
 
 // Points the symbolic link `link` at `target` (used as given, so a relative target stays relative), by rename.

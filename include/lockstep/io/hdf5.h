@@ -48,7 +48,7 @@ struct Hdf5DatasetInfo {
   int64_t file_offset = -1;
   size_t element_bytes = 0;
   bool has_checksum = false;  // Fletcher32 over every chunk
-  int64_t file_bytes = 0;     // of the file that it lies in
+  int64_t file_bytes = 0;     // of the file that contains it
   int64_t most_bytes = 0;     // that its values may take in memory
   int64_t rows_together = 1;  // that must be decoded for any one of them if chunks are compressed
   int64_t elements() const;
@@ -64,7 +64,7 @@ class Hdf5Image {
   Hdf5Image(void* allocated, size_t bytes) : data_(static_cast<std::byte*>(allocated)), bytes_(bytes) {}
   std::span<std::byte> bytes() { return {data_.get(), bytes_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), bytes_}; }
-  void shrink_to(size_t bytes) { bytes_ = bytes; }  // forgets what lies beyond
+  void shrink_to(size_t bytes) { bytes_ = bytes; }  // forgets the bytes after that
 
  private:
   struct Free {
@@ -114,9 +114,8 @@ class Hdf5Dataset {
   std::string missing_filter_;                 // one that the library does not have
 };
 
-// An open file. Paths inside it are absolute ("/model/fc.weight"). Errors are thrown as Error(blame) and name the
-// file, the path inside it and what the library says. One thread at a time may use an object; different files are
-// independent.
+// An open file. Paths inside it are absolute ("/model/fc.weight"). Errors are thrown as Error(blame) and name the file,
+// the path inside it and the library's reason. One thread at a time may use an object; different files are independent.
 //
 // A file on disk may have external links and virtual data sets, which the library follows into other HDF5 files. The
 // sources of a virtual data set must exist, at any depth. The library itself reads their values, so a damaged

@@ -1,5 +1,5 @@
 // The encoding of Protocol Buffers (https://protobuf.dev/programming-guides/encoding), as far as writing a few public
-// messages needs: for two formats a code generator and its library would be more than what they replace.
+// messages needs: for two formats, a code generator and its library would be larger than this code.
 #pragma once
 
 #include <cstddef>

@@ -35,14 +35,14 @@ struct ReporterOptions {
   int64_t resumed_step = 0;  // rows of later steps in an existing file are removed
   // Called on rank 0 for each interval instead of printing the log line.
   std::function<void(const ProgressRow&)> on_interval{};
-  // Called on rank 0 with where the traced steps' time went instead of printing and writing it.
+  // Called on rank 0 with the table of the traced steps' time, instead of printing and writing it.
   std::function<void(const StepTable&)> on_step_table{};
   int bar_columns = 0;  // width of a progress bar that replaces the log lines; 0: print log lines
   bool bar_colored = false;
   double slow_disk_seconds = 60;  // a file operation that takes longer is reported
 };
 
-// What a run is and runs with.
+// Facts about a run and its program.
 struct RunFacts {
   std::string version, commit;  // of the program
   const Config& configuration;
@@ -89,7 +89,7 @@ class Reporter {
   // Collective. Reports what data.bad_records = "skip" has skipped on all ranks: each record by name, the total, and
   // the files that could not be read to the end. Prefetched batches count even if the run ended before it used them.
   void bad_records(int64_t step, const SkippedData& skipped, std::span<const BadRecordNote> notes);
-  // Reports that the run rolls back to `step`, and removes what was reported of later steps. `text` gives the reason.
+  // Reports that the run rolls back to `step`, and removes the reports of later steps. `text` gives the reason.
   void back_to(int64_t step, const std::string& text);
   // Removes the progress bar, reports the time split of the whole run, and waits until all files are written. Throws
   // Error(checkpoint) on rank 0 if that takes longer than `seconds`.

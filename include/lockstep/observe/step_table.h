@@ -1,4 +1,4 @@
-// A table of where a step's time went: operation by operation, beside what the machine can do.
+// A table of the time of a step by operation, compared with the highest rates of the machine.
 #pragma once
 
 #include <cstdint>

@@ -27,8 +27,8 @@ constexpr Operand output_operand(int index) { return {.output = true, .index = i
 
 // The product that a convolution or a linear layer computes: y = weights * x. Gradients of it do as much work.
 struct Product {
-  Operand y;        // what has the shape of the layer's output: itself or its gradient
-  Operand weights;  // what has the shape of the weights: themselves or their gradient
+  Operand y;        // the operand with the shape of the layer's output: itself or its gradient
+  Operand weights;  // the operand with the shape of the weights: themselves or their gradient
 };
 
 constexpr int kAllInputs = 1 << 30;

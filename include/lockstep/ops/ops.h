@@ -1,5 +1,5 @@
-// The closed set of operations, and what can be asked of any of them. Shape inference, gradient rules and every
-// backend's compile() are overload sets over this variant: what an operation lacks, a fact included, is a compile
+// The closed set of operations, and the functions that apply to all of them. Shape inference, gradient rules and every
+// backend's compile() are overload sets over this variant: anything that an operation lacks, even a fact, is a compile
 // error.
 #pragma once
 

@@ -69,7 +69,7 @@ bool names_parameter(const std::string& pattern, const std::string& name);
 bool names_parameter(std::span<const std::string> patterns, const std::string& name);
 
 // Throws Error(config) with the nearest name if the pattern, an item of the configuration key `key`, matches none of
-// `names`. `what` says in one word what they are names of.
+// `names`. `what` is a word for the things that have these names.
 void require_named(const std::vector<std::string>& names, const std::string& pattern, std::string_view key,
                    std::string_view what);
 

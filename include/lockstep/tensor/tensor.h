@@ -46,7 +46,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// How elements lie in memory. `plain` is row-major in logical order (NCHW); `channels_last` is NHWC; blocked is
+// The layout of elements in memory. `plain` is row-major in logical order (NCHW); `channels_last` is NHWC; blocked is
 // nChw<b>c with channels padded with zeros to a multiple of the block; `opaque` is a layout that only the backend
 // knows, distinguished by `id` (for example a convolution's packed weights).
 struct Format {
@@ -66,7 +66,7 @@ struct TensorDesc {
   Shape shape;
   DType dtype = DType::f32;
   Format format;
-  // 0: dense. Otherwise the tensor is a channel slice of one with this many, whose other channels lie between.
+  // 0: dense. Otherwise the tensor is a channel slice of one with this many, whose other channels are in between.
   int64_t parent_channels = 0;
   bool operator==(const TensorDesc&) const = default;
   std::string to_string() const;  // "f32[8,64,35,35] blocked16"

@@ -1,4 +1,4 @@
-// The state of a run in memory that the host can read and write, whatever the backend.
+// The state of a run in memory that the host can read and write, for any backend.
 #pragma once
 
 #include <memory>

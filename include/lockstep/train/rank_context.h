@@ -1,4 +1,4 @@
-// What one rank runs on.
+// The context of one rank: references to everything on which it runs.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,12 @@
 
 namespace lockstep {
 
-// every_step is for measuring without the loader: the first batch is used in every step, and stays where it was copied.
+// every_step is for measuring without the loader: the first batch is used in every step, and stays in the memory to
+// which it was copied.
 enum class BatchUse : uint8_t { one_step, every_step };
 
-// Every rank makes one once its model is compiled and its communicator connected. main owns what it refers to, which
-// must outlive everything that is built on it.
+// Every rank makes one once its model is compiled and its communicator connected. main owns the objects to which it
+// refers, which must outlive everything that is built on it.
 struct RankContext {
   const Config& config;
   ProcessGroup& group;

@@ -21,7 +21,7 @@
 namespace lockstep {
 
 // Every rank has one, owned by the trainer and used by the thread that runs the step. On a GPU it only enqueues work.
-// What it is built on must outlive it.
+// The objects on which it is built must outlive it.
 class StepWork {
  public:
   StepWork(const RankContext& rank, Checkpointer& checkpointer, DeviceStepState& device_state, StepTimer& timer,

@@ -26,7 +26,7 @@ namespace lockstep {
 
 enum class RunEnd : uint8_t { finished, stopped };
 
-// Every rank has one. The thread that calls run() runs the steps. main owns what it is built on.
+// Every rank has one. The thread that calls run() runs the steps. main owns the objects on which it is built.
 class Trainer {
  public:
   // `evaluator` is null without validation data.

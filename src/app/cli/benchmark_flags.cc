@@ -26,8 +26,8 @@ struct BenchmarkModel {
   std::string_view dropout = "0", aux_weight = "0";
 };
 
-// The networks are those of tf_cnn_benchmarks where it has the model. Its Inception-v3 has neither an auxiliary head
-// nor dropout.
+// The networks are those of tf_cnn_benchmarks if it has the model. Its Inception-v3 has neither an auxiliary head nor
+// dropout.
 constexpr std::array kModels = {
     BenchmarkModel{"inception3", "inception_v3"}, BenchmarkModel{"inception_v3", "inception_v3", "0.2", "0.4"},
     BenchmarkModel{"resnet18", "resnet18"},       BenchmarkModel{"resnet34", "resnet34"},

@@ -23,7 +23,7 @@ ImageRate image_rate(std::span<const double> step_seconds, int64_t images_a_step
 // One bucket of the all-reduce.
 struct BucketTime {
   int64_t gradients = 0;     // number of gradient elements
-  int64_t others = 0;        // elements after them (moments, losses, flags), float32 whatever comm.gradient_dtype is
+  int64_t others = 0;        // elements after them (moments, losses, flags), always float32
   double ready_seconds = 0;  // when the bucket is complete, measured from the start of the step
 };
 

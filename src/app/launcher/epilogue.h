@@ -11,7 +11,7 @@ namespace lockstep {
 // passes line by line. Used by one thread.
 class EpilogueFilter {
  public:
-  // Returns what is to be printed now that mpirun has written `text` as well.
+  // Adds `text`, which mpirun has written, and returns what can be printed now.
   std::string pass(std::string_view text);
   // Returns what is left to print after mpirun has ended.
   std::string rest();

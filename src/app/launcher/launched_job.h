@@ -22,7 +22,7 @@ struct LaunchOptions {
 };
 
 struct HeldSignals {
-  sigset_t held, before;  // what is blocked now, and what was blocked before
+  sigset_t held, before;  // the signals that are blocked now, and those that were before
 };
 
 // Blocks the signals that are requests, so that none of them ends this process. Pending ones count from run_launched()

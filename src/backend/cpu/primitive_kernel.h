@@ -10,7 +10,7 @@
 
 namespace lockstep::cpu {
 
-// An operation's tensor as an argument of the primitive: DNNL_ARG_SRC and so on, with its layout. kUnused stands for a
+// An operation's tensor as an argument of the primitive: DNNL_ARG_SRC and so on, with its layout. kUnused marks a
 // tensor of the operation that this primitive does not use.
 struct PrimitiveArgument {
   static constexpr int kUnused = -1;
@@ -33,7 +33,7 @@ class PrimitiveKernel final : public Kernel {
   std::string implementation() const override { return implementation_; }
 
  private:
-  // Memory objects without memory, bound to the step's addresses in run(); an empty one stands for an unused tensor.
+  // Memory objects without memory, bound to the step's addresses in run(); an empty one represents an unused tensor.
   using Bindings = std::vector<dnnl::memory>;
   Bindings make_bindings(const Context& context, const std::vector<PrimitiveArgument>& arguments);
 

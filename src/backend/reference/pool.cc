@@ -8,7 +8,7 @@
 namespace lockstep::reference {
 namespace {
 
-// The part of the window of one output that lies inside the image.
+// The part of the window of one output that is inside the image.
 struct Patch {
   int64_t h_begin, h_end, w_begin, w_end;
 
@@ -49,7 +49,7 @@ double divisor(const Avg& op, const Patch& patch) {
   return static_cast<double>(op.count_include_pad ? op.window.kernel_h * op.window.kernel_w : patch.elements());
 }
 
-constexpr int32_t kNothing = -1;  // saved for a window that lies entirely in the padding
+constexpr int32_t kNothing = -1;  // saved for a window that is entirely in the padding
 
 // Writes the gradient of a max pool's input, from the inputs of a call that are the gradient of its output and its
 // saved positions.

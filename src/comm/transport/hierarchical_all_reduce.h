@@ -17,8 +17,9 @@ namespace lockstep {
 // Each rank adds up its lanes over its host (ShmAllReduce), exchanges each lane's sum with the ranks that have the same
 // lane on the other hosts (MpiAllReduce), and copies the totals to the ranks of its host. So a host sends as much as a
 // single rank would, however many ranks it has, and all of its ranks take part. On a single host the first stage does
-// everything. Terms are added in the order of ranks, then of hosts, whatever the timing. If the format between hosts is
-// 16-bit, the sum of each host is rounded to it, the hosts' sums are added in float32, and the total is rounded.
+// everything. Terms are added in the order of ranks, then of hosts, independently of timing. If the format between
+// hosts is 16-bit, the sum of each host is rounded to it, the hosts' sums are added in float32, and the total is
+// rounded.
 //
 // All ranks perform the same sums in the same order. Owned by a communicator. The thread that runs the step calls
 // allocate() and find(); the communication thread calls start(), advance() and stage().
@@ -42,7 +43,7 @@ class HierarchicalAllReduce {
     std::vector<std::vector<uint16_t>> halves;  // by lane: what travels, unless it is f32
     std::vector<MpiAllReduce> exchanges;
   };
-  // What a sum waits for.
+  // The stage in which a sum waits.
   struct Stage {
     bool between_hosts = false;
     int straggler = -1;  // the only rank that is waited for; -1 if it is none or several

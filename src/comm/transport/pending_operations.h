@@ -60,7 +60,7 @@ class PendingOperations {
   bool empty() const { return operations_.empty(); }
   // Returns whether an operation uses MPI, which progresses only while it is polled.
   bool needs_polling() const;
-  // What the oldest operation that uses messages waits for.
+  // The stage and the straggler of the oldest operation that uses messages.
   struct OldestWait {
     size_t index = 0;         // of the operation, among those since the last wait()
     bool two_stages = false;  // whether it has the stage below; otherwise only the straggler is meaningful

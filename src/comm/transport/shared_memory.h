@@ -13,7 +13,7 @@ class ProcessGroup;
 
 // One block per rank of this host, all of the same size and mapped by all of these ranks. The blocks are memfds: they
 // leave no names behind when ranks are killed, and a small /dev/shm does not limit them. All pages are allocated at
-// creation and the files are sealed against shrinking, so an access never fails; what a dead rank has written remains.
+// creation and the files are sealed against shrinking, so an access never fails; the data of a dead rank remain.
 //
 // Owned by a communicator. Only the job can access the blocks. Any thread may use them; the ranks must synchronize
 // their accesses.

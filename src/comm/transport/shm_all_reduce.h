@@ -26,7 +26,7 @@ struct ShmRange {
 
 // Nothing is sent or copied: each rank adds up its share of the elements (its lanes), reading the terms from every
 // rank's memory and writing the sums to every rank's memory. All ranks get the same bits, because the terms are added
-// in rank order whatever the timing. 16-bit floats are added in float32 and rounded once.
+// in rank order, independently of timing. 16-bit floats are added in float32 and rounded once.
 //
 // All ranks perform the same operations in the same order. Each rank has two counters in shared memory: the number of
 // operations that it has started, and the number whose share it has added up. It rings the other ranks' doorbells when
@@ -50,7 +50,7 @@ class ShmAllReduce {
     std::string reason;
   };
   Allocation allocate(ProcessGroup& group, size_t bytes);
-  // Returns the range of these values if they are not empty and lie in one allocation.
+  // Returns the range of these values if they are not empty and in one allocation.
   std::optional<ShmRange> find(std::span<const std::byte> values, DType type) const;
 
   // This rank's doorbell. Other ranks ring it when they have made progress.

@@ -37,7 +37,7 @@ bool is_image_name(std::string_view name) {
   return !name.starts_with('.') && std::ranges::count(kExtensions, lower_extension(name)) > 0;
 }
 
-// Counts what was ignored, by kind.
+// Counts ignored entries by kind.
 class Ignored {
  public:
   void add(const std::string& directory, const std::string& name) {

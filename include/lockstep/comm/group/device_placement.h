@@ -22,7 +22,7 @@ struct LocalRankInfo {
 // gives every rank its own devices (CUDA_VISIBLE_DEVICES), each rank numbers its own from 0.
 int device_of(const LocalRankInfo& rank);
 
-// What one rank reports to the others about its GPU.
+// One rank's report to the others about its GPU.
 struct RankDevice {
   std::string rank;  // for messages: "rank 3@node7"
   std::string host;

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// What a rank is doing. Each phase has its own time limits (watchdog.h).
+// The activity of a rank. Each phase has its own time limits (watchdog.h).
 enum class RunPhase : uint8_t { mpi, config, start, scan, compile, first_step, train, evaluate, save };
 inline constexpr int kRunPhases = 9;
 const char* run_phase_name(RunPhase phase);

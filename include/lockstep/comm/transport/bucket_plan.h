@@ -31,7 +31,7 @@ inline constexpr int64_t kHostBucketBytes = int64_t{4} << 20;
 inline constexpr int64_t kDeviceBucketBytes = int64_t{24} << 20;
 
 struct BucketPlanOptions {
-  int64_t total_elements = 0;   // size of the arena, including what follows the gradients
+  int64_t total_elements = 0;   // size of the arena, including everything after the gradients
   int64_t target_elements = 0;  // a bucket is closed once it holds at least this many elements
 };
 
@@ -41,7 +41,7 @@ struct BucketPlanOptions {
 // bucket's `ready` is kMarkedByCaller.
 std::vector<Bucket> plan_buckets(std::span<const ReadyMark> marks, const BucketPlanOptions& options);
 
-// What an all-reduce costs by a model: latency_seconds, and the time of its bytes.
+// The modeled cost of an all-reduce: latency_seconds, and the time of its bytes.
 struct AllReduceCost {
   double latency_seconds = 0;
   double bytes_per_second = std::numeric_limits<double>::infinity();

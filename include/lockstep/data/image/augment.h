@@ -61,7 +61,7 @@ struct TransformOptions {
   int64_t image_size = 0;
   uint64_t seed = 1;
   bool training = true;
-  bool jpeg_scaling = false;  // in training: source_window() may ask for a smaller picture where the crop is large
+  bool jpeg_scaling = false;  // in training: source_window() may request a smaller picture if the crop is large
 };
 
 // A worker thread's own buffers, kept between images.

@@ -77,7 +77,7 @@ class DataSource {
 
   // Fills `sample` with record `index` in [0, size()). Throws BadRecord for a damaged record, one with non-finite
   // numbers and one for which there is not enough memory, and Error(data) for a file that cannot be read or a label
-  // outside the allowed range; all name the record as where() does.
+  // outside the allowed range; all name the record like where().
   void read(int64_t index, Sample& sample) const;
 
   // Returns the sample's position for messages, such as "train-00001-of-00004 record 17 (offset 123)".

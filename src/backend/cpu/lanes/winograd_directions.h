@@ -27,7 +27,7 @@ struct Factors {
   static constexpr int kCount = static_cast<int>(kPairs<kPoints>.size());
   float products[kCount + 1][kCount + 1] = {};  // of (z - p^2) over all pairs but one; last: over all pairs
   float powers[kCount][kPoints] = {};           // of p
-  float shares[kCount][kPoints] = {};           // the same, divided by what the weights at p and -p are divided by
+  float shares[kCount][kPoints] = {};           // the same, divided by the divisor of the weights at p and -p
   float zero_share = 0;                         // the same of the weights at 0
 
   constexpr Factors() {
