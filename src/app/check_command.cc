@@ -25,7 +25,6 @@
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/parameter_audit.h"
 #include "lockstep/comm/group/rank_names.h"
-#include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/comm/transport/mpi_communicator.h"
 #include "lockstep/io/file.h"
 #include "lockstep/train/model_arrays.h"

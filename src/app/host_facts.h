@@ -1,12 +1,11 @@
 // Facts about the host of this process, from the kernel and the environment, for the tables of ranks.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/supervision/launcher.h"
+#include "lockstep/base/environment.h"
 
 namespace lockstep {
 

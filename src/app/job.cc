@@ -13,7 +13,6 @@
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/counted.h"
-#include "lockstep/base/cpu_topology.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/number_ranges.h"

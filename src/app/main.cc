@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
-#include <vector>
 
 #include "app/cli/command_line.h"
 #include "app/cli/terminal.h"

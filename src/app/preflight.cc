@@ -10,7 +10,6 @@
 #include "lockstep/backend/cpu_library.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
-#include "lockstep/comm/group/mpi_session.h"
 #include "lockstep/comm/group/parameter_audit.h"
 #include "lockstep/config/load.h"
 #include "lockstep/io/file.h"

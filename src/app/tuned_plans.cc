@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <vector>
 
 #include "lockstep/base/counted.h"
 #include "lockstep/base/error.h"

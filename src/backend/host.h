@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "backend/dropout_mask.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/clock.h"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <string>
 
 #include "base/control_groups.h"
 #include "lockstep/base/parse_number.h"

@@ -1,6 +1,5 @@
 #include "lockstep/checkpoint/schema.h"
 
-#include <algorithm>
 #include <map>
 #include <string_view>
 

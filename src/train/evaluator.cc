@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"

@@ -1,10 +1,8 @@
 // ONNX models (https://onnx.ai): the evaluation graph with its weights, as operators of opset 13.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "lockstep/exchange/named_tensor.h"
 #include "lockstep/exchange/safetensors.h"

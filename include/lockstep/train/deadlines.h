@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/comm/group/process_group.h"
-#include "lockstep/comm/supervision/launcher.h"
 #include "lockstep/comm/supervision/watchdog.h"
 #include "lockstep/config/config.h"
 #include "lockstep/config/load.h"

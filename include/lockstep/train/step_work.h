@@ -6,12 +6,10 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "lockstep/comm/transport/gradient_reducer.h"
 #include "lockstep/observe/step_timer.h"
 #include "lockstep/observe/step_trace.h"
-#include "lockstep/train/batch_upload.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/device_step_state.h"
 #include "lockstep/train/gradient_accumulator.h"

@@ -10,12 +10,12 @@
 
 #include "app/cli/benchmark_flag_table.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest_word.h"
 #include "lockstep/base/parse_number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/split_words.h"
 #include "lockstep/config/keys.h"
 #include "lockstep/config/model_info.h"
-#include "lockstep/config/suggest.h"
 #include "lockstep/config/value.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "lockstep/comm/supervision/launcher.h"
+#include "lockstep/base/environment.h"
 
 namespace lockstep {
 

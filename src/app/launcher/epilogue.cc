@@ -1,6 +1,5 @@
 #include "app/launcher/epilogue.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/error.h"

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <map>
 #include <sstream>
-#include <utility>
 
 #include "app/rank_mapping.h"
 #include "lockstep/base/error.h"

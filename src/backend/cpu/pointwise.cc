@@ -4,7 +4,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/loops.h"
 #include "backend/cpu/widened.h"
-#include "backend/host.h"
+#include "backend/dropout_mask.h"
 #include "backend/kernels/functors.h"
 #include "lockstep/base/error.h"
 

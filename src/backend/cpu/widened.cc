@@ -1,6 +1,5 @@
 #include "backend/cpu/widened.h"
 
-#include <utility>
 #include <vector>
 
 #include "backend/cpu/loops.h"

@@ -1,5 +1,4 @@
 // Batch normalization (Ioffe and Szegedy 2015): training, gradient, inference, and the moments that ranks sum.
-#include <algorithm>
 #include <cmath>
 
 #include "backend/reference/compute.h"

@@ -1,5 +1,4 @@
 // Embedding sums and their gradients.
-#include <algorithm>
 #include <vector>
 
 #include "backend/reference/compute.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/host.h"
+#include "backend/dropout_mask.h"
 #include "backend/kernels/functors.h"
 #include "backend/reference/compute.h"
 #include "lockstep/ops/pixels.h"

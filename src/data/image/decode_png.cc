@@ -2,10 +2,8 @@
 // skipped.
 #include <png.h>
 
-#include <algorithm>
 #include <csetjmp>
 #include <cstring>
-#include <string>
 
 #include "data/image/image_decoders.h"
 #include "lockstep/base/printable.h"

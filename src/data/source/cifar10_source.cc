@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <climits>
 #include <optional>
 #include <string>
