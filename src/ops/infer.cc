@@ -1,4 +1,4 @@
-// Shape inference, with one overload per operation, and queries of the facts of operations.
+// Shape inference, an overload for each operation or for several of one rule, and queries of their facts.
 #include "ops/infer.h"
 
 #include <optional>
@@ -150,15 +150,11 @@ Result infer_op(const SyncBatchNormGrad&, Descs in) {
   expect_shape(in[6], {2 * in[0].shape.c()}, "sums");
   return {like(in[0])};
 }
-Result infer_op(const SumOverRanks&, Descs in) {
+Result infer_op(const OneOf<SumOverRanks, Relu, Reorder> auto&, Descs in) {
   expect_inputs(in, 1);
   return {like(in[0])};
 }
-Result infer_op(const Relu&, Descs in) {
-  expect_inputs(in, 1);
-  return {like(in[0])};
-}
-Result infer_op(const ReluGrad&, Descs in) {
+Result infer_op(const OneOf<ReluGrad, LocalResponseNormGrad> auto&, Descs in) {
   expect_inputs(in, 2);
   expect_shape(in[1], in[0].shape, "output gradient");
   return {like(in[0])};
@@ -202,11 +198,6 @@ Result infer_op(const LocalResponseNorm& op, Descs in) {
   require(op.size % 2 == 1, "an even window of {} channels", op.size);
   return {like(in[0])};
 }
-Result infer_op(const LocalResponseNormGrad&, Descs in) {
-  expect_inputs(in, 2);
-  expect_shape(in[1], in[0].shape, "output gradient");
-  return {like(in[0])};
-}
 Result infer_op(const Concat&, Descs in) {
   require(!in.empty(), "concatenates nothing");
   int64_t channels = 0;
@@ -229,10 +220,6 @@ Result infer_op(const Reshape& op, Descs in) {
   require(op.shape.elements() == in[0].shape.elements(), "{} cannot become {}", in[0].shape.to_string(),
           op.shape.to_string());
   return {like(in[0], op.shape)};
-}
-Result infer_op(const Reorder&, Descs in) {
-  expect_inputs(in, 1);
-  return {like(in[0])};
 }
 Result infer_op(const Cast& op, Descs in) {
   expect_inputs(in, 1);
