@@ -144,7 +144,7 @@ def report(runs):
 def main():
     words = lambda text: text.split(",")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainer", default=str(ROOT / "build/trainer"))
+    parser.add_argument("--trainer", default=str(ROOT / "build/release/trainer"))
     parser.add_argument("--gbits", type=scaling.numbers, default=[5, 2, 1])
     parser.add_argument("--model", default="inception_v3")
     parser.add_argument("--batch_size", type=int, default=4)

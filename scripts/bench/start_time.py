@@ -70,7 +70,7 @@ def run(program, ranks):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainer", type=lambda text: text.split(","), default=[str(ROOT / "build/trainer")])
+    parser.add_argument("--trainer", type=lambda text: text.split(","), default=[str(ROOT / "build/release/trainer")])
     parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")], default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
