@@ -37,15 +37,21 @@ void on_signal(int signal) {
 
 constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 100'000'000};
 
-bool is_ignored(int signal) {
+bool started_with_nohup = false;
+
+// UCX, which Open MPI 5 loads, handles SIGHUP from the moment that it is loaded. So this runs before the libraries'
+// initializers do.
+void note_nohup() {
   struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  started_with_nohup = ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const note_first)() = note_nohup;
 
 // SIGHUP is a request as well, unless the process was started with nohup.
 std::vector<int> stop_signal_numbers() {
   std::vector<int> numbers = {SIGUSR1, SIGTERM, SIGINT};
-  if (!is_ignored(SIGHUP)) numbers.push_back(SIGHUP);
+  if (!started_with_nohup) numbers.push_back(SIGHUP);
   return numbers;
 }
 
@@ -74,6 +80,7 @@ StopSignals::StopSignals() {
   for (const int signal : stop_signal_numbers()) {
     require(::sigaction(signal, &action, nullptr) == 0, "signal {} cannot be handled", signal);
   }
+  if (started_with_nohup) ::signal(SIGHUP, SIG_IGN);
   const sigset_t signals = stop_signals();
   require(::pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "signals cannot be blocked");
   receiver_ = std::jthread([](const std::stop_token& stop) {
