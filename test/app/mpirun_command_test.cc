@@ -18,6 +18,7 @@ LaunchSite site_of(int nodes, Variables variables = {}) {
                   .processors = {},
                   .usable_processors = static_cast<size_t>(4 * nodes),
                   .root = false,
+                  .mpirun_5 = false,
                   .hostfile_text = {},
                   .environment = [variables](const char* name) -> std::optional<std::string> {
                     const auto found = variables.find(name);
@@ -52,6 +53,21 @@ TEST_CASE("ranks that cannot have cores of their own are not bound") {
   LaunchSite unknown = site_of(0);
   CHECK(command({"-np", "2", "x"}, unknown) ==
         "OMPI_MCA_orte_execute_quiet=1 mpirun -np 2 --bind-to none /bin/trainer x");
+}
+
+TEST_CASE("mpirun 5 gets no network for the ranks of one host, unless the user chooses one") {
+  const auto keeps_to_one_host = [](std::vector<std::string> arguments, Variables variables = {}) {
+    LaunchSite site = site_of(1, std::move(variables));
+    site.hostfile_text = "a slots=2\nb slots=2\n";
+    site.mpirun_5 = true;
+    return command(std::move(arguments), site).find(" OMPI_MCA_btl_tcp_if_include=lo mpirun") != std::string::npos;
+  };
+  CHECK(keeps_to_one_host({"-np", "2", "x"}));
+  CHECK_FALSE(keeps_to_one_host({"--hostfile", "f", "x"}));
+  CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{"SLURM_JOB_ID", "7"}}));
+  CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{"OMPI_MCA_btl_tcp_if_include", "eth0"}}));
+  CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{"OMPI_MCA_btl_tcp_if_exclude", "lo"}}));
+  CHECK_FALSE(keeps_to_one_host({"-np", "2", "--mca", "btl_tcp_if_include", "eth0", "x"}));
 }
 
 TEST_CASE("root gets the variables that mpirun asks for") {

@@ -69,23 +69,6 @@ complete -o default -F _lockstep lockstep
                      flags);
 }
 
-LaunchSite this_site(const std::string& hostfile) {
-  LaunchSite site{.trainer = (program_directory() / "trainer").string(),
-                  .processors = processors_of_job(),
-                  .usable_processors = cpu_cores().cpus.size(),
-                  .root = ::geteuid() == 0,
-                  .hostfile_text = {},
-                  .environment = process_environment()};
-  if (::access(site.trainer.c_str(), X_OK) != 0) {
-    fail(ExitCode::config, "{}: there is no such program, which belongs beside lockstep", site.trainer);
-  }
-  if (hostfile.empty()) return site;
-  const auto text = read_system_file(hostfile);
-  if (!text) fail(ExitCode::config, "--hostfile {}: cannot be read", printable(hostfile));
-  site.hostfile_text = *text;
-  return site;
-}
-
 // Whether this mpirun is beside a launcher that only Open MPI 5 has.
 bool is_mpirun_5(const std::string& mpirun) {
   std::string directories = process_environment()("PATH").value_or("");
@@ -98,9 +81,28 @@ bool is_mpirun_5(const std::string& mpirun) {
   return false;
 }
 
+LaunchSite this_site(const RunRequest& request) {
+  LaunchSite site{.trainer = (program_directory() / "trainer").string(),
+                  .processors = processors_of_job(),
+                  .usable_processors = cpu_cores().cpus.size(),
+                  .root = ::geteuid() == 0,
+                  .mpirun_5 = is_mpirun_5(request.mpirun),
+                  .hostfile_text = {},
+                  .environment = process_environment()};
+  if (::access(site.trainer.c_str(), X_OK) != 0) {
+    fail(ExitCode::config, "{}: there is no such program, which belongs beside lockstep", site.trainer);
+  }
+  if (request.hostfile.empty()) return site;
+  const auto text = read_system_file(request.hostfile);
+  if (!text) fail(ExitCode::config, "--hostfile {}: cannot be read", printable(request.hostfile));
+  site.hostfile_text = *text;
+  return site;
+}
+
 int run(const std::vector<std::string>& arguments) {
   const RunRequest request = parse_run_request(arguments);
-  const MpirunCommand command = mpirun_command(request, this_site(request.hostfile));
+  const LaunchSite site = this_site(request);
+  const MpirunCommand command = mpirun_command(request, site);
   if (request.print_only) {
     fmt::print("{}\n", command.text());
     return 0;
@@ -110,7 +112,7 @@ int run(const std::vector<std::string>& arguments) {
   return run_launched({.program = "lockstep",
                        .is_mpirun = true,
                        .local_ranks = command.local_ranks,
-                       .leaves_out_epilogue = is_mpirun_5(command.words[0])},
+                       .leaves_out_epilogue = site.mpirun_5},
                       signals, command.words, command.environment);
 }
 
