@@ -90,7 +90,7 @@ void load_start_weights(const Config& config, const std::string& path, const Com
   constexpr std::string_view kWeight = ".weight";
   const WeightFile file = open_start_weights(config, path, onnx);
   SchemaOptions schema{.group = file.group, .exclude = config.checkpoint.init_exclude};
-  const Graph drawn = build_model(config.model.name, model_options(config, 1, true));
+  const Graph drawn = build_model(config.model.name, model_options(config, 2, true));  // a batch norm needs two
   int64_t classes = 0;
   for (const ParameterId id : classifier_parameters(drawn)) {
     const Parameter& weights = drawn.parameters[id];

@@ -95,6 +95,13 @@ class FineTuning(kit.TestCase):
             self.assertEqual(same, name.startswith("stem."), name)
         self.assertEqual(self.run_job(1, "evaluate", "run", "--data.validation", "train.tfrecord").code, kit.OK)
 
+    def test_a_run_starts_from_a_network_whose_last_norm_sees_one_pixel(self):
+        kit.write(self.path("net.toml"), NET.replace('"pool" },', '"pool" },\n  { op = "batch_norm", name = "last" },'))
+        first = self.run_with("first", ranks=1)
+        second = self.run_with("second", ranks=1, checkpoint__init_from="first/latest", optimizer__lr_factors=["*=0"])
+        for name in ("last.weight", "fc.weight"):
+            self.assertEqual(second["model/" + name].tobytes(), first["model/" + name].tobytes())
+
     def test_a_run_starts_from_safetensors(self):
         self.run_with("first", ranks=1)
         self.assertEqual(self.run_job(0, "export", "first", "--to", "weights.safetensors").code, kit.OK)
