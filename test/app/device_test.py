@@ -160,5 +160,18 @@ class Bfloat16(kit.TestCase):
             self.assertLess(abs(losses[0][step] - loss), 0.05 * loss, f"step {step}")
 
 
+@unittest.skipUnless("avx512_bf16" in open("/proc/cpuinfo").read(), "this processor has no instructions for bfloat16")
+class SlowDigits(kit.TestCase):
+    def test_the_digits_recipe_in_bfloat16_reaches_98_per_cent(self):
+        run = self.path("run")
+        result = self.run_job(2, "--config", "digits", "--device.kind", "cpu", "--train.precision", "bf16",
+                              "--checkpoint.directory", run, timeout=1500)
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assertEqual(result.count("computing in float32"), 0, str(result))
+        averages = [row for row in kit.metrics(run, "eval") if row["weights"] == "ema"]
+        self.assertEqual(averages[-1]["examples"], 360)
+        self.assertGreaterEqual(averages[-1]["top1"], 0.98)
+
+
 if __name__ == "__main__":
     kit.main()
