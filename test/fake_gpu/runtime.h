@@ -17,9 +17,6 @@ cudaError_t remember(cudaError_t status, const std::string& why);
 // which may be another rank's.
 void expect_device();
 
-// Throws Refused if there is no such event.
-Event& event_of(cudaEvent_t handle);
-
 // The body of a call: body(lock), which throws what it is refused with. After a fault of the device every call fails.
 template <class Body>
 cudaError_t call(const Body& body) {
