@@ -1,5 +1,6 @@
 #include "graph/formats.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -10,12 +11,12 @@ bool must_end_plain(const Value& v) { return v.gradient_of >= 0 || v.moment_of >
 
 class FormatChooser {
  public:
-  FormatChooser(Graph& graph, const Backend& backend) : graph_(graph), backend_(backend) {}
+  FormatChooser(Graph& graph, const Backend& backend) : graph_(graph), backend_(backend), readers_(readers_of(graph)) {}
 
   void run() {
-    std::vector<Node> old = std::move(graph_.nodes);
+    old_ = std::move(graph_.nodes);
     graph_.nodes.clear();
-    for (Node& node : old) place(std::move(node));
+    for (Node& node : old_) place(std::move(node));
   }
 
  private:
@@ -44,10 +45,22 @@ class FormatChooser {
     return copy;
   }
 
+  // What converts writes any of the backend's own formats: that in which the first reader wants the value.
+  Format wanted(ValueId id, Format format) const {
+    if (format.kind != Format::Kind::opaque || readers_[id].empty()) return format;
+    const Node& reader = old_[readers_[id].front()];
+    const auto input = std::ranges::find(reader.inputs, id) - reader.inputs.begin();
+    return backend_.choose_formats(reader.op, graph_.descs(reader.inputs), graph_.descs(reader.outputs)).inputs[input];
+  }
+
   void place(Node node) {
     auto inputs = graph_.descs(node.inputs);
     auto outputs = graph_.descs(node.outputs);
-    const FormatChoice choice = backend_.choose_formats(node.op, inputs, outputs);
+    FormatChoice choice = backend_.choose_formats(node.op, inputs, outputs);
+    if (std::holds_alternative<Cast>(node.op) || std::holds_alternative<CastMany>(node.op) ||
+        std::holds_alternative<PreparePixels>(node.op)) {
+      for (size_t i = 0; i < node.outputs.size(); ++i) choice.outputs[i] = wanted(node.outputs[i], choice.outputs[i]);
+    }
     if (casts_weights(node) && choice.outputs[0] == Format::plain()) {
       graph_.value(node.outputs[0]).producer = -1;
       weight_casts_.emplace(node.outputs[0], std::move(node));
@@ -91,6 +104,8 @@ class FormatChooser {
 
   Graph& graph_;
   const Backend& backend_;
+  const std::vector<std::vector<NodeId>> readers_;
+  std::vector<Node> old_;  // those placed are moved away
   std::map<std::tuple<ValueId, int, int32_t, Phase>, ValueId> copies_;
   std::map<ValueId, Node> weight_casts_;  // by output: each reader casts to the format that it needs
 };

@@ -34,12 +34,17 @@ constexpr Precision kPrecisions[] = {
 // Weights of several shapes with others between them, and where the backend wants their copies.
 struct CopiedWeights {
   CopiedWeights(const Backend& backend, DType dtype) {
-    // Filters that are padded, larger than a block's piece of the update, of several taps, and of one; linear weights.
+    // Filters that are padded, larger than a block's piece of the update, of several taps, and of one; linear weights;
+    // filters of pairs of pixels.
     for (const Shape& shape : {Shape{5, 3, 3, 3}, Shape{3, 1024, 3, 3}, Shape{40, 32, 5, 5}, Shape{24, 600, 1, 1},
-                               Shape{7, 3, 1, 1}, Shape{33, 300}}) {
+                               Shape{7, 3, 1, 1}, Shape{33, 300}, Shape{6, 3, 3, 5}}) {
       elements += 5;
       TensorDesc copy{shape, dtype, {}};
       copy.format = backend.choose_formats(Cast{dtype}, {{{shape, DType::f32, {}}}}, {{copy}}).outputs[0];
+      if (shape[0] == 6) {
+        const TensorDesc image{{1, 3, 9, 9}, dtype, {}}, y{{1, 6, 4, 3}, dtype, {}};
+        copy.format = backend.choose_formats(Conv2d{.window = {3, 5, 2, 2}}, {{image, copy}}, {{y}}).inputs[1];
+      }
       copies.push_back({elements, bytes, copy});
       elements += shape.elements();
       bytes += static_cast<int64_t>((backend.storage_bytes(copy) + 255) / 256 * 256);
@@ -60,12 +65,14 @@ struct CopiedWeights {
     for (const WeightCopy& copy : copies) {
       const Shape& s = copy.desc.shape;
       const int64_t pixels = s.rank() == 4 ? s[2] * s[3] : 1;
-      const int64_t stored = static_cast<int64_t>(backend.storage_bytes(copy.desc)) / 2 / (s[0] * pixels);
+      // Elements of a row of taps, which has one more where it is paired, and of a tap.
+      const int64_t row = static_cast<int64_t>(backend.storage_bytes(copy.desc)) / 2 / (s[0] * s.h());
+      const int64_t stored = s.rank() == 4 ? row / (s.w() + (row % s.w() > 0 ? 1 : 0)) : row;
       for (int64_t i = 0; i < s.elements(); ++i) {
         const int64_t filter = i / (s[1] * pixels), channel = i / pixels % s[1], pixel = i % pixels;
-        values[static_cast<size_t>(copy.to_bytes / 2 + (filter * pixels + pixel) * stored + channel)] =
-            (copy.desc.dtype == DType::bf16 ? to_bf16 : to_f16)(
-                static_cast<float>(weights[static_cast<size_t>(copy.offset + i)]));
+        const int64_t at = (filter * s.h() + pixel / s.w()) * row + pixel % s.w() * stored + channel;
+        values[static_cast<size_t>(copy.to_bytes / 2 + at)] = (copy.desc.dtype == DType::bf16 ? to_bf16 : to_f16)(
+            static_cast<float>(weights[static_cast<size_t>(copy.offset + i)]));
       }
     }
     HostTensor result = arena();

@@ -216,6 +216,7 @@ void add_convolutions(std::vector<OpCase>& cases) {
   cases.push_back(conv_case({1, 1, 6, 9}, 1, window(2, 2, 1)));
   cases.push_back(conv_case({2, 17, 5, 8}, 19, {3, 2, 2, 1, 1, 0}));
   cases.push_back(conv_case({2, 3, 1, 2}, 4, {5, 7, 1, 1, 2, 3}));
+  cases.push_back(conv_case({2, 2, 6, 12}, 8, {3, 5, 1, 2, 1, 2}));  // a GPU reads pairs of pixels in 16 bits
   // Groups: ResNeXt's, MobileNet's (one channel each), and off the vector width.
   cases.push_back(conv_case({2, 64, 9, 9}, 64, window(3, 1, 1), false, 4));
   cases.push_back(conv_case({2, 48, 7, 7}, 48, window(3, 2, 1), false, 48));

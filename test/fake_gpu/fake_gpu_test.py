@@ -149,10 +149,11 @@ class Interruptions(InterruptedCase):
 
 
 class FusedCase(FakeGpuCase):
-    """A network of every fused operation, in fp16: sums behind convolutions, images normalized before convolutions and their
-    gradients, sums of a norm's gradient, a norm before a max pool, norms of slices of a merged convolution."""
+    """A network of every fused operation, in fp16: sums behind convolutions, the first of which reads pairs of pixels, images
+    normalized before convolutions and their gradients, sums of a norm's gradient, a norm before a max pool, norms of slices
+    of a merged convolution."""
     NET = """layer = [
-      { op = "conv_norm_relu", name = "stem", channels = 8, kernel = 3, pad = 1 },
+      { op = "conv_norm_relu", name = "stem", channels = 8, kernel = 3, stride = 2 },
       { op = "conv_norm_relu", name = "one", channels = 16, kernel = 3, pad = 1 },
       { op = "max_pool", name = "pool", kernel = 3, stride = 2 },
       { op = "conv_norm_relu", name = "left", channels = 16 },
@@ -205,11 +206,11 @@ class Fusions(FusedCase):
         config = self.fused_config()
         result = self.run_job(0, "explain", "--config", config)
         self.assertEqual(result.code, kit.OK, str(result))
-        self.assertIn("of 4 convolutions on this GPU, 3 sum for the batch norm behind them, 1 normalize", str(result))
-        self.assertRegex(str(result), r"stem\.conv +does not sum: no engine for \[4,3,16,16\] in f16")
+        self.assertIn("of 4 convolutions on this GPU, 4 sum for the batch norm behind them, 1 normalize", str(result))
+        self.assertRegex(str(result), r"stem\.conv +does not normalize its image: no batch norm with ReLU makes it")
         self.assertRegex(str(result), r"left2\.conv +does not normalize its image: that is a slice of a merged convolution")
         result = self.run_job(0, "explain", "--config", config, "--train.precision", "bf16")
-        self.assertRegex(str(result), r"one\.conv +does not sum: no engine for \[4,8,16,16\] in bf16")
+        self.assertRegex(str(result), r"one\.conv +does not sum: no engine for \[4,8,7,7\] in bf16")
         result = self.run_job(0, "explain", "--config", config, "--device.kind", "cpu")
         self.assertEqual(result.count("on this GPU"), 0, str(result))
 

@@ -32,7 +32,7 @@ ConvProblem problem(ConvKind kind, const Window& window, const std::array<Tensor
   return {.kind = kind,
           .dtype = x.dtype,
           .tf32 = tf32 && x.dtype == DType::f32,
-          .window = window,
+          .window = cuda::stored_window(window, x),
           .x = cuda::stored_shape(x),
           .weights = cuda::stored_shape(weights),
           .y = cuda::stored_shape(y)};

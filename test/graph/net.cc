@@ -198,6 +198,7 @@ std::vector<double> Net::read(const void* from, DType type, int64_t count) const
 void Net::write(void* to, DType type, std::span<const double> values) const {
   const std::vector<std::byte> bytes = type == DType::f64   ? from_doubles<double>(values)
                                        : type == DType::f32 ? from_doubles<float>(values)
+                                       : type == DType::u8  ? from_doubles<uint8_t>(values)
                                                             : from_doubles<int32_t>(values);
   backend_.copy(*stream_, to, bytes.data(), bytes.size());
   stream_->wait();

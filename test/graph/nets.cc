@@ -57,6 +57,14 @@ Graph block_net(const ModelOptions& options) {
   return std::move(b).finish();
 }
 
+Graph strided_net(const ModelOptions& options) {
+  ModelBuilder b(options);
+  ValueId x = b.conv_norm_relu(b.images(), "stem", {.channels = 16, .window = {3, 3, 2, 2}});
+  x = b.conv_norm_relu(x, "next", {.channels = 16, .window = kThree});
+  b.loss(b.linear(b.flatten(b.global_avg_pool(x, "pool"), "flatten"), "fc", {.outputs = options.classes}), "loss", 1);
+  return std::move(b).finish();
+}
+
 Graph random_net(uint64_t seed, const ModelOptions& options) {
   RandomStream random(random_key(seed));
   ModelBuilder b(options);

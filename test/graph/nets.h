@@ -23,6 +23,9 @@ Graph small_net(const ModelOptions& options);
 // in a concatenation, a pool beside. Parameters have torchvision's kind of names.
 Graph block_net(const ModelOptions& options);
 
+// Two convolutions, the first of stride 2, which in 16 bits a GPU computes of pairs of pixels; their rows are odd.
+Graph strided_net(const ModelOptions& options);
+
 // A random net of about a dozen layers: values are read any number of times, and what nobody reads is concatenated
 // before the loss, so that every parameter matters.
 Graph random_net(uint64_t seed, const ModelOptions& options);

@@ -24,9 +24,22 @@ Format for_convolution(const TensorDesc& desc) {
   return pads ? padded() : dense(s);
 }
 
+// An odd kernel has a zero tap at its end, which sees the pixel behind its last one, if there is one. Other padding
+// than that of whole pairs would differ by side, which fused engines refuse.
+bool pairs_pixels(const Window& window, const TensorDesc& image) {
+  return image.dtype != DType::f32 && image.shape.c() <= 4 && window.stride_w == 2 && window.kernel_w > 1 &&
+         window.kernel_w % 2 == 1 && window.pad_w % 2 == 0;
+}
+
 Shape stored_shape(const TensorDesc& desc) {
   const Shape& s = desc.shape;
+  if (desc.format == paired()) return {s.n(), 8, s.h(), (s.w() + 1) / 2};
   return desc.format == padded() ? Shape{s.n(), padded_channels(s.c()), s.h(), s.w()} : s;
+}
+
+Window stored_window(const Window& window, const TensorDesc& image) {
+  if (image.format != paired()) return window;
+  return {window.kernel_h, (window.kernel_w + 1) / 2, window.stride_h, 1, window.pad_h, window.pad_w / 2};
 }
 
 void expect_element(const Op& op, DType dtype) {

@@ -27,10 +27,16 @@ Format dense(const Shape& shape);
 // For convolutions, images and weights of 16-bit floats with fewer than eight channels are padded with zeros to four or
 // eight: then tensor cores compute the first layer, too.
 constexpr Format padded() { return {Format::Kind::opaque, 1}; }  // channels last
+// Those padded to four, in rows of an even number of pixels or taps, the last one of an odd row zero: two of four
+// channels are one of eight, of which a convolution with stride 2 along a row is one with stride 1 (pairs_pixels).
+constexpr Format paired() { return {Format::Kind::opaque, 2}; }
 // The format in which a convolution reads an image or weights, and writes the gradient of weights.
 Format for_convolution(const TensorDesc& desc);
-// The shape in memory, padding included.
+// Whether a convolution of one group reads such an image in pairs.
+bool pairs_pixels(const Window& window, const TensorDesc& image);
+// The shape in memory, padding included, and the window over it.
 Shape stored_shape(const TensorDesc& desc);
+Window stored_window(const Window& window, const TensorDesc& image);
 
 // Throws Error(config) for element types that kernels do not have.
 void expect_element(const Op& op, DType dtype);

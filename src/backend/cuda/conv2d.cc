@@ -16,12 +16,13 @@ struct ConvTensors {
 ConvProblem problem_of(const Context& context, ConvKind kind, const Window& window, const ConvTensors& tensors,
                        Fusion fusion = Fusion::none) {
   for (const TensorDesc* desc : {&tensors.x, &tensors.weights, &tensors.y}) {
-    require(desc->format == dense(desc->shape) || desc->format == padded(), "cuDNN is given {}", desc->to_string());
+    require(desc->format == dense(desc->shape) || desc->format.kind == Format::Kind::opaque, "cuDNN is given {}",
+            desc->to_string());
   }
   return {.kind = kind,
           .dtype = tensors.x.dtype,
           .tf32 = context.tf32 && tensors.x.dtype == DType::f32,
-          .window = window,
+          .window = stored_window(window, tensors.x),
           .x = stored_shape(tensors.x),
           .weights = stored_shape(tensors.weights),
           .y = stored_shape(tensors.y),
@@ -113,14 +114,14 @@ std::unique_ptr<Kernel> compile(const Context& context, const Conv2dGradInputNor
 
 // Vectors have no padding, so an image that is padded has none of them.
 bool can(const Context& context, const Conv2dStatistics& op, Descs inputs, Descs outputs) {
-  return (!op.normalized || inputs[0].format != padded()) &&
+  return (!op.normalized || inputs[0].format == dense(inputs[0].shape)) &&
          context.planner.can(problem_of(context, op, inputs, outputs));
 }
 bool can(const Context& context, const Conv2dNormalizedGradWeights& op, Descs inputs, Descs outputs) {
-  return inputs[0].format != padded() && context.planner.can(problem_of(context, op, inputs, outputs));
+  return inputs[0].format == dense(inputs[0].shape) && context.planner.can(problem_of(context, op, inputs, outputs));
 }
 bool can(const Context& context, const Conv2dGradInputNorm& op, Descs inputs, Descs outputs) {
-  return inputs[2].format != padded() && context.planner.can(problem_of(context, op, inputs, outputs));
+  return context.planner.can(problem_of(context, op, inputs, outputs));
 }
 
 }  // namespace lockstep::cuda

@@ -22,11 +22,13 @@ std::vector<Format> dense_formats(Descs tensors) {
 
 // Of a convolution or its gradient by weights: the image, and the weights, which are an input or the first output.
 // Padding would change the number of groups that cuDNN takes from the shapes.
-FormatChoice convolution_formats(Descs inputs, Descs outputs, bool gradient, int64_t groups = 1) {
+FormatChoice convolution_formats(const Window& window, Descs inputs, Descs outputs, bool gradient, int64_t groups = 1) {
   FormatChoice choice{dense_formats(inputs), dense_formats(outputs)};
   if (groups != 1) return choice;
-  choice.inputs[0] = for_convolution(inputs[0]);
-  (gradient ? choice.outputs[0] : choice.inputs[1]) = for_convolution(gradient ? outputs[0] : inputs[1]);
+  const bool pairs = pairs_pixels(window, inputs[0]);
+  choice.inputs[0] = pairs ? paired() : for_convolution(inputs[0]);
+  (gradient ? choice.outputs[0] : choice.inputs[1]) =
+      pairs ? paired() : for_convolution(gradient ? outputs[0] : inputs[1]);
   return choice;
 }
 
@@ -84,10 +86,14 @@ class CudaBackend final : public Backend {
               }
               return choice;
             },
-            [&](const Conv2d& conv) { return convolution_formats(inputs, outputs, false, conv.groups); },
-            [&](const Conv2dStatistics&) { return convolution_formats(inputs, outputs, false); },
-            [&](const Conv2dGradWeights& conv) { return convolution_formats(inputs, outputs, true, conv.groups); },
-            [&](const Conv2dNormalizedGradWeights&) { return convolution_formats(inputs, outputs, true); },
+            [&](const Conv2d& conv) { return convolution_formats(conv.window, inputs, outputs, false, conv.groups); },
+            [&](const Conv2dStatistics& conv) { return convolution_formats(conv.window, inputs, outputs, false); },
+            [&](const Conv2dGradWeights& conv) {
+              return convolution_formats(conv.window, inputs, outputs, true, conv.groups);
+            },
+            [&](const Conv2dNormalizedGradWeights& conv) {
+              return convolution_formats(conv.window, inputs, outputs, true);
+            },
             [&](const auto&) {
               return FormatChoice{dense_formats(inputs), dense_formats(outputs)};
             }},
@@ -110,8 +116,8 @@ class CudaBackend final : public Backend {
   }
   size_t saved_bytes(const Op& op, Descs inputs) const override { return cuda::saved_bytes(op, inputs); }
   size_t storage_bytes(const TensorDesc& desc) const override {
-    if (desc.format == padded()) return packed_bytes({stored_shape(desc), desc.dtype, Format::channels_last()});
-    return packed_bytes(desc);
+    if (desc.format.kind != Format::Kind::opaque) return packed_bytes(desc);
+    return packed_bytes({stored_shape(desc), desc.dtype, Format::channels_last()});
   }
 
   PlanTuning* plan_tuning() override { return cudnn_ ? planner_.get() : nullptr; }

@@ -9,9 +9,9 @@ namespace lockstep::cuda {
 
 Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
   const Shape& s = from.shape;
-  const auto last = [](const TensorDesc& desc) {
-    return desc.format == Format::channels_last() || desc.format == padded();
-  };
+  const auto last = [](const TensorDesc& desc) { return desc.format != Format::plain(); };
+  const auto pairs = [](const TensorDesc& desc) { return desc.format == paired(); };
+  const auto padding = [&](const TensorDesc& desc) { return stored_shape(desc).c() / (pairs(desc) ? 2 : 1) - s.c(); };
   if (s.rank() < 4) return {.samples = 1, .channels = s.elements(), .pixels = 1, .from = from.dtype, .to = to.dtype};
   return {.samples = s.n(),
           .channels = s.c(),
@@ -20,8 +20,11 @@ Conversion conversion_of(const TensorDesc& from, const TensorDesc& to) {
           .to = to.dtype,
           .from_channels_last = last(from),
           .to_channels_last = last(to),
-          .from_padding = stored_shape(from).c() - s.c(),
-          .to_padding = stored_shape(to).c() - s.c()};
+          .from_pairs = pairs(from),
+          .to_pairs = pairs(to),
+          .from_padding = padding(from),
+          .to_padding = padding(to),
+          .width = s.w()};
 }
 
 std::unique_ptr<Kernel> compile(const Context&, const Concat& op, Descs inputs, Descs outputs) {

@@ -139,23 +139,28 @@ __global__ void transpose_few(NarrowMatrices shape, const From* from, To* to) {
   transpose_slice(shape, blockIdx.x, {blockIdx.z, gridDim.z}, from, to, piece);
 }
 
-// Between any two of planes, pixels and padded pixels, where there are too few channels to fill tiles (images): one
-// thread for each pixel.
+// Between any two of planes, pixels, padded pixels and rows of pairs, where there are too few channels to fill tiles
+// (images): one thread for each pixel that is written.
 constexpr int64_t kFewChannels = 4;
 constexpr int kPadded = 8;  // the most; or 4
 template <class From, class To>
 __device__ void interleave_pixels(const Conversion& what, Share share, const From* from, To* to) {
-  const int64_t from_row = what.channels + what.from_padding, to_row = what.channels + what.to_padding;
-  const auto at = [&](bool last, int64_t row, int64_t i, int64_t c) {
-    return last ? i * row + c : (i / what.pixels * what.channels + c) * what.pixels + i % what.pixels;
-  };
-  for (int64_t i = share.first; i < what.samples * what.pixels; i += share.step) {
+  const int64_t from_channels = what.channels + what.from_padding, to_channels = what.channels + what.to_padding;
+  const int64_t from_width = stored_width(what.from_pairs, what.width);
+  const int64_t to_width = stored_width(what.to_pairs, what.width), rows = what.samples * what.pixels / what.width;
+  for (int64_t i = share.first; i < rows * to_width; i += share.step) {
+    const int64_t row = i / to_width, column = i % to_width, pixel = row * what.width + column;
+    const auto in_plane = [&](int64_t c) {
+      return (pixel / what.pixels * what.channels + c) * what.pixels + pixel % what.pixels;
+    };
     float values[kPadded] = {};
 #pragma unroll
     for (int c = 0; c < kPadded; ++c) {
-      if (c < what.channels) values[c] = to_float(from[at(what.from_channels_last, from_row, i, c)]);
+      if (c >= what.channels || column >= what.width) continue;
+      const int64_t at = what.from_channels_last ? (row * from_width + column) * from_channels + c : in_plane(c);
+      values[c] = to_float(from[at]);
     }
-    if (what.to_padding > 0 && to_row == kPadded) {
+    if (what.to_padding > 0 && to_channels == kPadded) {
       store<kPadded>(values, to + i * kPadded);
       continue;
     }
@@ -166,7 +171,8 @@ __device__ void interleave_pixels(const Conversion& what, Share share, const Fro
     }
 #pragma unroll
     for (int c = 0; c < kPadded; ++c) {
-      if (c < what.channels) to[at(what.to_channels_last, what.channels, i, c)] = from_float<To>(values[c]);
+      if (c < what.channels)
+        to[what.to_channels_last ? i * what.channels + c : in_plane(c)] = from_float<To>(values[c]);
     }
   }
 }
@@ -180,7 +186,7 @@ __global__ void interleave(Conversion what, const From* from, To* to) {
 enum class Way : uint8_t { interleaved, flat, narrow, tiles };
 Way way_of(const Conversion& what) {
   const bool same_order = what.from_channels_last == what.to_channels_last || what.channels == 1 || what.pixels == 1;
-  const bool pads = what.from_padding > 0 || what.to_padding > 0;
+  const bool pads = what.from_padding > 0 || what.to_padding > 0 || what.from_pairs || what.to_pairs;
   if (pads || (!same_order && what.to_channels_last && what.channels <= kFewChannels)) return Way::interleaved;
   if (same_order) return Way::flat;
   return what.pixels <= kFew && what.channels > what.pixels ? Way::narrow : Way::tiles;

@@ -25,10 +25,14 @@ struct Conversion {
   int64_t samples = 0, channels = 0, pixels = 0;
   DType from = DType::f32, to = DType::f32;
   bool from_channels_last = false, to_channels_last = false;
+  bool from_pairs = false, to_pairs = false;  // the format is paired()
   // Padding channels at the end of each pixel, on a side that is channels last; they are written as zeros.
   int64_t from_padding = 0, to_padding = 0;
+  int64_t width = 1;  // pixels of a row
 };
-// Between plain, channels last and padded; element types may differ.
+// Pixels of a row in memory.
+constexpr int64_t stored_width(bool pairs, int64_t width) { return pairs ? width + width % 2 : width; }
+// Between plain, channels last, padded and paired; element types may differ.
 Conversion conversion_of(const TensorDesc& from, const TensorDesc& to);
 void launch_convert(cudaStream_t stream, const Conversion& what, const void* from, void* to);
 // Several, all between the same two types, of which one is f32, in as few kernels as possible.

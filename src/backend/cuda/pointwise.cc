@@ -1,6 +1,7 @@
 #include "backend/cuda/pointwise.h"
 
 #include "backend/cuda/context.h"
+#include "backend/cuda/placement.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
@@ -53,11 +54,13 @@ std::unique_ptr<Kernel> compile(const Context&, const Dropout& op, Descs inputs,
 std::unique_ptr<Kernel> compile(const Context&, const PreparePixels& op, Descs, Descs outputs) {
   expect_element(op, op.to);
   const Shape& s = outputs[0].shape;
+  const Conversion to = conversion_of({s, DType::f32, Format::channels_last()}, outputs[0]);
   const PixelsLaunch what{.op = op,
                           .samples = s.n(),
-                          .stored = stored_shape(outputs[0]).c(),
+                          .stored = s.c() + to.to_padding,
                           .pixels = static_cast<int>(s.h() * s.w()),
-                          .width = static_cast<int>(s.w())};
+                          .width = static_cast<int>(s.w()),
+                          .to_width = static_cast<int>(stored_width(to.to_pairs, s.w()))};
   require(what.stored == 3 || what.stored == 4 || what.stored == 8, "pixels of {} channels", what.stored);
   return make_launch_kernel("pixels", [what](const KernelArgs& args, cudaStream_t stream) {
     launch_prepare_pixels(stream, what, input<uint8_t>(args, 0),

@@ -138,11 +138,9 @@ __device__ void sum_over_image(double (&sums)[3]) {
   __syncthreads();
 }
 
-// The pixel of the image from which pixel i is made.
-__device__ inline void load_pixel(const uint8_t* image, int width, bool mirrored, int i, float (&values)[3]) {
-  const uint8_t* from = image + int64_t{3} * (mirrored ? i + width - 1 - 2 * (i % width) : i);
+__device__ inline void load_pixel(const uint8_t* image, int i, float (&values)[3]) {
 #pragma unroll
-  for (int c = 0; c < 3; ++c) values[c] = from[c];
+  for (int c = 0; c < 3; ++c) values[c] = image[int64_t{3} * i + c];
 }
 
 // The change of an image's colors up to that of its contrast, which needs the mean of each channel, and the rest.
@@ -180,7 +178,7 @@ __global__ void __launch_bounds__(kDistort ? kImageThreads : kThreads)
       double sums[3] = {};
       for (int i = first; i < what.pixels; i += step) {
         float values[3];
-        load_pixel(image, what.width, false, i, values);
+        load_pixel(image, i, values);
         change.begin(values);
 #pragma unroll
         for (int c = 0; c < 3; ++c) sums[c] += values[c];
@@ -189,16 +187,20 @@ __global__ void __launch_bounds__(kDistort ? kImageThreads : kThreads)
 #pragma unroll
       for (int c = 0; c < 3; ++c) change.mean[c] = static_cast<float>(sums[c] / what.pixels);
     }
-    for (int i = first; i < what.pixels; i += step) {
+    const int to_pixels = what.pixels / what.width * what.to_width;
+    for (int i = first; i < to_pixels; i += step) {
       float values[3], stored[kStored] = {};
-      load_pixel(image, what.width, mirrored, i, values);
-      if constexpr (kDistort) {
-        change.begin(values);
-        change.finish(values);
-      }
+      const int row = i / what.to_width * what.width, column = i % what.to_width;
+      if (column < what.width) {
+        load_pixel(image, row + (mirrored ? what.width - 1 - column : column), values);
+        if constexpr (kDistort) {
+          change.begin(values);
+          change.finish(values);
+        }
 #pragma unroll
-      for (int c = 0; c < 3; ++c) stored[c] = values[c] * what.op.scale[c] + what.op.shift[c];
-      T* to = y + (n * what.pixels + i) * kStored;
+        for (int c = 0; c < 3; ++c) stored[c] = values[c] * what.op.scale[c] + what.op.shift[c];
+      }
+      T* to = y + (n * to_pixels + i) * kStored;
       if constexpr (kStored == 3) {
 #pragma unroll
         for (int c = 0; c < 3; ++c) to[c] = from_float<T>(stored[c]);

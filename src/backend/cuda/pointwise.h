@@ -26,11 +26,12 @@ struct DropoutLaunch {
 void launch_dropout(cudaStream_t stream, DType dtype, const DropoutLaunch& what, const int32_t* step, const void* x,
                     void* y);
 
-// y is channels last, with padding to `stored` channels: 3, or in 16 bits 4 or 8.
+// y is channels last, with padding to `stored` channels: 3, or in 16 bits 4 or 8. Its rows have `to_width` pixels; one
+// more than the image's is zero.
 struct PixelsLaunch {
   PreparePixels op;
   int64_t samples = 0, stored = 0;
-  int pixels = 0, width = 0;
+  int pixels = 0, width = 0, to_width = 0;
 };
 void launch_prepare_pixels(cudaStream_t stream, const PixelsLaunch& what, const uint8_t* bytes,
                            const ImageChanges* changes, void* y);

@@ -51,6 +51,7 @@ class Pieces {
     const Conversion what = conversion_of({copy.desc.shape, DType::f32, Format::plain()}, copy.desc);
     const int64_t first = copy.to_bytes / static_cast<int64_t>(dtype_bytes(copy.desc.dtype));
     const int64_t filter = what.channels * what.pixels, stored = what.channels + what.to_padding;
+    const int64_t to_width = stored_width(what.to_pairs, what.width);
     const bool flat = what.pixels == 1 && what.to_padding == 0;
     require(flat || ((begin - copy.offset) % filter == 0 && (end - begin) % filter == 0), "a copy of part of a filter");
     require(what.pixels <= kPieceElements, "a filter of {} pixels", what.pixels);
@@ -68,7 +69,9 @@ class Pieces {
       piece_.channels = static_cast<int32_t>(flat ? count : std::min(what.channels, count / what.pixels));
       piece_.pixels = static_cast<int32_t>(what.pixels);
       piece_.stored = static_cast<int32_t>(flat ? count : stored);
-      push(begin, count, first + (flat ? at : at / filter * what.pixels * stored + channel));
+      piece_.width = static_cast<int32_t>(what.width);
+      piece_.to_width = static_cast<int32_t>(to_width);
+      push(begin, count, first + (flat ? at : at / filter * (what.pixels / what.width * to_width) * stored + channel));
       begin += count;
     }
   }

@@ -55,7 +55,8 @@ __device__ void write_copy(const UpdatePiece& piece, const Copy* values, Copy* c
 #pragma unroll
     for (int lane = 0; lane < kLanes; ++lane)
       pack.lane[lane] = values[(filter * piece.channels + channel + lane) * piece.pixels + pixel];
-    store_pack<Copy, kLanes>(pack, copy + int64_t{pixels} * piece.stored + channel);
+    const int64_t to_pixel = pixels / piece.width * piece.to_width + pixels % piece.width;
+    store_pack<Copy, kLanes>(pack, copy + to_pixel * piece.stored + channel);
   }
 }
 

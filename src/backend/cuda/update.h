@@ -21,9 +21,9 @@ struct UpdatePiece {
   float weight_decay = 0;
   float rate_factor = 1;
   int32_t adaptive = 0;
-  // [filters, channels, pixels], of which a copy is made as [filters, pixels, stored], padded; its first element lies
-  // at `copy`. Below 0: none is made.
-  int32_t channels = 1, pixels = 1, stored = 1;
+  // [filters, channels, pixels], of which a copy is made as [filters, pixels, stored], padded, with rows of `to_width`
+  // in the place of `width` pixels; its first element lies at `copy`. Below 0: none is made.
+  int32_t channels = 1, pixels = 1, stored = 1, width = 1, to_width = 1;
   int64_t copy = -1;
 };
 

@@ -108,9 +108,11 @@ TEST_CASE("images made of bytes have the same bits in whatever order blocks and 
 
 TEST_CASE("a network forward and backward has the same bits in whatever order blocks and threads run") {
   const auto cuda = make_backend("cuda", {});
-  ModelOptions options = float_options();
+  const bool strided = GENERATE(false, true);
+  CompileOptions options;
+  if (strided) options = {.compute = DType::f16, .pixels = PreparePixels{.changes = true, .distort = true}};
   const auto run = [&] {
-    auto net = std::make_unique<Net>(*cuda, block_net(options), CompileOptions{});
+    auto net = std::make_unique<Net>(*cuda, (strided ? strided_net : block_net)(float_options()), options);
     net->fill_at_random(1);
     net->forward();
     net->backward();
