@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 
 #include "data/source/format_sources.h"
 #include "lockstep/base/counted.h"
@@ -23,42 +24,26 @@ std::string no_match_hint(const std::string& pattern) {
              : "; brackets and braces that belong to a name are written with a backslash before them";
 }
 
-Paths list_files(const Paths& patterns) {
-  Paths files;
+// Returns the paths that match and are directories, or those that are not. A pattern without such a path is an error.
+Paths matching(const Paths& patterns, bool directories) {
+  Paths paths;
   for (const std::string& pattern : patterns) {
     const Paths found = matching_paths(pattern);
-    size_t taken = 0;
-    for (const std::string& path : found) {
-      if (is_directory(path)) continue;
-      files.push_back(path);
-      ++taken;
-    }
-    if (taken == 0) {
-      const std::string hint =
-          found.empty() ? no_match_hint(pattern) : "; it names a directory: add a file pattern, such as /train-*";
-      fail(ExitCode::data, "data pattern '{}' matches no file (0 files seen){}", pattern, hint);
-    }
+    const size_t before = paths.size();
+    std::ranges::copy_if(found, std::back_inserter(paths),
+                         [&](const std::string& path) { return is_directory(path) == directories; });
+    if (paths.size() > before) continue;
+    fail(ExitCode::data, "data pattern '{}' matches no {} ({} files seen){}", pattern,
+         directories ? "directory" : "file", directories ? found.size() : 0,
+         found.empty() ? no_match_hint(pattern)
+         : directories ? ""
+                       : "; it names a directory: add a file pattern, such as /train-*");
   }
-  return files;
+  return paths;
 }
 
-Paths list_directories(const Paths& patterns) {
-  Paths roots;
-  for (const std::string& pattern : patterns) {
-    const Paths found = matching_paths(pattern);
-    size_t taken = 0;
-    for (const std::string& path : found) {
-      if (!is_directory(path)) continue;
-      roots.push_back(path);
-      ++taken;
-    }
-    if (taken == 0)
-      fail(ExitCode::data, "data pattern '{}' matches no directory ({} files seen){}", pattern, found.size(),
-           found.empty() ? no_match_hint(pattern) : "");
-  }
-  return list_image_folders(roots);
-}
-
+Paths list_files(const Paths& patterns) { return matching(patterns, false); }
+Paths list_directories(const Paths& patterns) { return list_image_folders(matching(patterns, true)); }
 Paths list_nothing(const Paths&) { return {}; }
 
 // A new format is one row here.
