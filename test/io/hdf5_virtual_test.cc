@@ -184,6 +184,5 @@ TEST_CASE("a source that has fewer values than are taken from it is an error") {
   H5Dclose(dataset);
   H5Sclose(space);
   H5Fclose(file);
-  CHECK_THAT(refusal([&] { values_of(path); }, ExitCode::data),
-             ContainsSubstring("/virtual: cannot read: can't "));
+  CHECK_THAT(refusal([&] { values_of(path); }, ExitCode::data), ContainsSubstring("/virtual: cannot read: can't "));
 }

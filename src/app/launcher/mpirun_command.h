@@ -39,7 +39,7 @@ struct LaunchSite {
   std::vector<Processor> processors;  // of this host that the job may use; empty: unknown
   size_t usable_processors = 0;       // of these, by the affinity mask of this process
   bool root = false;
-  bool mpirun_5 = false;  // the launcher is Open MPI's from version 5 on
+  bool mpirun_5 = false;      // the launcher is Open MPI's from version 5 on
   std::string hostfile_text;  // the contents of the request's hostfile
   EnvironmentLookup environment;
 };
