@@ -100,8 +100,9 @@ class Launcher(LauncherCase):
         self.assertEqual(len(result.output.splitlines()), 2, "the command and the error")
         result = self.start_command(self.command("--help", ranks=2)[:6] + ["--hostfile", os.devnull, "--help"],
                                     env=self.environment()).wait()
-        self.assertEqual(result.code, 1, str(result))
-        self.assertIn("lockstep: exit code 1: if no line above says why, OMPI_MCA_orte_execute_quiet=0 makes", result.output)
+        self.assertNotEqual(result.code, 0, str(result))  # mpirun's own: 1, and from version 5 on 213
+        self.assertIn(f"lockstep: exit code {result.code}: if no line above says why, OMPI_MCA_orte_execute_quiet=0 makes",
+                      result.output)
         killed = self.start_command(self.command("--config", self.config(LONG)), env=self.environment())
         killed.wait_for_output("step 3,")
         os.kill(killed.ranks()[1], signal.SIGKILL)
