@@ -38,7 +38,8 @@ def seal(path, step):
 
 class Escapes(kit.TestCase):
     def assert_harmless(self, result, quoted="\\x1b[2K"):
-        for character in result.output:
+        output = result.output.replace("---\n\0", "---\n")  # Open MPI 5 ends its note on MPI_Abort with a zero
+        for character in output:
             harmless = character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp")
             self.assertTrue(harmless, f"U+{ord(character):04X} in\n{result.output!r}")
         self.assertNotIn("\nFORGED", "\n" + result.output)
