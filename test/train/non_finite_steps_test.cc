@@ -200,7 +200,7 @@ TEST_CASE("a run that goes back past a damaged file writes it again") {
   Job job(config_with_rollback(directory), data);
   const std::string damaged = directory / "run/" + checkpoint_name(8);
   job.communicator.before_sum = [&, seen = 0](std::string_view label, std::span<float> values) mutable {
-    // A save that is due while the one before is being written would be skipped. It ends soon after its file has a link.
+    // A save that is due while the one before is being written would be skipped. That ends soon after its link is made.
     if (label.starts_with("step 6 bucket 1 ")) {
       wait_for_file(directory / "run/latest");
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
