@@ -45,12 +45,15 @@ class FormatChooser {
     return copy;
   }
 
-  // What converts writes any of the backend's own formats: that in which the first reader wants the value.
+  // What converts writes any of the backend's own formats: that in which the first reader wants the value. Others it
+  // may lack: PreparePixels cannot write plain images.
   Format wanted(ValueId id, Format format) const {
     if (format.kind != Format::Kind::opaque || readers_[id].empty()) return format;
     const Node& reader = old_[readers_[id].front()];
     const auto input = std::ranges::find(reader.inputs, id) - reader.inputs.begin();
-    return backend_.choose_formats(reader.op, graph_.descs(reader.inputs), graph_.descs(reader.outputs)).inputs[input];
+    const Format own =
+        backend_.choose_formats(reader.op, graph_.descs(reader.inputs), graph_.descs(reader.outputs)).inputs[input];
+    return own.kind == Format::Kind::opaque ? own : format;
   }
 
   void place(Node node) {

@@ -92,7 +92,8 @@ class FakeBackend final : public Backend {
                           choice.inputs[0] = choice.inputs[1] = kBlocked;
                           choice.outputs[0] = kPacked;
                         },
-                        [](const Reshape&) {}, [&](const auto&) { follow_first(); }},
+                        [&](const PreparePixels&) { choice.outputs[0] = kPacked; }, [](const Reshape&) {},
+                        [&](const auto&) { follow_first(); }},
                op);
     return choice;
   }

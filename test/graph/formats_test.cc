@@ -49,6 +49,18 @@ TEST_CASE("values pass from operation to operation in the format both want") {
   CHECK(is_well_formed(graph));
 }
 
+TEST_CASE("images made of bytes keep a format that is made for them, whatever their first reader wants") {
+  ModelBuilder b({.batch_size = 2, .image_size = 4, .classes = 3});
+  b.loss(b.linear(b.flatten(b.images(), "flatten"), "fc", {.outputs = 3}), "loss", 1.0);
+  for (Graph graph : {std::move(b).finish(), two_convolutions()}) {
+    REQUIRE(feed_pixels(graph, {}, DType::f32));
+    choose_formats(graph, FakeBackend());
+    CHECK(format_of(graph, "images") == kPacked);
+    CHECK(reorders_of(graph, "images").size() == 1);
+    CHECK(is_well_formed(graph));
+  }
+}
+
 TEST_CASE("a backend without preferences gets no reorders") {
   Graph graph = small_net(small_options());
   add_gradients(graph);
