@@ -80,7 +80,6 @@ StopSignals::StopSignals() {
   for (const int signal : stop_signal_numbers()) {
     require(::sigaction(signal, &action, nullptr) == 0, "signal {} cannot be handled", signal);
   }
-  if (started_with_nohup) ::signal(SIGHUP, SIG_IGN);
   const sigset_t signals = stop_signals();
   require(::pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "signals cannot be blocked");
   receiver_ = std::jthread([](const std::stop_token& stop) {
@@ -94,6 +93,8 @@ const std::atomic<bool>& stop_requested() { return requested; }
 int first_stop_signal() { return first_signal; }
 
 void hold_stop_signals() {
+  // If the process executes itself again, an ignored signal stays ignored, but a library's handler would not.
+  if (started_with_nohup) ::signal(SIGHUP, SIG_IGN);
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }

@@ -29,9 +29,9 @@ const std::atomic<bool>& stop_requested();
 // Returns the number of the first stop signal, or 0 if there was none.
 int first_stop_signal();
 
-// hold_stop_signals() blocks the stop signals on this thread. It is the first call in main, so that an early signal
-// waits for StopSignals, even across an exec. After release_stop_signals() such a signal ends the process, as is usual
-// for the other subcommands.
+// hold_stop_signals() blocks the stop signals on this thread, or ignores SIGHUP again (nohup) if a library handles it.
+// It is the first call in main, so that an early signal waits for StopSignals, even across an exec. After
+// release_stop_signals() such a signal ends the process, as is usual for the other subcommands.
 void hold_stop_signals();
 void release_stop_signals();
 

@@ -16,12 +16,15 @@
 //                   open:PART          opening a file whose path contains PART
 //                   read:PART          a positioned read of such a file, by any thread but the main one
 //                   write:PART, fsync:PART
+//                   hangup             handles SIGHUP from the moment that it is loaded, as UCX does
 //                   none
 //   FAULT_PACE      milliseconds by which a layer of oneDNN takes longer on every rank: steps that other load hardly
-//   changes FAULT_CLOCK     seconds added to the wall clock, from the trigger on
+//                   changes
+//   FAULT_CLOCK     seconds added to the wall clock, from the trigger on
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -41,6 +44,10 @@ namespace {
 const char* variable(const char* name) {
   const char* value = ::getenv(name);
   return value ? value : "";
+}
+
+[[gnu::constructor]] void handle_hangup() {
+  if (std::strcmp(variable("FAULT_CALL"), "hangup") == 0) ::signal(SIGHUP, [](int) {});
 }
 
 bool is_victim() {
