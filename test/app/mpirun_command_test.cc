@@ -64,7 +64,8 @@ TEST_CASE("mpirun 5 gets no network for the ranks of one host, unless the user c
   };
   CHECK(keeps_to_one_host({"-np", "2", "x"}));
   CHECK_FALSE(keeps_to_one_host({"--hostfile", "f", "x"}));
-  CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{"SLURM_JOB_ID", "7"}}));
+  for (const char* hosts_known_by : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"})
+    CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{hosts_known_by, "7"}}));
   CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{"OMPI_MCA_btl_tcp_if_include", "eth0"}}));
   CHECK_FALSE(keeps_to_one_host({"-np", "2", "x"}, {{"OMPI_MCA_btl_tcp_if_exclude", "lo"}}));
   CHECK_FALSE(keeps_to_one_host({"-np", "2", "--mca", "btl_tcp_if_include", "eth0", "x"}));

@@ -140,10 +140,13 @@ MpirunCommand mpirun_command(const RunRequest& request, const LaunchSite& site) 
   if (!site.environment("OMPI_MCA_orte_execute_quiet")) {
     command.environment.emplace_back("OMPI_MCA_orte_execute_quiet=1");
   }
-  const bool one_host = request.hostfile.empty() && !slurm;
+  const auto set = [&](const char* variable) { return site.environment(variable).has_value(); };
+  // mpirun also takes hosts from PBS, LSF and Grid Engine.
+  const bool one_host =
+      request.hostfile.empty() && !slurm && !set("PBS_JOBID") && !set("LSB_JOBID") && !set("PE_HOSTFILE");
   const auto names_interfaces = [](const std::string& word) { return word.starts_with("btl"); };
-  if (site.mpirun_5 && one_host && !site.environment("OMPI_MCA_btl_tcp_if_exclude") &&
-      !site.environment("OMPI_MCA_btl_tcp_if_include") && std::ranges::none_of(request.passed_on, names_interfaces)) {
+  if (site.mpirun_5 && one_host && !set("OMPI_MCA_btl_tcp_if_exclude") && !set("OMPI_MCA_btl_tcp_if_include") &&
+      std::ranges::none_of(request.passed_on, names_interfaces)) {
     // Open MPI 5.0 otherwise prints a line a rank about network interfaces that the ranks of one host do not need.
     command.environment.emplace_back("OMPI_MCA_btl_tcp_if_include=lo");
   }
