@@ -103,7 +103,7 @@ const ConfigUse kUses[] = {
      [](const Config& c) { return c.eval.every_epochs > 0 || c.eval.every_steps > 0; }},
     {"device.share device.graph device.tune", "device.kind = \"gpu\" or \"auto\"",
      [](const Config& c) { return c.device.kind != DeviceChoice::cpu; }},
-    {"device.winograd", "device.kind = \"cpu\" or \"auto\"",
+    {"device.winograd graph.recompute", "device.kind = \"cpu\" or \"auto\"",
      [](const Config& c) { return c.device.kind != DeviceChoice::gpu; }},
     {"comm.algorithm", "comm.transport = \"nccl\" or \"auto\"",
      [](const Config& c) { return c.comm.transport != TransportChoice::mpi; }},
