@@ -14,8 +14,9 @@ namespace {
 constexpr std::string_view kAdvice =
     "Lower optimizer.lr, add warm-up or clipping (train.clip_norm), or set train.not_finite = \"skip\" or \"rollback\"";
 constexpr std::string_view kHalfAdvice =
-    "Set train.precision = \"bf16\". If batch norms see two values per channel, as with two small images, their "
-    "gradients explode in any precision: raise train.batch_size or model.image_size";
+    "Set train.precision = \"bf16\", or lower optimizer.lr if the loss was growing. If batch norms see two values per "
+    "channel, as with two small images, their gradients explode in any precision: raise train.batch_size or "
+    "model.image_size";
 constexpr int kMostSkipsInARow = 10;
 constexpr int kOverflowsBeforeWarning = 8;
 constexpr int kSkipsBeforeRollback = 3;
@@ -27,8 +28,7 @@ std::string NonFiniteSteps::overflowed(double loss_scale) {
   if (++overflows_in_a_row_ != kOverflowsBeforeWarning) return {};
   return fmt::format(
       "gradients have overflowed float16 in {} steps in a row, and none of these changed the weights; the loss scale "
-      "is "
-      "now {}",
+      "is now {}",
       overflows_in_a_row_, loss_scale);
 }
 
