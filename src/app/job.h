@@ -36,6 +36,7 @@ struct RankThreads {
   int usable_cores = 1;
   ThreadBudget budget;
 };
+// Collective.
 RankThreads count_threads(const Config& config, ProcessGroup& group);
 
 // Collective. Rank 0 prints cores and threads of every rank: a line for each, with its pid, or for ranks that are
