@@ -185,8 +185,9 @@ class FilteredError {
 // The state of the job that this process knows.
 class Job {
  public:
-  Job(pid_t process, const LaunchOptions& options, const sigset_t& signals)
-      : process_(process), options_(options), signals_(signals), started_(now_milliseconds()) {}
+  // `error` ends with the job.
+  Job(pid_t process, const LaunchOptions& options, const sigset_t& signals, std::optional<FilteredError>& error)
+      : process_(process), options_(options), signals_(signals), error_(error), started_(now_milliseconds()) {}
 
   // Waits for the end of the job and returns its exit code.
   int watch() {
@@ -295,6 +296,7 @@ class Job {
     if (::waitpid(process_, &status, WNOHANG) != process_) return std::nullopt;
     const int code = WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
     if (options_.is_mpirun) clean_up();
+    error_.reset();  // what the job has printed comes before what is said of its end
     if (end_signal_ != 0) return code == 0 || code == kStopped ? code : kSignalBase + end_signal_;
     if (options_.is_mpirun && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
       say("mpirun was ending when the request came; what the job has printed is its result");
@@ -323,6 +325,7 @@ class Job {
   const pid_t process_;
   const LaunchOptions options_;
   const sigset_t signals_;
+  std::optional<FilteredError>& error_;
   const int64_t started_;
   int64_t requested_ = 0;   // when the first request came; 0: none yet
   bool held_back_ = false;  // a request waits until the job is ready for it
@@ -359,7 +362,7 @@ int run_launched(const LaunchOptions& options, const HeldSignals& signals, std::
     execute(words, environment, options.program, parent, signals.before);
   }
   if (error) error->start();
-  return Job(job, options, signals.held).watch();
+  return Job(job, options, signals.held, error).watch();
 }
 
 }  // namespace lockstep
