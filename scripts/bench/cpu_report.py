@@ -32,7 +32,7 @@ def machine_lines(cores, trainer, newest):
                   if line.startswith("PRETTY_NAME"))
     mpi = output_of(["mpirun", "--version"]).splitlines()[0]
     revision = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
-    onednn = output_of(["dpkg-query", "-W", "-f", "${Version}", "libdnnl2"])
+    onednn = output_of(["dpkg-query", "-W", "-f", "${Version}", "libdnnl[0-9]*"])
     return [f"- date: {datetime.date.today().isoformat()}",
             f"- machine: {cpu} ({', '.join(sorted(instruction_sets()))}), {len(cores)} cores used of {os.cpu_count()}, "
             f"Linux {platform.release()}, {system}",
