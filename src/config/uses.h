@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lockstep/config/config.h"
@@ -11,7 +12,7 @@ namespace lockstep {
 // The condition for a set of keys. A key without a row always has an effect.
 struct ConfigUse {
   std::string_view keys;  // one or more "section.key", separated by spaces, or "section.*"
-  std::string_view when;  // the condition as text: "optimizer.name = \"adamw\""
+  std::string when;       // the condition as text: "optimizer.name = \"adamw\""
   bool (*holds)(const Config&);
 };
 
