@@ -77,6 +77,15 @@ std::vector<std::string> slurm_binding(const LaunchSite& site) {
           "--bind-to", "hwthread"};
 }
 
+// Returns whether mpirun may take hosts from PBS, LSF or Grid Engine, or the user has chosen interfaces.
+bool may_use_network(const RunRequest& request, const LaunchSite& site) {
+  for (const char* variable :
+       {"PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}) {
+    if (site.environment(variable)) return true;
+  }
+  return std::ranges::any_of(request.passed_on, [](const std::string& word) { return word.starts_with("btl"); });
+}
+
 void append(std::vector<std::string>& words, std::vector<std::string> more) {
   std::ranges::move(more, std::back_inserter(words));
 }
@@ -140,16 +149,6 @@ MpirunCommand mpirun_command(const RunRequest& request, const LaunchSite& site) 
   if (!site.environment("OMPI_MCA_orte_execute_quiet")) {
     command.environment.emplace_back("OMPI_MCA_orte_execute_quiet=1");
   }
-  const auto set = [&](const char* variable) { return site.environment(variable).has_value(); };
-  // mpirun also takes hosts from PBS, LSF and Grid Engine.
-  const bool one_host =
-      request.hostfile.empty() && !slurm && !set("PBS_JOBID") && !set("LSB_JOBID") && !set("PE_HOSTFILE");
-  const auto names_interfaces = [](const std::string& word) { return word.starts_with("btl"); };
-  if (site.mpirun_5 && one_host && !set("OMPI_MCA_btl_tcp_if_exclude") && !set("OMPI_MCA_btl_tcp_if_include") &&
-      std::ranges::none_of(request.passed_on, names_interfaces)) {
-    // Open MPI 5.0 otherwise prints a line a rank about network interfaces that the ranks of one host do not need.
-    command.environment.emplace_back("OMPI_MCA_btl_tcp_if_include=lo");
-  }
   std::vector<std::string>& words = command.words;
   words = {request.mpirun};
   if (request.ranks > 0) append(words, {"-np", std::to_string(request.ranks)});
@@ -160,6 +159,10 @@ MpirunCommand mpirun_command(const RunRequest& request, const LaunchSite& site) 
     append(words, slurm_binding(site));
   } else {
     command.local_ranks = request.ranks;
+    // Open MPI 5.0 otherwise prints a line a rank about network interfaces that the ranks of one host do not need.
+    if (site.mpirun_5 && !may_use_network(request, site)) {
+      command.environment.emplace_back("OMPI_MCA_btl_tcp_if_include=lo");
+    }
     if (!site.processors.empty() && request.ranks > count_cores(site.processors)) append(words, {"--oversubscribe"});
     append(words, binding(site, request.ranks));
   }
