@@ -104,6 +104,7 @@ std::vector<ConfigUse> make_uses() {
        [](const Config& c) { return c.device.kind != DeviceChoice::cpu; }},
       {"device.winograd graph.recompute", "device.kind = \"cpu\" or \"auto\"",
        [](const Config& c) { return c.device.kind != DeviceChoice::gpu; }},
+      {"graph.recompute", "graph.rewrites = true", [](const Config& c) { return c.graph.rewrites; }},
       {"comm.algorithm", "comm.transport = \"nccl\" or \"auto\"",
        [](const Config& c) { return c.comm.transport != TransportChoice::mpi; }},
       {"watchdog.warn_seconds watchdog.abort_seconds watchdog.start_warn_seconds watchdog.start_abort_seconds "

@@ -204,7 +204,11 @@ TEST_CASE(
       "[eval]\nbatch_size = 3\nevery_epochs = 2\n[watchdog]\nenabled = false\nsave_abort_seconds = 3\n";
   ConfigSources s = sources(file);
   s.environment = {{"LOCKSTEP_SCHEDULE_DECAY_RATE", "0.5"}};
-  s.overrides = {{"data.shuffle", "false"}, {"data.shuffle_block", "8"}, {"checkpoint.overwrite", "true"}};
+  s.overrides = {{"data.shuffle", "false"},
+                 {"data.shuffle_block", "8"},
+                 {"checkpoint.overwrite", "true"},
+                 {"graph.rewrites", "false"},
+                 {"graph.recompute", "convolutions"}};
   const std::vector<std::string> expected = {
       "model.aux_weight = 0.0 (/configs/c.toml:5): it needs a model with an auxiliary head (inception_v3)",
       "model.bn_epsilon = 0.1 (/configs/c.toml:4): it needs a model with batch normalization (inception_v3, resnet18, "
@@ -219,6 +223,7 @@ TEST_CASE(
       "checkpoint.overwrite = true (command line): it needs checkpoint.resume = \"never\" or a path",
       "eval.every_epochs = 2.0 (/configs/c.toml:15): it needs data.validation or data.validation_fraction",
       "eval.batch_size = 3 (/configs/c.toml:14): it needs data.validation or data.validation_fraction",
+      "graph.recompute = \"convolutions\" (command line): it needs graph.rewrites = true",
       "watchdog.save_abort_seconds = 3.0 (/configs/c.toml:18): it needs watchdog.enabled = true"};
   CHECK(settings_without_effect(load_config(s)) == expected);
 }
