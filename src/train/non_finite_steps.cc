@@ -62,7 +62,7 @@ std::string NonFiniteSteps::describe(int64_t step, const StepOutcome& outcome) {
 
 std::string NonFiniteSteps::went_back(int64_t from, const std::string& to) {
   ++rollbacks_;
-  skipped_in_a_row_ = 0;
+  skipped_in_a_row_ = overflows_in_a_row_ = 0;
   return fmt::format("{}; back from step {} to {} ({} of {} times)", where_, from, to, rollbacks_, kMostRollbacks);
 }
 

@@ -62,9 +62,10 @@ TEST_CASE("the rule stop ends all ranks alike at the first such step and names t
 
 TEST_CASE("gradients that overflow float16 step after step are warned of once, and end with advice of their own") {
   Rule rule(NonFiniteRule::stop, Precision::fp16);
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 3; ++round) {
     for (int step = 1; step < 8; ++step) CHECK(rule.steps.overflowed(1024).empty());
     if (round == 0) rule.steps.applied();
+    if (round == 1) rule.steps.went_back(7, "a checkpoint");
   }
   CHECK_THAT(rule.steps.overflowed(64), ContainsSubstring("in 8 steps in a row") && ContainsSubstring("is now 64"));
   CHECK(rule.steps.overflowed(32).empty());
