@@ -26,8 +26,7 @@
 #include "lockstep/graph/executable.h"
 #include "lockstep/graph/fusions.h"
 #include "lockstep/io/file.h"
-#include "lockstep/models/models.h"
-#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/model_graphs.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/schedule.h"
 
@@ -188,10 +187,7 @@ void print_gpu_convolutions(const Config& config, const Graph& drawn) {
     return;
   }
   const auto gpu = make_backend("cuda", {.tf32 = config.train.precision == Precision::tf32});
-  const Executable e = Executable::compile(drawn, *gpu,
-                                           {.rewrites = config.graph.rewrites,
-                                            .synchronized_ranks = config.train.sync_batch_norm ? 2 : 1,
-                                            .compute = compute_type(config)});
+  const Executable e = Executable::compile(drawn, *gpu, training_options(config, 2, *gpu));
   if (PlanTuning* const plans = gpu->plan_tuning(); plans && new_plans(config).timed) {
     const PlanTuning::Result result = plans->result();
     fmt::print("\ntune | {} of {} in a step on this GPU: a run times the first plans of each shape at its start\n",
@@ -243,15 +239,12 @@ int explain_command(const CommandLine& command) {
   const auto backend = make_backend("cpu", one_rank_of_this_host(config));
   const BatchSizes batches = batch_sizes(config, 1);
   const int64_t batch = batches.per_rank;
-  const Graph drawn = build_model(config.model.name, model_options(config, batch, true));
+  const Graph drawn = training_graph(config, batch);
   if (is_onnx(config.model.file)) fmt::print("\n{}", printable_lines(config.model.definition));
   print_layers(drawn, rate_factors(drawn.parameters, config.optimizer));
-  const DType compute = compute_type(config) == DType::bf16 && cpu_computes_bf16() ? DType::bf16 : DType::f32;
-  const Executable e =
-      Executable::compile(drawn, *backend,
-                          {.rewrites = config.graph.rewrites,
-                           .compute = compute,
-                           .recompute_convolutions = config.graph.recompute == RecomputeChoice::convolutions});
+  CompileOptions options = training_options(config, 1, *backend);
+  if (options.compute != DType::bf16 || !cpu_computes_bf16()) options.compute = DType::f32;
+  const Executable e = Executable::compile(drawn, *backend, options);
   const auto million = [&](int64_t count) { return static_cast<double>(count) / static_cast<double>(batch) * 1e-6; };
   const double forward = million(forward_multiply_adds(drawn));
   const int64_t frozen = drawn.parameters.frozen_elements();

@@ -14,7 +14,7 @@
 #include "lockstep/exchange/safetensors.h"
 #include "lockstep/io/file.h"
 #include "lockstep/models/models.h"
-#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/model_graphs.h"
 
 namespace lockstep {
 namespace {

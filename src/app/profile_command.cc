@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/io/file.h"
+#include "lockstep/train/model_graphs.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {

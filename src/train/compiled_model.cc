@@ -7,8 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/host_memory.h"
 #include "lockstep/config/model_info.h"
-#include "lockstep/data/image/augment.h"
-#include "lockstep/models/models.h"
+#include "lockstep/train/model_graphs.h"
 #include "lockstep/train/optimizer.h"
 
 namespace lockstep {
@@ -62,98 +61,30 @@ std::string keys_to_lower(const Config& config, const ModelBatches& batches, boo
        keys_to_lower(config, batches, gpu));
 }
 
-// Marks the parameters with a factor of 0 (optimizer.lr_factors) in a graph that has some of the parameters of `table`.
-void mark_zero_rates(Graph& graph, const ParameterTable& table, const std::vector<double>& factors) {
-  for (ParameterId id = 0; id < graph.parameters.size(); ++id) {
-    const ParameterId same = table.find(graph.parameters[id].name);
-    if (factors[static_cast<size_t>(same)] == 0) graph.parameters.set_zero_rate(id);
-  }
-}
-
-// Returns the part of the loader's work that the graph does, on bytes; nothing if the loader does all of it: on a CPU,
-// and for HDF5 files, which may hold floats. All ranks decide alike.
-std::optional<PreparePixels> device_part(const Config& config, bool training, const Backend& backend) {
-  const bool sparse = model_info(config.model.name).sparse;
-  if (sparse || backend.host_addressable() || config.data.format == "hdf5") return std::nullopt;
-  const TransformOptions options{.augment = *parse_augment(config.data.augment),
-                                 .normalize = *parse_normalize(config.data.normalize),
-                                 .transform_input = config.model.transform_input,
-                                 .image_size = config.model.image_size,
-                                 .training = training};
-  const PreparePixels part = Transform(options).device_part();
-  const TensorDesc pixels{{1, options.image_size, options.image_size, 3}, DType::u8, {}};
-  std::vector<TensorDesc> inputs{pixels};
-  if (part.changes) inputs.push_back({{1, kImageChanges}, DType::f32, {}});
-  if (!backend.can(part, inputs, infer(part, inputs))) return std::nullopt;
-  return part;
-}
-
 }  // namespace
-
-ModelOptions model_options(const Config& config, int64_t batch_size, bool training) {
-  return {.batch_size = batch_size,
-          .image_size = config.model.image_size,
-          .classes = config.model.classes,
-          .training = training,
-          .aux_weight = config.model.aux_weight,
-          .dropout = config.model.dropout,
-          .label_smoothing = training ? config.train.label_smoothing : 0,
-          .bn_epsilon = config.model.bn_epsilon,
-          .bn_scale = config.model.bn_scale,
-          .mixed_7c_max_pool = config.model.mixed_7c_pool == BranchPool::max,
-          .hidden = config.model.hidden,
-          .vocabulary = config.model.vocabulary,
-          .max_ids = config.model.max_ids,
-          .freeze = config.train.freeze,
-          .freeze_batch_norm = config.train.freeze_batch_norm,
-          .definition = config.model.definition,
-          .definition_path = config.model.file.empty() ? "model.definition" : config.model.file};
-}
-
-DType compute_type(const Config& config) {
-  if (config.train.precision == Precision::bf16) return DType::bf16;
-  return config.train.precision == Precision::fp16 ? DType::f16
-                                                   : DType::f32;  // tf32 is only a mode in which GPUs multiply float32
-}
 
 CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, Purpose purpose, const Backend& backend,
                              Stream& stream)
     : backend_(backend), batches_(batches) {
-  const bool rewrites = config.graph.rewrites;
-  const DType compute = compute_type(config);
   // An evaluation also builds the training graph, but only for its parameters. Two samples are enough for every batch
   // norm.
-  const int64_t drawn_batch = purpose == Purpose::train ? batches.training : 2;
-  Graph graph = build_model(config.model.name, model_options(config, drawn_batch, true));
+  Graph graph = training_graph(config, purpose == Purpose::train ? batches.training : 2);
   takes_pixels_ = device_part(config, false, backend).has_value();
-  const std::vector<double> factors = rate_factors(graph.parameters, config.optimizer);
-  mark_zero_rates(graph, graph.parameters, factors);
   table_ = graph.parameters;
   int64_t activations = 0, copies = 0;
   if (purpose == Purpose::train) {
-    training_ =
-        Executable::compile(std::move(graph), backend,
-                            {.rewrites = rewrites,
-                             .synchronized_ranks = config.train.sync_batch_norm ? batches.ranks : 1,
-                             .compute = compute,
-                             .pixels = device_part(config, true, backend),
-                             .recompute_convolutions = config.graph.recompute == RecomputeChoice::convolutions});
+    training_ = Executable::compile(std::move(graph), backend, training_options(config, batches.ranks, backend));
     layout_ = training_->layout();
     activations = training_->plan().activation_bytes;
     copies = training_->plan().copy_bytes;
   } else {
-    if (rewrites) apply_rewrites(graph, backend);  // the evaluation graph needs the same parameters to be adjacent
+    // The evaluation graph needs the same parameters to be adjacent.
+    if (config.graph.rewrites) apply_rewrites(graph, backend);
     layout_ = lay_out_parameters(table_, trained_in_table_order(table_), graph.adjacent_parameters);
   }
-  Graph evaluation = build_model(config.model.name, model_options(config, batches.evaluation, false));
-  mark_zero_rates(evaluation, table_, factors);
+  Graph evaluation = evaluation_graph(config, batches.evaluation, table_);
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
-  evaluation_ = Executable::compile(std::move(evaluation), backend,
-                                    {.rewrites = rewrites,
-                                     .training = false,
-                                     .compute = compute,
-                                     .pixels = device_part(config, false, backend),
-                                     .layout = &layout});
+  evaluation_ = Executable::compile(std::move(evaluation), backend, evaluation_options(config, layout, backend));
   activations = std::max(activations, evaluation_->plan().activation_bytes);
   allocate(config, stream,
            {.optimizer = parse_optimizer(config.optimizer.name),

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/model_graphs.h"
 
 namespace lockstep {
 namespace {

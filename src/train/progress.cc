@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/compiled_model.h"
+#include "lockstep/train/model_graphs.h"
 
 namespace lockstep {
 namespace {

@@ -13,6 +13,7 @@
 #include "lockstep/checkpoint/schema.h"
 #include "lockstep/exchange/safetensors.h"
 #include "lockstep/models/models.h"
+#include "lockstep/train/model_graphs.h"
 #include "train/checkpoint_comparison.h"
 
 namespace lockstep {

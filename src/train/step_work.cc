@@ -8,6 +8,7 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/graph/predicted_time.h"
+#include "lockstep/train/model_graphs.h"
 
 namespace lockstep {
 namespace {

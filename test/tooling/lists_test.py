@@ -53,7 +53,7 @@ problems = [
     *missing_in("docs/data.md", found("src/data/source/formats.cc", r'DataFormat\{"(\w+)", ')),
     *missing_in("docs/training.md", found("src/backend/update_rules.cc", r'OptimizerKind::\w+, "(\w+)", ')),
     *missing_in("docs/fuzzing.md", found("test/fuzz/targets.h", r'Target\{"(\w+)", ')),
-    *missing_in("src/train/compiled_model.cc",
+    *missing_in("src/train/model_graphs.cc",
                 members_of("include/lockstep/graph/model_builder.h", "ModelOptions") - {"dtype"}, ".{} = "),  # of tests alone
     *missing_in("src/train/optimizer.cc", members_of("include/lockstep/backend/update.h", "ApplyOptimizer"), ".{} = "),
     *missing_in("src/config/keys.cc", keys, "LOCKSTEP_KEY({})"),

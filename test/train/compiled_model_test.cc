@@ -8,17 +8,6 @@
 
 using namespace lockstep;
 
-TEST_CASE("label smoothing, dropout and statistics of the batch belong to training alone") {
-  Config config = small_config();
-  config.train.label_smoothing = 0.1;
-  CHECK(model_options(config, 8, true).label_smoothing == 0.1);
-  CHECK(model_options(config, 8, true).training);
-  CHECK(model_options(config, 8, false).label_smoothing == 0);
-  CHECK_FALSE(model_options(config, 8, false).training);
-  CHECK(model_options(config, 8, false).batch_size == 8);
-  CHECK(model_options(config, 8, false).classes == 3);
-}
-
 TEST_CASE("every parameter has memory of its own in the arenas") {
   const SmallRun run(small_config());
   const ParameterTable& table = run.model.parameters();

@@ -6,6 +6,7 @@
 #include "lockstep/exchange/onnx_import.h"
 #include "lockstep/models/models.h"
 #include "lockstep/train/initialize.h"
+#include "lockstep/train/model_graphs.h"
 #include "test/catch.h"
 #include "test/train/log_capture.h"
 #include "test/train/starting.h"

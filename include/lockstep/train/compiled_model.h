@@ -8,15 +8,8 @@
 #include "lockstep/backend/model_state.h"
 #include "lockstep/config/config.h"
 #include "lockstep/graph/executable.h"
-#include "lockstep/graph/model_builder.h"
 
 namespace lockstep {
-
-// Returns the model options of the configuration for a graph with `batch_size` samples.
-ModelOptions model_options(const Config& config, int64_t batch_size, bool training);
-
-// Returns the element type in which layers compute according to train.precision.
-DType compute_type(const Config& config);
 
 // The numbers of samples of one forward pass on this rank, and the numbers of ranks.
 struct ModelBatches {
