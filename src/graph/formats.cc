@@ -60,8 +60,7 @@ class FormatChooser {
     auto inputs = graph_.descs(node.inputs);
     auto outputs = graph_.descs(node.outputs);
     FormatChoice choice = backend_.choose_formats(node.op, inputs, outputs);
-    if (std::holds_alternative<Cast>(node.op) || std::holds_alternative<CastMany>(node.op) ||
-        std::holds_alternative<PreparePixels>(node.op)) {
+    if (converts(node.op)) {
       for (size_t i = 0; i < node.outputs.size(); ++i) choice.outputs[i] = wanted(node.outputs[i], choice.outputs[i]);
     }
     if (casts_weights(node) && choice.outputs[0] == Format::plain()) {

@@ -273,6 +273,8 @@ int in_place_input(const Op& op) { return facts_of(op).in_place_input; }
 
 int saved_output(const Op& op) { return facts_of(op).saved_output; }
 
+bool converts(const Op& op) { return facts_of(op).converts; }
+
 int lowered_inputs(const Op& op) { return facts_of(op).lowered_inputs; }
 
 int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs) {

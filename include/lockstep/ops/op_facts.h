@@ -44,6 +44,7 @@ struct OpFacts {
   // -1: none.
   int in_place_input = -1;
   int saved_output = -1;           // index of the output whose size the backend names (u8); -1: none
+  bool converts = false;           // writes its outputs in whichever of the backend's formats their readers want
   std::optional<Product> product;  // of convolutions and linear layers, which alone count as multiply-adds
 };
 

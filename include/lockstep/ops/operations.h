@@ -123,11 +123,13 @@ struct Reorder {  // x -> y, same shape and type, other format
   static constexpr OpFacts facts = internal_op("Reorder");
 };
 struct Cast {  // x -> y: other element type, possibly other format too
-  static constexpr OpFacts facts{.name = "Cast", .differentiable = true, .onnx = false, .lowered_inputs = 0};
+  static constexpr OpFacts facts{
+      .name = "Cast", .differentiable = true, .onnx = false, .lowered_inputs = 0, .converts = true};
   DType to = DType::f32;
 };
 struct CastMany {  // x1, ..., xk -> y1, ..., yk: Casts in one kernel
-  static constexpr OpFacts facts = internal_op("CastMany");
+  static constexpr OpFacts facts{
+      .name = "CastMany", .differentiable = false, .onnx = false, .lowered_inputs = 0, .converts = true};
   DType to = DType::f32;
 };
 
@@ -135,7 +137,8 @@ struct CastMany {  // x1, ..., xk -> y1, ..., yk: Casts in one kernel
 // mirrored as its row says. With `distort`, its values are scaled to 0..1 and its colors distorted in the order of
 // distort_color (data/image/color_distortion.h); then y = x * scale + shift by channel.
 struct PreparePixels {  // pixels (, changes) -> y
-  static constexpr OpFacts facts = internal_op("PreparePixels");
+  static constexpr OpFacts facts{
+      .name = "PreparePixels", .differentiable = false, .onnx = false, .lowered_inputs = 0, .converts = true};
   std::array<float, 3> scale{1, 1, 1}, shift{};
   bool changes = false;  // reads them
   bool distort = false;

@@ -34,6 +34,7 @@ std::vector<TensorDesc> infer(const Op& op, std::span<const TensorDesc> inputs);
 int in_place_input(const Op& op);
 int saved_output(const Op& op);
 int lowered_inputs(const Op& op);
+bool converts(const Op& op);
 
 // Multiply-adds of one execution (convolutions and linear layers; 0 for the rest).
 int64_t multiply_adds(const Op& op, std::span<const TensorDesc> inputs, std::span<const TensorDesc> outputs);
