@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "lockstep/base/counted.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group/agreement.h"
 #include "lockstep/comm/group/rank_names.h"
@@ -38,7 +39,8 @@ bool NonFiniteSteps::skip(int64_t step, const StepOutcome& outcome) {
   const bool back = rule_ == NonFiniteRule::rollback && skipped_in_a_row_ >= kSkipsBeforeRollback;
   if (rule_ == NonFiniteRule::stop || (rule_ == NonFiniteRule::skip && skipped_in_a_row_ > kMostSkipsInARow) ||
       (back && rollbacks_ == kMostRollbacks)) {
-    const std::string tried = rollbacks_ > 0 ? fmt::format(", again after {} returns to a checkpoint", rollbacks_) : "";
+    const std::string tried =
+        rollbacks_ > 0 ? fmt::format(", again after {} to a checkpoint", counted(rollbacks_, "return")) : "";
     throw AgreedError(ExitCode::numerics, fmt::format("{}{}; the weights are those of the step before. {}", where_,
                                                       tried, gradients_overflow_ ? kHalfAdvice : kAdvice));
   }
