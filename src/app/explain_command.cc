@@ -134,8 +134,8 @@ void print_convolutions(const Executable& e) {
   for (const auto& [implementation, count] : kernels) fmt::print("  {:<26}{:>6}\n", implementation, count);
 }
 
-// Lists the learning rate by epoch, or by step if the length of the run is given in steps. The number of steps of an
-// epoch is unknown without the data, but affects the rate at its start only by rounding.
+// Lists where the learning rate changes, by epoch, or by step if the length of the run is given in steps. The number of
+// steps of an epoch is unknown without the data, but affects the rate at its start only by rounding.
 void print_schedule(const Config& config, const BatchSizes& batches) {
   constexpr int64_t kMostRows = 20;
   fmt::print("\nlearning rate: {}{}, schedule {}\n", base_learning_rate(config.optimizer, batches.global),
@@ -159,8 +159,12 @@ void print_schedule(const Config& config, const BatchSizes& batches) {
   const LearningRateSchedule schedule = make_learning_rate_schedule(
       config, {.samples_per_epoch = scale * batches.global, .global_batch = batches.global, .total_steps = total});
   const int64_t stride = (length + kMostRows - 1) / kMostRows;
+  double printed = -1;
   for (int64_t at = 0; at < length; at += stride) {
-    fmt::print("  from {} {:>6}  {:.6g}\n", by_epoch ? "epoch" : "step", at, schedule.rate(at * scale));
+    const double rate = schedule.rate(at * scale);
+    if (rate == printed) continue;
+    fmt::print("  from {} {:>6}  {:.6g}\n", by_epoch ? "epoch" : "step", at, rate);
+    printed = rate;
   }
 }
 

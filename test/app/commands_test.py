@@ -77,6 +77,10 @@ class Commands(kit.TestCase):
         rates = [line.split()[-1] for line in result.output.splitlines() if line.startswith("  from epoch")]
         self.assertEqual(rates[1:], ["0.01", "0.005"])
         self.assertLess(float(rates[0]), 1e-6)  # the first step of warm-up
+        result = self.run_job(0, "explain", "--config", config, "--schedule.name", "constant", "--schedule.warmup_epochs", "0",
+                              env=NO_MPI)
+        self.assertEqual([line.split() for line in result.output.splitlines() if line.startswith("  from epoch")],
+                         [["from", "epoch", "0", "0.02"]])
 
     def test_pack_writes_smaller_pictures_that_train_as_the_originals(self):
         self.records(24, side=40)
