@@ -264,6 +264,7 @@ TEST_CASE("the table of effects names keys that exist, and each row can hold and
     Config fifth;
     fifth.optimizer.name = "sgd";
     fifth.eval.every_epochs = 0;
+    fifth.graph.rewrites = false;
     int holding = 0;
     for (const Config* config : {&usual, &other, &third, &fourth, &fifth}) holding += use.holds(*config) ? 1 : 0;
     CHECK(holding > 0);

@@ -69,7 +69,7 @@ class Fusions(FusedCase):
         self.assertRegex(str(result), r"left2\.conv +does not normalize its image: that is a slice of a merged convolution")
         # A rate of 0 keeps a convolution apart, as in a run.
         result = self.run_job(0, "explain", "--config", config, "--optimizer.lr_factors", "left=0")
-        self.assertRegex(str(result), r"of 4 convolutions .* 4 sum for the batch norm behind them, 2 normalize")
+        self.assertRegex(str(result), r"of 5 convolutions .* 5 sum for the batch norm behind them, 2 normalize")
         result = self.run_job(0, "explain", "--config", config, "--train.precision", "bf16")
         self.assertRegex(str(result), r"one\.conv +does not sum: no engine for \[4,8,7,7\] in bf16")
         result = self.run_job(0, "explain", "--config", config, "--device.kind", "cpu")

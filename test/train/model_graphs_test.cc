@@ -21,7 +21,7 @@ TEST_CASE("label smoothing, dropout and statistics of the batch belong to traini
 TEST_CASE("rates of 0 are marked in both graphs, of which the evaluation's may lack a head") {
   Config config = small_config();
   config.model.name = "inception_v3";
-  config.model.image_size = 139;
+  config.model.image_size = 299;
   config.optimizer.lr_factors = {"AuxLogits*=0", "fc=0"};
   const Graph training = training_graph(config, 2);
   const Graph evaluation = evaluation_graph(config, 1, training.parameters);
