@@ -106,8 +106,7 @@ void DeviceStepState::end(Stream& stream) {
 }
 
 std::optional<StepOutcome> DeviceStepState::next_outcome(bool drain) {
-  const int64_t in_flight = started_ - retired_;
-  if (in_flight == 0 || (!drain && in_flight <= ahead_)) return std::nullopt;
+  if (in_flight() == 0 || (!drain && in_flight() <= ahead_)) return std::nullopt;
   done_[slot_index(retired_)]->wait();
   return slot(retired_++).outcome;
 }

@@ -139,7 +139,7 @@ void Trainer::step() {
 }
 
 void Trainer::write_trace() {
-  timer_.pause();
+  pause_timer();
   const int64_t steps = trace_.write();
   if (steps == 0 || !profile_) return;
   reporter_.step_table(make_step_table(profile_->times(), steps, rank_.model.training(), rank_.backend()));
@@ -178,6 +178,7 @@ bool Trainer::must_stop() {
 
 // Handles the outcomes of the steps that are due by now, or of all steps in flight.
 void Trainer::retire(bool all) {
+  if (device_state_.in_flight() > 0) timer_.enter(StepPart::compute);  // also after a pause
   while (const auto outcome = device_state_.next_outcome(all)) {
     rank_.communicator.check();  // throws if an all-reduce behind this outcome failed
     retire(*outcome);
@@ -249,24 +250,30 @@ void Trainer::roll_back() {
   timer_.restart();
 }
 
+// Stops the timer until the next step, unless a device computes meanwhile.
+void Trainer::pause_timer() {
+  if (device_state_.in_flight() == 0) timer_.pause();
+}
+
 void Trainer::report_if_due() {
   if (!reporter_.due(progress_.step) && !finished()) return;
-  timer_.pause();
+  pause_timer();
+  const StepTimer interval = timer_;
+  timer_.restart();  // now, because a device computes while the host reports
   reporter_.interval({.step = progress_.step,
                       .total_steps = total_steps_,
                       .epoch = epoch(),
                       .loss = window_.loss / window_.samples,
                       .learning_rate = schedule_.rate(schedule_step(progress_.position - global_batch_)),
                       .queue_depth = window_.queue_depths / std::max(1.0, window_.batches)},
-                     timer_);
+                     interval);
   window_ = {};
   work_.warn_if_not_captured();
-  timer_.restart();
 }
 
 void Trainer::watch_speed_if_due() {
   if (!reporter_.watch_due(timer_.totals().steps)) return;
-  timer_.pause();
+  pause_timer();
   reporter_.watch_speed(progress_.step, timer_.totals(), rank_.communicator.statistics().straggler_wait_seconds);
 }
 

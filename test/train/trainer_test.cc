@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/checkpoint/run_directory.h"
 #include "test/catch.h"
 #include "test/train/job.h"
@@ -36,6 +38,24 @@ TEST_CASE("a run of one and a half epochs makes whole steps, reports each interv
   CHECK(field<double>(directory, "train", "epoch").back() ==
         Approx(static_cast<double>(steps * job.global_batch()) / 30));
   CHECK(std::filesystem::exists(directory / "run/" + checkpoint_name(steps)));
+}
+
+TEST_CASE("the time of every step on a device counts, also of those that the end of a run waits for") {
+  const SharedDirectory directory;
+  const PlainSource data(30);
+  Config config = config_in(directory);
+  config.device.deferred = true;
+  config.train.epochs = 0;
+  config.train.steps = 6;
+  Job job(config, data);
+  const double begin = monotonic_seconds();
+  job.trainer->run();
+  const double elapsed = monotonic_seconds() - begin;
+  if (!world().is_root()) return;
+  const auto seconds = field<double>(directory, "train", "seconds_per_step");
+  REQUIRE(seconds.size() == 6);
+  CHECK(std::ranges::min(seconds) > 0);
+  CHECK(std::reduce(seconds.begin(), seconds.end()) <= elapsed);
 }
 
 TEST_CASE("training learns, the same on all ranks") {

@@ -57,6 +57,8 @@ class DeviceStepState {
   // Returns the outcome of the oldest step in flight if more than `ahead` steps are in flight, or, with `drain`, if any
   // is. Blocks until that step has finished.
   std::optional<StepOutcome> next_outcome(bool drain = false);
+  // Returns the number of steps whose outcome has not been returned.
+  int64_t in_flight() const { return started_ - retired_; }
 
   const int32_t* dropout() const { return dropout_.as<int32_t>(); }              // for Arenas::external
   const float* loss_scale() const { return scalars_.as<float>() + kLossScale; }  // for Arenas::external

@@ -82,6 +82,7 @@ class Trainer {
   void report_weights();
   void report_bad_records();
   void write_trace();
+  void pause_timer();
 
   bool finished() const { return progress_.step >= total_steps_; }
   int64_t enqueued_position() const { return progress_.position + (enqueued_ - progress_.step) * global_batch_; }
