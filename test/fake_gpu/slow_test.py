@@ -35,6 +35,8 @@ for _model in MODELS:
     for _what, _check in (("resumed", "check_resumed"), ("went_back", "check_went_back")):
         setattr(SlowInterruptions, f"test_{_model}_{_what}",
                 lambda self, model=_model, check=_check: getattr(self, check)(model, ranks=2, devices=2))
+    setattr(SlowInterruptions, f"test_{_model}_accumulating_3_resumed_over_mpi",
+            lambda self, model=_model: self.check_resumed(model, 2, 1, {"device.share": "true", "train.accumulate": "3"}))
 
 
 class SlowRanks(FusedCase):
@@ -50,7 +52,8 @@ class SlowRanks(FusedCase):
         self.check_ranks({**self.changes(), "train.precision": "bf16"})
 
     def check_synchronized(self, precision):
-        """Where ranks normalize together, they compute what one does with one batch, but for the rounding to 16 bits."""
+        """Where ranks normalize together, they compute what one does with one batch, but for the rounding to 16 bits:
+        convolutions that sum for the norm behind them do so before they round, which norms of several ranks cannot."""
         config = self.config({**self.changes(), "train.precision": precision, "train.steps": 1}, SMALL)
         batch = SMALL["train"]["batch_size"]
         one, loss = self.gradient_and_loss("one", config, 0, {"train.batch_size": str(2 * batch)})
@@ -58,7 +61,7 @@ class SlowRanks(FusedCase):
             two, other_loss = self.gradient_and_loss(sync, config, 2, {"train.sync_batch_norm": sync})
             distance = numpy.linalg.norm(two - one) / numpy.linalg.norm(one)
             self.assertTrue(bounds[0] < distance < bounds[1], f"sync_batch_norm {sync}: {distance}")
-            self.assertEqual(abs(other_loss / loss - 1) < 1e-4, sync == "true")
+            self.assertEqual(abs(other_loss / loss - 1) < 1e-3, sync == "true")
 
 
 class SlowDigits(FakeGpuCase):

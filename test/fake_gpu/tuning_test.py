@@ -26,7 +26,7 @@ class Tuning(FakeGpuCase):
     def test_the_fastest_plans_are_taken_captured_or_not(self):
         first = self.run_tuned("first", "eager", {"device.graph": "off"})
         self.assertRegex(str(self.printed), self.TIMED)
-        captured = self.run_tuned("captured", "random:3")
+        captured = self.run_tuned("captured", "random:3", {"device.graph": "on"})
         self.assertEqual(self.plans(first), self.plans(captured))
         self.assert_same_bits(first, captured)
         other = self.run_tuned("other", "lazy", FAKE_GPU_PLANS="2")
