@@ -1,4 +1,4 @@
-"""What may be wrong around a job: at its start, while it waits, and when mpirun is told to stop (fault_case.py)."""
+"""What may be wrong around a job: at its start, while it waits, and when mpirun gets a signal (fault_case.py)."""
 
 import errno
 import glob

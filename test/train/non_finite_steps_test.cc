@@ -79,7 +79,7 @@ TEST_CASE("gradients that overflow float16 step after step are warned of once, a
   CHECK_THAT(other->what(), ContainsSubstring("Lower optimizer.lr"));
 }
 
-TEST_CASE("overflows are counted anew after a return to a checkpoint, which the last error counts") {
+TEST_CASE("overflows are counted from zero after a return to a checkpoint, which the last error counts") {
   Rule rule(NonFiniteRule::rollback, Precision::fp16);
   for (int round = 0; round < 3; ++round) {
     for (int step = 1; step < 8; ++step) CHECK(rule.steps.overflowed(1024).empty());
