@@ -135,7 +135,6 @@ void Trainer::step() {
   device_state_.end(rank_.stream);
   trace_.end_step();
   ++enqueued_;
-  longest_step_ = std::max(longest_step_, monotonic_seconds() - step_began_);
 }
 
 void Trainer::write_trace() {
@@ -169,12 +168,16 @@ bool Trainer::must_stop() {
     const double limit = config_.train.max_seconds;
     if (limit > 0 && monotonic_seconds() - started_ >= limit) {
       time_limit_ = fmt::format("train.max_seconds = {:g}", limit);
-    } else if (checkpointer_.must_stop(longest_step_)) {
+    } else if (checkpointer_.must_stop(seconds_to_stop())) {
       time_limit_ = "the end of the job is near";
     }
   }
   return rank_.stop_requested.load() || !time_limit_.empty();
 }
+
+// Returns how long the steps may take that still run if the step that starts asks for a stop: those in flight, itself,
+// and those that start before its outcome is known.
+double Trainer::seconds_to_stop() const { return (1 + 2 * steps_ahead(rank_.backend())) * longest_step_; }
 
 // Handles the outcomes of the steps that are due by now, or of all steps in flight.
 void Trainer::retire(bool all) {
@@ -201,6 +204,7 @@ void Trainer::retire(const StepOutcome& outcome) {
   progress_.position += global_batch_;
   progress_.updates = static_cast<int64_t>(outcome.updates);
   timer_.finish_step(static_cast<int64_t>(outcome.samples));
+  longest_step_ = std::max<double>(longest_step_, timer_.step_seconds().back());
   if (outcome.not_finite == 0) {
     window_.loss += outcome.loss;
     window_.samples += outcome.samples;

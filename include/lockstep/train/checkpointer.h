@@ -43,8 +43,8 @@ class Checkpointer {
   // Returns whether checkpoint.every_seconds have passed since the last call of save().
   bool due_by_clock() const;
 
-  // On rank 0, returns whether the run must stop now so that the last save finishes before the job ends, if a step
-  // takes `step_seconds`.
+  // On rank 0, returns whether the run must stop now so that the last save finishes before the job ends, if the steps
+  // until then take `step_seconds`.
   bool must_stop(double step_seconds) const;
 
   // Starts a save of the current state. If another save is still being written, it is skipped with a warning. Throws

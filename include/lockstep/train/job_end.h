@@ -18,8 +18,8 @@ class JobEnd {
 
   double seconds_left() const;
 
-  // Returns whether a run must stop now to finish in time. The step that starts, a save in flight and the last save
-  // remain, and each may take half as long again as the longest one so far.
+  // Returns whether a run must stop now to finish in time. Steps of `step_seconds` in all, a save in flight
+  // and the last save remain, and each may take half as long again as the longest one so far.
   bool must_stop(double step_seconds, double save_seconds) const;
 
  private:

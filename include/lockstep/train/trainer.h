@@ -69,6 +69,7 @@ class Trainer {
   void skip_non_finite(const StepOutcome& outcome);
   void roll_back();
   bool must_stop();
+  double seconds_to_stop() const;
   bool due(int64_t steps) const;
   bool evaluation_due() const;
   bool boundary_is_due() const;
