@@ -56,7 +56,8 @@ std::unique_ptr<Backend> make_cpu_of(const Config& config, const BackendOptions&
   return config.device.deferred ? make_deferred_backend(std::move(backend)) : std::move(backend);
 }
 
-bool wants_nccl(const Config& config, const Backend& backend, bool shared_devices) {
+// A single rank sends nothing, and needs no NCCL unless it is asked for.
+bool wants_nccl(const Config& config, const Backend& backend, int ranks, bool shared_devices) {
   const TransportChoice transport = config.comm.transport;
   const bool on_gpu = backend.name() == "cuda";
   if (transport == TransportChoice::nccl && !on_gpu) {
@@ -65,9 +66,9 @@ bool wants_nccl(const Config& config, const Backend& backend, bool shared_device
   if (transport == TransportChoice::nccl && shared_devices) {
     fail(ExitCode::config, "comm.transport = \"nccl\" needs a GPU a rank, but ranks share one (device.share)");
   }
-  const bool nccl =
-      transport == TransportChoice::nccl || (transport == TransportChoice::automatic && on_gpu && !shared_devices);
-  if (!nccl && config.comm.algorithm == ReductionAlgorithm::tree) {
+  const bool nccl = transport == TransportChoice::nccl ||
+                    (transport == TransportChoice::automatic && on_gpu && !shared_devices && ranks > 1);
+  if (!nccl && ranks > 1 && config.comm.algorithm == ReductionAlgorithm::tree) {
     fail(ExitCode::config, "comm.algorithm = \"tree\" is NCCL's; MPI chooses by itself: leave the key out");
   }
   return nccl;
@@ -104,7 +105,7 @@ bool may_share_memory(const Config& config, bool host_addressable) {
 std::unique_ptr<Communicator> make_communicator(const Config& config, ProcessGroup& group, const Backend& backend,
                                                 bool shared_devices) {
   const double limit = group.limit(RunPhase::train);
-  if (agreed([&] { return wants_nccl(config, backend, shared_devices); })) {
+  if (agreed([&] { return wants_nccl(config, backend, group.size(), shared_devices); })) {
     const Timeout wait{"NCCL"};
     std::shared_ptr<NcclLibrary> library;
     on_every_rank(group, wait, [&] { library = open_nccl(); });

@@ -305,7 +305,7 @@ std::vector<ConfigKey> make_keys() {
                   "activations of inception_v3 for 4 % more time."},
 
       {LOCKSTEP_KEY(comm, transport),
-       .meaning = "Transport of gradients between ranks. auto: NCCL if every rank has its own GPU; on CPUs shared "
+       .meaning = "Transport of gradients between ranks. auto: NCCL for several ranks with a GPU each; on CPUs shared "
                   "memory within a host and MPI between hosts. mpi: MPI messages, even within a host.",
        .also = {"backend"}},
       {LOCKSTEP_KEY(comm, algorithm), .meaning = "All-reduce algorithm of NCCL. auto: NCCL chooses ring or tree. Over "

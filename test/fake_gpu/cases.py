@@ -123,7 +123,7 @@ class InterruptedCase(FakeGpuCase):
     def check_went_back(self, model, ranks=0, devices=1, changes=None):
         """Where sums are not finite for some steps, a run goes back to a checkpoint, and comes to the same end."""
         config = self.config({**MODELS[model], "checkpoint.every_steps": 4, "train.not_finite": "rollback",
-                              "comm.bucket_mb": 1000, **(changes or {})}, SMALL)
+                              "comm.transport": "nccl", "comm.bucket_mb": 1000, **(changes or {})}, SMALL)
         whole = self.run_once("whole", config, ranks, "lazy", devices=devices)
         back = self.path("back")
         result = self.train(ranks, config, {"checkpoint.directory": back}, timeout=900,
