@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Turns ctest's JUnit file of the slow tests into test/slow_tests.md (standard output)."""
+"""Enters the results of ctest's JUnit files into test/slow_tests.md, which lists the last run of each slow test.
+
+usage: slow_report.py PAGE JUNIT_FILE...
+"""
 import datetime
 import os
 import platform
@@ -7,32 +10,50 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
+HEADER = """# Slow tests
 
-def processor():
+The last run of each slow test. `scripts/test_slow.sh` runs all of them, one after the other, and writes this page; one of
+them: `ctest --preset release -R NAME`.
+
+| test | result | seconds | date | commit |
+|---|---|---|---|---|
+"""
+RESULTS = {"run": "passed", "fail": "failed", "notrun": "skipped"}
+
+
+def machine():
+    with open("/etc/os-release", encoding="utf-8") as release:
+        system = next(line.split("=", 1)[1].strip().strip('"') for line in release if line.startswith("PRETTY_NAME"))
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         names = {line.split(":", 1)[1].strip() for line in info if line.startswith("model name")}
-    return ", ".join(sorted(names)) or platform.machine()
+    return f"{system}, {', '.join(sorted(names)) or platform.machine()}, {os.cpu_count()} cores"
 
 
-def system():
-    with open("/etc/os-release", encoding="utf-8") as release:
-        return next(line.split("=", 1)[1].strip().strip('"') for line in release if line.startswith("PRETTY_NAME"))
+def rows_of(page):
+    """{test: the rest of its row} of an existing page."""
+    if not os.path.exists(page):
+        return {}
+    with open(page, encoding="utf-8") as file:
+        cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in file if line.startswith("| ")]
+    return {row[0]: row[1:] for row in cells if row[0] != "test"}
 
 
 def main():
-    cases = list(ElementTree.parse(sys.argv[1]).getroot().iter("testcase"))
+    page, *reports = sys.argv[1:]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    print("# Slow tests\n")
-    print("The last run of `scripts/test_slow.sh`, which writes this page. One of them: `ctest --preset release -R NAME`.\n")
-    print(f"{datetime.date.today()}, commit {commit.stdout.strip() or 'unknown'}, {system()}, {processor()}, "
-          f"{os.cpu_count()} cores.\n")
-    print("| test | result | seconds |\n|---|---|---|")
-    for case in sorted(cases, key=lambda c: c.get("name")):
-        result = {"run": "passed", "fail": "failed", "notrun": "skipped"}.get(case.get("status"), case.get("status"))
-        print(f"| {case.get('name')} | {result} | {float(case.get('time', 0)):.0f} |")
-    print(f"\nIn all {sum(float(case.get('time', 0)) for case in cases) / 60:.0f} minutes, one after the other.")
+    where = [str(datetime.date.today()), commit.stdout.strip() or "unknown"]
+    cases = [case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")]
     if not cases:
         sys.exit("no slow test ran")
+    rows = rows_of(page)
+    for case in cases:
+        result = RESULTS.get(case.get("status"), case.get("status"))
+        rows[case.get("name")] = [result, f"{float(case.get('time', 0)):.0f}", *where]
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(HEADER)
+        for name, row in sorted(rows.items()):
+            file.write(f"| {' | '.join([name, *row])} |\n")
+        file.write(f"\nThe newest ran on {machine()}.\n")
 
 
 if __name__ == "__main__":

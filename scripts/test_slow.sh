@@ -1,5 +1,6 @@
 #!/bin/bash
-# Builds the release preset, runs the tests labelled slow (minutes each) and writes test/slow_tests.md.
+# Builds the release preset, runs the tests labelled slow (minutes each, hours on the fake device) and writes
+# test/slow_tests.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,5 +9,5 @@ scripts/install_dependencies.sh slurmctld slurmd slurm-client munge clang libcla
 scripts/build.sh release
 result=0
 ctest --preset release --label-regex slow --output-junit slow.xml || result=$?
-python3 scripts/slow_report.py build/release/slow.xml > test/slow_tests.md
+python3 scripts/slow_report.py test/slow_tests.md build/release/slow.xml
 exit "$result"
