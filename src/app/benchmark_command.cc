@@ -20,6 +20,7 @@
 #include "lockstep/train/initialize.h"
 #include "lockstep/train/loading.h"
 #include "lockstep/train/start_state.h"
+#include "lockstep/train/step_work.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
@@ -117,12 +118,16 @@ RunEnd run_steps(const RankContext& rank, const DataSource& data, Progress& prog
                     fmt::format("stopped on request at step {}; nothing was measured to the end", step));
 }
 
+// Returns the number of steps of each rank alone that are not timed. On a device, they include the captured step.
+int64_t warm_up_alone(const Backend& backend) { return backend.host_addressable() ? 1 : kStepsBeforeCapture + 1; }
+
 // Lets every rank train alone, all at the same time. The learning rate is 0, so that the weights stay equal.
 void train_alone(const BenchmarkRun& run, const Progress& from) {
   ProcessGroup& group = run.group;
   const Timeout wait{"the steps of each rank alone"};
   Config config = run.config;
-  config.train.steps = from.step + 1 + run.options.alone;  // the first step is a warm-up
+  const int64_t warm_up_ends = from.step + warm_up_alone(*run.setup.backend);
+  config.train.steps = warm_up_ends + run.options.alone;
   config.train.epochs = 0;
   config.optimizer.lr = 0;
   ProcessGroup self = ProcessGroup::self(group);
@@ -132,7 +137,7 @@ void train_alone(const BenchmarkRun& run, const Progress& from) {
   group.barrier(wait);
   const RunEnd end = run_steps(run.context(config, self, self_alone), run.data, progress,
                                [&](const Trainer& trainer, const ProgressRow& row) {
-                                 if (row.step > from.step + 1) means.add(trainer, row.seconds_per_step);
+                                 if (row.step > warm_up_ends) means.add(trainer, row.seconds_per_step);
                                });
   int64_t stopped = end == RunEnd::stopped;
   group.all_reduce_max(std::span(&stopped, 1), wait);

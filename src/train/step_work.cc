@@ -13,9 +13,6 @@
 namespace lockstep {
 namespace {
 
-// The number of steps before one is captured, because libraries finish their initialization in the first steps.
-constexpr int64_t kWarmUpSteps = 2;
-
 // Returns the gradient arena, which the buckets divide.
 std::span<float> gradients_of(const CompiledModel& model) {
   const ModelState& state = model.state();
@@ -131,7 +128,7 @@ void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch)
   arenas_.external.step = device_state_.dropout();
   arenas_.external.loss_scale = device_state_.loss_scale();
   const size_t part = micro + 1 == rank_.config.train.accumulate ? 2 : micro == 0 ? 0 : 1;
-  if (may_capture_ && !tried_[part] && computed_ >= kWarmUpSteps * rank_.config.train.accumulate) {
+  if (may_capture_ && !tried_[part] && computed_ >= kStepsBeforeCapture * rank_.config.train.accumulate) {
     tried_[part] = true;
     captured_[part] = capture(micro);
   }
@@ -177,7 +174,7 @@ std::unique_ptr<CapturedWork> StepWork::try_capture(int64_t micro) {
 }
 
 void StepWork::warn_if_not_captured() {
-  if (capture_reported_ || computed_ <= kWarmUpSteps * rank_.config.train.accumulate) return;
+  if (capture_reported_ || computed_ <= kStepsBeforeCapture * rank_.config.train.accumulate) return;
   capture_reported_ = true;
   warn_together(rank_.group, {"the captured step"}, not_captured_);
 }

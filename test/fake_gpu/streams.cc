@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 #include <utility>
 
 namespace lockstep::fake_gpu {
@@ -225,12 +228,18 @@ std::unique_ptr<Graph> end_capture(Stream& stream) {
   return graph;
 }
 
-// Launches of one graph come one after the other. Nodes keep only their own order.
+// Launches of one graph come one after the other. Nodes keep only their own order. The first launch uploads the graph,
+// which takes the milliseconds that FAKE_GPU_UPLOAD says.
 void launch(GraphExec& graph, Stream& stream) {
   if (stream.capture) refuse(*stream.capture, cudaErrorStreamCaptureUnsupported, "a graph is launched in a capture");
   std::vector<WorkPtr> before = std::exchange(stream.waits, {});
   before.push_back(stream.last);
   before.push_back(graph.last_launch);
+  if (const char* const upload = std::getenv("FAKE_GPU_UPLOAD"); upload && !graph.last_launch) {
+    const std::chrono::milliseconds takes(std::atoi(upload));
+    enqueue(stream, {.what = "the upload of a graph", .run = [takes] { std::this_thread::sleep_for(takes); }}, before);
+    before = {stream.last};
+  }
   std::vector<WorkPtr> works, ends;
   std::vector<bool> followed(graph.nodes.size(), false);
   for (const GraphNode& node : graph.nodes) {

@@ -18,6 +18,9 @@
 
 namespace lockstep {
 
+// The number of steps before one is captured, because libraries finish their initialization in the first steps.
+inline constexpr int64_t kStepsBeforeCapture = 2;
+
 // Every rank has one, owned by the trainer and used by the thread that runs the step. On a GPU it only enqueues work.
 // The objects on which it is built must outlive it.
 class StepWork {
