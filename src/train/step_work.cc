@@ -138,20 +138,23 @@ void StepWork::enqueue(int64_t step, int64_t micro, const ExternalInputs& batch)
   rank_.communicator.enqueue_captured([&] { captured_[part]->launch(rank_.stream); });
 }
 
-// Collective. Returns null if this rank enqueues the work uncaptured. A communicator that cannot be captured has failed
-// for good, so it is replaced on all ranks, which capture nothing from then on.
+// Collective. Returns null if a rank cannot capture the work. Then all ranks enqueue all work uncaptured from now on,
+// because NCCL requires that an operation is captured either on all ranks or on none. A communicator that cannot be
+// captured has failed for good, so it is replaced on all ranks.
 std::unique_ptr<CapturedWork> StepWork::capture(int64_t micro) {
   rank_.stream.wait();  // a communicator that is replaced drops what is in flight, also on other ranks
   rank_.group.barrier({"the captured step"});
   rank_.communicator.check();  // an earlier failure is not one of the capture
-  std::unique_ptr<CapturedWork> captured = not_captured_.empty() ? try_capture(micro) : nullptr;
-  int64_t failed = has_failed(rank_.communicator) ? 1 : 0;
-  rank_.group.all_reduce_max(std::span(&failed, 1), {"the captured step"});
-  if (failed == 0) return captured;
+  std::unique_ptr<CapturedWork> captured = try_capture(micro);
+  const bool broken = has_failed(rank_.communicator);
+  std::array<int64_t, 2> failures{!captured || broken, broken};
+  rank_.group.all_reduce_max(failures, {"the captured step"});
+  const auto [uncaptured, lost] = failures;
+  if (uncaptured == 0) return captured;
   captured.reset();
   captured_ = {};
   may_capture_ = false;
-  rank_.communicator.reconnect();
+  if (lost != 0) rank_.communicator.reconnect();
   return nullptr;
 }
 

@@ -125,9 +125,10 @@ class Communicator {
     }
   }
 
-  void enqueue(const Launch& launch) {
+  void enqueue(Launch launch) {
     const cudaError_t status = call([&](Lock&) {
       Stream& stream = stream_of(launch.stream);
+      launch.collective.captured = stream.capture != nullptr;
       Operation operation{
           .what = launch.collective.kind == Collective::Kind::broadcast ? "ncclBroadcast" : "ncclAllReduce",
           .run = nullptr};

@@ -50,6 +50,10 @@ void add_up(uint32_t type, uint64_t count, std::byte* data, const std::function<
   }
 }
 
+std::string described(const Collective& collective) {
+  return fmt::format("{} collective of {} elements", collective.captured ? "a captured" : "a", collective.count);
+}
+
 }  // namespace
 
 struct Meeting::Shared {
@@ -95,17 +99,22 @@ bool Meeting::wait_for_all(const std::function<bool()>& goes_on) {
   return true;
 }
 
+void Meeting::expect_same(const Collective& collective) const {
+  for (int rank = 0; rank < size_; ++rank) {
+    const Collective& other = shared_->ranks[rank].collective;
+    if (other == collective) continue;
+    throw std::runtime_error(fmt::format("rank {} is in {} and rank {} in {}, which is another", rank_,
+                                         described(collective), rank, described(other)));
+  }
+}
+
 bool Meeting::exchange(const Collective& collective, std::byte* data, uint64_t count,
                        const std::function<bool()>& goes_on) {
   const size_t bytes = count * element_bytes(collective.type);
   std::memcpy(slot(rank_), data, bytes);
   shared_->ranks[rank_].collective = collective;
   if (!wait_for_all(goes_on)) return false;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (shared_->ranks[rank].collective == collective) continue;
-    throw std::runtime_error(fmt::format("rank {} is in a collective of {} elements and rank {} in another of {}",
-                                         rank_, collective.count, rank, shared_->ranks[rank].collective.count));
-  }
+  expect_same(collective);
   if (collective.kind == Collective::Kind::broadcast) {
     std::memcpy(data, slot(static_cast<int>(collective.root)), bytes);
   } else {

@@ -15,6 +15,7 @@ struct Collective {
   uint32_t type;  // ncclDataType_t
   uint64_t count;
   uint32_t root;
+  bool captured = false;  // part of a graph, on all ranks or on none
   bool operator==(const Collective&) const = default;
 };
 
@@ -35,6 +36,7 @@ class Meeting {
  private:
   struct Shared;
   std::byte* slot(int rank) const;
+  void expect_same(const Collective& collective) const;
   bool exchange(const Collective& collective, std::byte* data, uint64_t count, const std::function<bool()>& goes_on);
 
   const std::string name_;

@@ -115,8 +115,12 @@ class Captures(FakeGpuCase):
     def test_micro_batches_that_cannot_be_captured_are_computed_all_the_same(self):
         self.check_fallback({"train.accumulate": 3, "model.dropout": 0.3}, 0, 1, self.faults(0, (1, 47)))
 
-    def test_one_rank_may_be_captured_and_the_other_not(self):
+    def test_all_ranks_are_uncaptured_when_one_cannot_capture(self):
         self.check_fallback({}, 2, 2, self.faults(1, (1, 46)))
+
+    def test_all_ranks_are_uncaptured_when_one_cannot_capture_some_micro_batch(self):
+        # With the 46th kernel of a capture, the first and the middle part have been captured on all ranks.
+        self.check_fallback({"train.accumulate": 3}, 2, 2, self.faults(1, (1, 46)))
 
     def check_nccl_fallback(self, changes, fault):
         """NCCL loses its connection with the capture."""

@@ -37,7 +37,7 @@ class StepWork {
   // all-reduce and the update. If the backend supports it, the work is captured and launched as a whole.
   void enqueue(int64_t step, int64_t micro, const ExternalInputs& batch);
 
-  // Collective. On rank 0, warns once if steps of a rank are not captured although its backend supports it.
+  // Collective. On rank 0, warns once if the steps are not captured because the capture failed on a rank.
   void warn_if_not_captured();
 
   std::span<const Bucket> buckets() const { return reducer_.buckets(); }
