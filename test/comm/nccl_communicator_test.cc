@@ -94,10 +94,10 @@ struct Bench final : NcclLibrary {
 
 // False: it did not come about in time.
 template <class Condition>
-bool comes_about(const Condition& condition) {
+bool comes_about(const Condition& condition, double seconds = 30) {
   const double begin = monotonic_seconds();
   while (!condition()) {
-    if (monotonic_seconds() - begin > 30) return false;
+    if (monotonic_seconds() - begin > seconds) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
@@ -259,6 +259,44 @@ TEST_CASE("a reduction can be captured with the work around it") {
     CHECK_NOTHROW(communicator->check());
     CHECK(bench.host.as<float>()[3] == value);
   }
+}
+
+TEST_CASE("a failure is noticed, and ends what is under way, while the launch of captured work blocks") {
+  Bench bench;
+  const auto communicator = bench.communicator();
+  bool aborted_meanwhile = false;
+  const auto blocks = [&] {
+    bench.script.fails = true;
+    aborted_meanwhile = comes_about([&] { return bench.script.aborted > 0; }, 5);
+  };
+  SECTION("the launch returns then") {
+    const auto error = error_of([&] { communicator->enqueue_captured(blocks); });
+    REQUIRE(error);
+    CHECK_THAT(error->what(), ContainsSubstring("unhandled system error"));
+  }
+  SECTION("the launch fails then") {
+    const auto error = error_of([&] {
+      communicator->enqueue_captured([&] {
+        blocks();
+        fail(ExitCode::internal, "the launch failed");
+      });
+    });
+    REQUIRE(error);
+    CHECK_THAT(error->what(), ContainsSubstring("unhandled system error"));
+  }
+  CHECK(aborted_meanwhile);
+}
+
+TEST_CASE("a launch of captured work that fails by itself is thrown from then on") {
+  Bench bench;
+  const auto communicator = bench.communicator();
+  const auto launch = [] { fail(ExitCode::internal, "the launch failed"); };
+  for (int i = 0; i < 2; ++i) {
+    const auto error = error_of([&] { communicator->enqueue_captured(launch); });
+    REQUIRE(error);
+    CHECK_THAT(error->what(), ContainsSubstring("the launch failed"));
+  }
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
 }
 
 TEST_CASE("a failure is reported while the library waits for a captured step before it ends the connection") {

@@ -132,6 +132,22 @@ class NcclCommunicator::Monitor {
     }
   }
 
+  // Runs `launch`, which may block, without the lock, so that a failure is noticed meanwhile and the link aborted.
+  // Throws if the link fails or has failed before.
+  template <class Launch>
+  void launch_captured(std::string_view what, const Launch& launch) {
+    with_link(what, [] {});
+    try {
+      launch();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (failure_) std::rethrow_exception(failure_);  // the reason why the launch failed
+      record_failure();
+      throw;
+    }
+    with_link(what, [] {});
+  }
+
  private:
   void watch() {
     std::unique_lock lock(mutex_);
@@ -237,9 +253,9 @@ void NcclCommunicator::check() {
   monitor_->with_link("operations in flight", [] {});
 }
 
-// The lock keeps an abort from starting during the launch, because an abort destroys what the captured operations use.
+// An abort may start during the launch: it frees nothing that captured work uses before that work has been destroyed.
 void NcclCommunicator::enqueue_captured(const std::function<void()>& launch) {
-  monitor_->with_link("a captured step", launch);
+  monitor_->launch_captured("a captured step", launch);
 }
 
 std::unique_ptr<NcclLibrary> open_nccl() {
