@@ -22,7 +22,8 @@ namespace {
 struct Script {
   std::atomic<int> questions_in_progress{0};  // before it is ready
   std::atomic<bool> fails{false};
-  std::atomic<int> aborted{0};
+  std::atomic<bool> others_finish{true};  // or report() stays in progress after finalize()
+  std::atomic<int> finalized{0}, destroyed{0}, aborted{0};
   std::atomic<int> captured_steps{0};  // as long as there are any, an abort waits
   std::atomic<bool> abort_returned{false};
   std::vector<std::byte> id;
@@ -37,6 +38,7 @@ class FakeLink final : public NcclLink {
       : script_(script), backend_(backend), result_(result) {}
   Report report() override {
     if (script_.fails) return {State::failed, "unhandled system error"};
+    if (script_.finalized > 0 && !script_.others_finish) return {State::in_progress, {}};
     if (script_.questions_in_progress > 0) {
       --script_.questions_in_progress;
       return {State::in_progress, {}};
@@ -54,6 +56,8 @@ class FakeLink final : public NcclLink {
   void broadcast(Stream& stream, std::span<std::byte> bytes, int) override {
     backend_.copy(stream, bytes.data(), result_.data(), bytes.size());
   }
+  void finalize() override { ++script_.finalized; }
+  void destroy() noexcept override { ++script_.destroyed; }
   // As NCCL does: what is under way ends at once, but the connection only with the last captured work that uses it.
   void abort() noexcept override {
     ++script_.aborted;
@@ -82,7 +86,7 @@ struct Bench final : NcclLibrary {
   std::unique_ptr<NcclCommunicator> communicator(double seconds = 30, ProcessGroup& group = world()) {
     return std::make_unique<NcclCommunicator>(
         group, *backend, std::shared_ptr<NcclLibrary>(std::shared_ptr<void>(), this),
-        NcclOptions{.algorithm = "tree", .wait_seconds = seconds, .abort_seconds = 0.05});
+        NcclOptions{.algorithm = "tree", .wait_seconds = seconds, .abort_seconds = abort_seconds});
   }
   std::span<float> floats() const { return {values.as<float>(), 4}; }
 
@@ -90,6 +94,7 @@ struct Bench final : NcclLibrary {
   std::unique_ptr<Stream> stream = backend->make_stream();
   Buffer values = backend->allocate(16), result = backend->allocate(16), host = backend->allocate_pinned(16);
   Script script;
+  double abort_seconds = 5;
 };
 
 // False: it did not come about in time.
@@ -261,6 +266,34 @@ TEST_CASE("a reduction can be captured with the work around it") {
   }
 }
 
+TEST_CASE("a connection without a failure is finished with the other ranks, not aborted") {
+  Bench bench;
+  auto communicator = bench.communicator();
+  communicator->all_reduce(*bench.stream, bench.floats(), "values");
+  communicator->wait(*bench.stream);
+  bench.stream->wait();
+  communicator.reset();
+  CHECK(bench.script.finalized == 1);
+  CHECK(bench.script.destroyed == 1);
+  CHECK(bench.script.aborted == 0);
+}
+
+TEST_CASE("a connection that other ranks do not finish is aborted in the end") {
+  Bench bench;
+  bench.abort_seconds = 0.05;
+  auto communicator = bench.communicator();
+  SECTION("they do not come in time") { bench.script.others_finish = false; }
+  SECTION("the library fails") {
+    communicator->check();
+    bench.script.fails = true;
+  }
+  const double begin = monotonic_seconds();
+  communicator.reset();
+  CHECK(monotonic_seconds() - begin < 10);
+  CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
+  CHECK(bench.script.destroyed == 0);
+}
+
 TEST_CASE("a failure is noticed, and ends what is under way, while the launch of captured work blocks") {
   Bench bench;
   const auto communicator = bench.communicator();
@@ -301,6 +334,7 @@ TEST_CASE("a launch of captured work that fails by itself is thrown from then on
 
 TEST_CASE("a failure is reported while the library waits for a captured step before it ends the connection") {
   Bench bench;
+  bench.abort_seconds = 0.05;
   auto communicator = bench.communicator(0.2);
   const auto work = bench.backend->capture(*bench.stream, [&] {
     communicator->all_reduce(*bench.stream, bench.floats(), "values");

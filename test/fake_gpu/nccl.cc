@@ -1,11 +1,13 @@
 // NCCL of the fake device, as a communicator that does not block: calls answer ncclInProgress, and a thread of the
 // communicator's enqueues them a moment later; another runs them, so that a device goes on while its host waits for
 // something else. A captured collective keeps a reference to its communicator, and an abort waits until no graph has
-// one, as NCCL's does.
+// one, as NCCL's does. A rank that aborts a connection while another is in a collective is a fault, because NCCL's
+// kernel there may wait forever; finalizing meets all ranks.
 //
 // FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks;
 // FAKE_NCCL_NO_CAPTURE=RANK:N makes the N-th collective that is captured on this rank one that NCCL cannot capture;
-// FAKE_NCCL_NAN=M:N makes the first number of the sums M to N one that is not a number, on all ranks.
+// FAKE_NCCL_NAN=M:N makes the first number of the sums M to N one that is not a number, on all ranks;
+// FAKE_NCCL_LINGER=RANK:MS keeps this rank MS milliseconds longer in each collective than the others.
 #include <fmt/format.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -33,8 +36,8 @@ struct Job {
   std::function<void()> done;
 };
 
-// Which collective of this rank the variable names, 0: none.
-int collective_of(const char* variable, int rank) {
+// What the variable RANK:N says for this rank, 0: nothing.
+int number_of(const char* variable, int rank) {
   const char* const script = std::getenv(variable);
   int at = 0, number = 0;
   if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != rank) return 0;
@@ -54,8 +57,9 @@ class Communicator {
       : name_(std::move(name)),
         rank_(rank),
         size_(size),
-        fails_at_(collective_of("FAKE_NCCL_FAIL", rank)),
-        refuses_at_(collective_of("FAKE_NCCL_NO_CAPTURE", rank)) {
+        fails_at_(number_of("FAKE_NCCL_FAIL", rank)),
+        refuses_at_(number_of("FAKE_NCCL_NO_CAPTURE", rank)),
+        lingers_(number_of("FAKE_NCCL_LINGER", rank)) {
     (void)cudaGetDevice(&device_);
     launcher_ = std::thread([this] { launch_all(); });
     runner_ = std::thread([this] { run_all(); });
@@ -77,9 +81,29 @@ class Communicator {
     return ncclInProgress;
   }
 
+  // Completes what is in flight and meets the other ranks, from the communicator's own thread.
+  ncclResult_t finalize() {
+    const std::lock_guard lock(mutex_);
+    if (state_ != ncclSuccess) return state_ == ncclInProgress ? ncclInvalidArgument : state_.load();
+    state_ = ncclInProgress;
+    finalizing_ = true;
+    changed_.notify_all();
+    return ncclInProgress;
+  }
+  bool finalized() const { return finalizing_ && state_ == ncclSuccess; }
+
   // Ends the collectives in flight without results, and waits for the graphs that contain collectives.
   void abort() {
-    aborted_ = true;
+    expect_nobody_waits();
+    close();
+  }
+
+  // Waits for the graphs that contain collectives.
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      aborted_ = true;
+    }
     changed_.notify_all();
     launcher_.join();
     while (references_ > 0) std::this_thread::sleep_for(1ms);
@@ -101,6 +125,16 @@ class Communicator {
     state_ = state;
   }
 
+  // The other rank would wait forever, unless this one has a failure to report.
+  void expect_nobody_waits() {
+    const bool is_well = state_ == ncclSuccess || state_ == ncclInProgress;
+    if (!connected_ || !is_well || std::getenv("FAKE_NCCL_FAIL")) return;
+    const std::string left_behind = meeting_->left_behind();
+    if (left_behind.empty()) return;
+    std::fprintf(stderr, "fake GPU: NCCL: %s\n", left_behind.c_str());
+    std::abort();
+  }
+
   // ---- the launcher
   void launch_all() {
     (void)cudaSetDevice(device_);
@@ -114,14 +148,25 @@ class Communicator {
     }
     for (;;) {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return aborted_ || !launches_.empty(); });
+      changed_.wait(lock, [this] { return aborted_ || finalizing_ || !launches_.empty(); });
       if (aborted_) return;
+      if (launches_.empty()) return meet_at_the_end(lock);
       const Launch launch = launches_.front();
       launches_.pop_front();
       lock.unlock();
       enqueue(launch);
       lock.lock();
       if (launches_.empty() && state_ == ncclInProgress) state_ = ncclSuccess;
+    }
+  }
+
+  void meet_at_the_end(std::unique_lock<std::mutex>& lock) {
+    changed_.wait(lock, [this] { return aborted_ || in_flight_ == 0; });
+    lock.unlock();
+    try {
+      if (meeting_->finalize([this] { return !aborted_; })) state_ = ncclSuccess;
+    } catch (const std::exception& error) {
+      fail(ncclInternalError, error.what());
     }
   }
 
@@ -134,6 +179,7 @@ class Communicator {
           .run = nullptr};
       operation.start = [this, launch](std::function<void()> done) {
         const std::lock_guard lock(mutex_);
+        if (launch.collective.captured) ++in_flight_;  // others are in flight since they were enqueued
         jobs_.push_back({launch.collective, launch.data, std::move(done)});
         changed_.notify_all();
       };
@@ -144,6 +190,8 @@ class Communicator {
         ++references_;
         operation.keeps =
             std::shared_ptr<void>(this, [](void* self) { --static_cast<Communicator*>(self)->references_; });
+      } else {
+        ++in_flight_;
       }
       submit(stream, std::move(operation));
     });
@@ -157,7 +205,7 @@ class Communicator {
       if (!changed_.wait_for(lock, 1ms, [this] { return closed_ || !jobs_.empty(); })) {
         lock.unlock();
         // The host may wait for another rank, which waits for this device.
-        if (connected_ && (aborted_ || meeting_->is_waited_for())) Device::get().go_on_to_next_start();
+        if (connected_ && (aborted_ || finalizing_ || meeting_->is_waited_for())) Device::get().go_on_to_next_start();
         continue;
       }
       if (jobs_.empty()) continue;
@@ -166,6 +214,9 @@ class Communicator {
       lock.unlock();
       run(job);
       job.done();
+      lock.lock();
+      --in_flight_;
+      changed_.notify_all();
     }
   }
 
@@ -173,6 +224,7 @@ class Communicator {
     if (++started_ == fails_at_) fail(ncclRemoteError, "fake NCCL: the connection was closed by the remote peer");
     while (state_ == ncclRemoteError && !aborted_) std::this_thread::sleep_for(1ms);
     if (aborted_) return;
+    meeting_->set_collective(started_);
     try {
       const OpenMemory open("a collective of NCCL");
       (void)meeting_->run(job.collective, job.data, [this] { return !aborted_; });
@@ -180,10 +232,12 @@ class Communicator {
     } catch (const std::exception& error) {
       fail(ncclInternalError, error.what());
     }
+    std::this_thread::sleep_for(std::chrono::milliseconds(lingers_));
+    meeting_->set_collective(0);
   }
 
   const std::string name_;
-  const int rank_, size_, fails_at_, refuses_at_;
+  const int rank_, size_, fails_at_, refuses_at_, lingers_;
   int device_ = 0;
   std::unique_ptr<Meeting> meeting_;
   std::mutex mutex_;
@@ -192,8 +246,9 @@ class Communicator {
   std::deque<Job> jobs_;
   std::string error_;
   std::atomic<ncclResult_t> state_{ncclInProgress};
-  std::atomic<bool> connected_{false}, aborted_{false}, closed_{false};
+  std::atomic<bool> connected_{false}, finalizing_{false}, aborted_{false}, closed_{false};
   std::atomic<int> references_{0};  // of graphs
+  std::atomic<int> in_flight_{0};   // collectives
   int started_ = 0, captured_ = 0;
   std::thread launcher_, runner_;
 };
@@ -247,6 +302,13 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
   if (from != to || type != ncclUint8) return ncclInvalidArgument;
   return post(handle, {Collective::Kind::broadcast, static_cast<uint32_t>(type), count, static_cast<uint32_t>(root)},
               to, count, stream);
+}
+ncclResult_t ncclCommFinalize(ncclComm_t handle) { return communicator_of(handle).finalize(); }
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  if (!communicator_of(handle).finalized()) return ncclInvalidArgument;  // the fake is for those that finalize it
+  communicator_of(handle).close();
+  delete &communicator_of(handle);
+  return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   communicator_of(handle).abort();

@@ -51,6 +51,7 @@ void add_up(uint32_t type, uint64_t count, std::byte* data, const std::function<
 }
 
 std::string described(const Collective& collective) {
+  if (collective.kind == Collective::Kind::end_of_connection) return "the end of its connection";
   return fmt::format("{} collective of {} elements", collective.captured ? "a captured" : "a", collective.count);
 }
 
@@ -58,7 +59,8 @@ std::string described(const Collective& collective) {
 
 struct Meeting::Shared {
   struct alignas(64) Rank {
-    std::atomic<uint64_t> turn;  // it has come to
+    std::atomic<uint64_t> turn;    // it has come to
+    std::atomic<uint64_t> inside;  // the number of the collective that it is in, or 0
     Collective collective;
   };
   Rank ranks[kMostRanks];
@@ -106,6 +108,25 @@ void Meeting::expect_same(const Collective& collective) const {
     throw std::runtime_error(fmt::format("rank {} is in {} and rank {} in {}, which is another", rank_,
                                          described(collective), rank, described(other)));
   }
+}
+
+bool Meeting::finalize(const std::function<bool()>& goes_on) {
+  const Collective end{.kind = Collective::Kind::end_of_connection, .type = 0, .count = 0, .root = 0};
+  shared_->ranks[rank_].collective = end;
+  if (!wait_for_all(goes_on)) return false;
+  expect_same(end);
+  return true;
+}
+
+void Meeting::set_collective(uint64_t number) { shared_->ranks[rank_].inside = number; }
+
+std::string Meeting::left_behind() const {
+  for (int rank = 0; rank < size_; ++rank) {
+    const uint64_t inside = shared_->ranks[rank].inside;
+    if (rank == rank_ || inside == 0) continue;
+    return fmt::format("rank {} left while rank {} is in collective {}", rank_, rank, inside);
+  }
+  return {};
 }
 
 bool Meeting::exchange(const Collective& collective, std::byte* data, uint64_t count,

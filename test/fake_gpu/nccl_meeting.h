@@ -11,7 +11,7 @@ namespace lockstep::fake_gpu {
 
 // What all ranks must be in at the same time.
 struct Collective {
-  enum class Kind : uint32_t { all_reduce, broadcast } kind;
+  enum class Kind : uint32_t { all_reduce, broadcast, end_of_connection } kind;
   uint32_t type;  // ncclDataType_t
   uint64_t count;
   uint32_t root;
@@ -30,6 +30,12 @@ class Meeting {
   bool wait_for_all(const std::function<bool()>& goes_on);
   // Throws std::runtime_error when ranks are in different collectives. False: given up.
   bool run(const Collective& collective, void* data, const std::function<bool()>& goes_on);
+  // The end of the connection, as a collective.
+  bool finalize(const std::function<bool()>& goes_on);
+  // This rank is in its N-th collective until it says that it is in none: 0.
+  void set_collective(uint64_t number);
+  // "rank 0 left while rank 1 is in collective 7", or empty: no other rank is in one.
+  std::string left_behind() const;
   // Whether a rank waits for this one.
   bool is_waited_for() const;
 

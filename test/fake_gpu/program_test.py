@@ -150,6 +150,18 @@ class Captures(FakeGpuCase):
             self.assert_one_error(result, kit.CONFIG, 'device.graph = "on" ' + why)
 
 
+class Ends(FakeGpuCase):
+    """How connections of NCCL end. FAKE_NCCL_LINGER=R:MS: rank R is the last in each collective; one that leaves meanwhile is a
+    fault of the fake."""
+
+    def test_no_rank_leaves_while_another_is_in_a_collective(self):
+        config = self.config({"train.not_finite": "stop", "comm.bucket_mb": 1000}, SMALL)
+        for graph in ("off", "auto"):
+            result = self.run_job(2, "--config", config, "--device.graph", graph, env={
+                "FAKE_GPU_DEVICES": "2", "FAKE_NCCL_NAN": "8:10", "FAKE_NCCL_LINGER": "1:300"})
+            self.assert_one_error(result, kit.NUMERICS, "the weights are those of the step before")
+
+
 class Benchmark(FakeGpuCase):
     """Benchmark mode uploads one batch, and no other; with --nobatch_on_device one in each step."""
     IMAGES = 4 * 3 * 32 * 32  # bytes of four images

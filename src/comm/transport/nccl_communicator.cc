@@ -25,20 +25,23 @@ std::vector<std::byte> broadcast_id(ProcessGroup& group, NcclLibrary& library) {
 
 }  // namespace
 
-// The link and its abort. The abort runs on its own thread: NCCL stops all operations immediately but then waits until
-// no captured work refers to the connection, and such work is destroyed only after the failure has been reported.
+// The link and its end. The link ends on a thread of its own, because NCCL may block there: an abort stops all
+// operations immediately but then waits until no captured work refers to the connection, and such work is destroyed
+// only after the failure has been reported.
 class NcclCommunicator::Connection {
  public:
   Connection(std::unique_ptr<NcclLink> link, ProgressBoard* board, double abort_seconds)
       : state_(std::make_shared<State>(std::move(link))), board_(board), abort_seconds_(abort_seconds) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
+  // Finishes a link that was not aborted. Waits for the end of the link, with a time limit.
   ~Connection() {
-    if (!aborting_ || left_) return;
+    const double seconds = ending_ ? abort_seconds_ : 2 * abort_seconds_;  // finishing may turn into an abort
+    if (!ending_) end([state = state_, limit = abort_seconds_] { finish(*state->link, limit); });
     std::unique_lock lock(state_->mutex);
-    const bool ended =
-        state_->changed.wait_for(lock, std::chrono::duration<double>(abort_seconds_), [&] { return state_->aborted; });
-    if (!ended) log_warning("NCCL has not ended its connection yet; the job goes on to end without it");
+    const auto ended = [&] { return state_->ended; };
+    if (!left_ && state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), ended)) return;
+    log_warning("NCCL has not ended its connection yet; the job continues without it");
   }
 
   NcclLink& link() const { return *state_->link; }
@@ -65,13 +68,7 @@ class NcclCommunicator::Connection {
   }
   // Starts the abort and returns immediately. The link must not be used afterwards.
   void abort() noexcept {
-    if (std::exchange(aborting_, true)) return;
-    try {
-      std::thread([state = state_] { end_link(*state); }).detach();
-    } catch (const std::exception&) {  // without a thread, it stays as it is: ending it would block here
-      (void)new (std::nothrow) std::shared_ptr<State>(state_);
-      left_ = true;
-    }
+    if (!ending_) end([state = state_] { state->link->abort(); });
   }
 
  private:
@@ -80,23 +77,54 @@ class NcclCommunicator::Connection {
     const std::unique_ptr<NcclLink> link;
     std::mutex mutex;
     std::condition_variable changed;
-    bool aborted = false;
+    bool ended = false;
   };
-  static void end_link(State& state) noexcept {
+  // Runs `ends_link` on a thread of its own.
+  template <class EndsLink>
+  void end(const EndsLink& ends_link) noexcept {
+    ending_ = true;
     try {
-      name_thread("nccl abort");
-      state.link->abort();
-      const std::lock_guard lock(state.mutex);
-      state.aborted = true;
-      state.changed.notify_all();
-    } catch (const std::exception&) {  // the destructor waits for its time limit and warns
+      std::thread([state = state_, ends_link] {
+        name_thread("nccl end");
+        ends_link();
+        const std::lock_guard lock(state->mutex);
+        state->ended = true;
+        state->changed.notify_all();
+      }).detach();
+    } catch (const std::exception&) {  // without a thread, it stays as it is: ending it would block here
+      (void)new (std::nothrow) std::shared_ptr<State>(state_);
+      left_ = true;
+    }
+  }
+  // If another rank does not finish its link in time or has aborted it, this one is aborted. That loses nothing,
+  // because all results have been waited for.
+  static void finish(NcclLink& link, double seconds) noexcept {
+    if (finalized(link, seconds)) {
+      link.destroy();
+    } else {
+      link.abort();
+    }
+  }
+  static bool finalized(NcclLink& link, double seconds) noexcept {
+    try {
+      link.finalize();
+      Deadline deadline(seconds);
+      Backoff backoff;
+      for (;;) {
+        const NcclLink::State state = link.report().state;
+        if (state != NcclLink::State::in_progress) return state == NcclLink::State::ready;
+        if (deadline.passed()) return false;
+        backoff.pause();
+      }
+    } catch (const std::exception&) {
+      return false;
     }
   }
 
-  std::shared_ptr<State> state_;  // shared with the abort thread, which may outlive this object
+  std::shared_ptr<State> state_;  // shared with the thread that ends the link, which may outlive this object
   ProgressBoard* const board_;    // may be null
   const double abort_seconds_;
-  bool aborting_ = false;
+  bool ending_ = false;
   bool left_ = false;  // the link is left as it is
 };
 
@@ -211,7 +239,7 @@ void NcclCommunicator::connect() {
 // NCCL does not use a connection again after an error, whatever the error was.
 void NcclCommunicator::reconnect() {
   monitor_.reset();
-  connection_->abort();  // with a time limit, unlike the destructor of a link
+  connection_->abort();  // a connection that has failed on some rank cannot be finished on the others
   connection_.reset();
   if (ProgressBoard* const board = group_.state().board) board->set_failed_with_others(false);
   connect();

@@ -30,6 +30,13 @@ class NcclLink {
   virtual void all_reduce(Stream& stream, std::span<double> values) = 0;
   virtual void all_reduce(Stream& stream, HalfSpan values) = 0;
   virtual void broadcast(Stream& stream, std::span<std::byte> bytes, int root) = 0;
+  // Starts to finish the connection and returns immediately; report() becomes `ready` when all operations of all ranks
+  // are complete. Every rank must call it. Afterwards only report(), destroy() and abort() may be called. Throws
+  // Error(internal) if NCCL returns an error.
+  virtual void finalize() = 0;
+  // Frees a connection that is finalized and `ready`. May block as long as captured work with operations of this link
+  // exists. Afterwards nothing may be called.
+  virtual void destroy() noexcept = 0;
   // Aborts all operations, also those on the device, and frees the connection. May block as long as captured work with
   // operations of this link exists. Afterwards only abort() may be called again, once this call has returned.
   virtual void abort() noexcept = 0;
@@ -58,7 +65,9 @@ std::unique_ptr<NcclLibrary> open_nccl();
 struct NcclOptions {
   std::string algorithm = "auto";
   double wait_seconds = 600;  // time limit for connecting and for enqueuing an operation
-  double abort_seconds = 5;   // after a failure, how long the destructor waits for the abort before it abandons it
+  // How long the destructor waits for the other ranks before it aborts the connection, and then for the end of the
+  // abort before it abandons the connection.
+  double abort_seconds = 5;
 };
 
 // Operations run on a separate stream in parallel to the compute stream, and the host never waits for them. A monitor
@@ -71,9 +80,9 @@ class NcclCommunicator final : public Communicator {
   // Error(internal) with NCCL's reason if NCCL fails. The group and the backend must outlive it.
   NcclCommunicator(ProcessGroup& group, const Backend& backend, std::shared_ptr<NcclLibrary> library,
                    NcclOptions options);
-  // Abandons unfinished operations, which is correct only if the job is being aborted. Captured work with its
-  // operations must have been destroyed before; after a failure it may still exist, and the destructor waits at most
-  // abort_seconds for the abort.
+  // Waits until all ranks have come here, so that no rank's operations lose their partners. If they do not within
+  // abort_seconds, or after a failure, unfinished operations are aborted, which is correct only if the job is being
+  // aborted. Captured work with its operations must have been destroyed before; after a failure it may still exist.
   ~NcclCommunicator() override;
 
   int rank() const override;

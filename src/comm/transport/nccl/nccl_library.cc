@@ -43,8 +43,6 @@ class Link final : public NcclLink {
     config.blocking = 0;
     check_nccl(ncclCommInitRankConfig(&comm_, address.size, id, address.rank, &config), "connecting the ranks");
   }
-  // Aborts the communicator instead of finalizing it, because finalizing is collective. No work is lost: all operations
-  // have been waited for.
   ~Link() override { abort(); }
 
   Report report() override {
@@ -73,14 +71,18 @@ class Link final : public NcclLink {
     check_nccl(ncclBroadcast(bytes.data(), bytes.data(), bytes.size(), ncclUint8, root, comm_, native(stream)),
                "a broadcast");
   }
+  void finalize() override { check_nccl(ncclCommFinalize(comm_), "finalizing the connection"); }
+  void destroy() noexcept override { warn(ncclCommDestroy(std::exchange(comm_, nullptr))); }
   void abort() noexcept override {
-    if (!comm_) return;
-    const ncclResult_t status = ncclCommAbort(std::exchange(comm_, nullptr));
-    if (status != ncclSuccess && status != ncclInProgress)
-      log_warning("ending an NCCL connection: {}", ncclGetErrorString(status));
+    if (comm_) warn(ncclCommAbort(std::exchange(comm_, nullptr)));
   }
 
  private:
+  static void warn(ncclResult_t status) noexcept {
+    if (status == ncclSuccess || status == ncclInProgress) return;
+    log_warning("ending an NCCL connection: {}", ncclGetErrorString(status));
+  }
+
   ncclComm_t comm_ = nullptr;
 };
 
