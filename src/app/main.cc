@@ -24,6 +24,7 @@
 #include "lockstep/comm/group/process_group.h"
 #include "lockstep/comm/supervision/heartbeats.h"
 #include "lockstep/comm/supervision/launcher.h"
+#include "lockstep/comm/transport/nccl_communicator.h"
 #include "lockstep/io/file_thread.h"
 #include "lockstep/train/deadlines.h"
 
@@ -96,6 +97,11 @@ int run_collective(const Arguments& arguments, const CommandLine& line, const st
     abort_on_exception();
   }
   set_fatal_report(nullptr);
+  // A thread that is still inside NCCL must not meet the destructors that run when main returns.
+  if (NcclCommunicator::left_behind() > 0) {
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
   return code;
 }
 

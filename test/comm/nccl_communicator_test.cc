@@ -272,10 +272,12 @@ TEST_CASE("a connection without a failure is finished with the other ranks, not 
   communicator->all_reduce(*bench.stream, bench.floats(), "values");
   communicator->wait(*bench.stream);
   bench.stream->wait();
+  const int before = NcclCommunicator::left_behind();
   communicator.reset();
   CHECK(bench.script.finalized == 1);
   CHECK(bench.script.destroyed == 1);
   CHECK(bench.script.aborted == 0);
+  CHECK(NcclCommunicator::left_behind() == before);
 }
 
 TEST_CASE("a connection that other ranks do not finish is aborted in the end") {
@@ -355,8 +357,10 @@ TEST_CASE("a failure is reported while the library waits for a captured step bef
   bool launched = false;
   CHECK(error_of([&] { communicator->enqueue_captured([&] { launched = true; }); }));
   CHECK_FALSE(launched);
+  const int before = NcclCommunicator::left_behind();
   communicator.reset();
   CHECK_FALSE(bench.script.abort_returned);
+  CHECK(NcclCommunicator::left_behind() == before + 1);
   bench.script.captured_steps = 0;
   CHECK(comes_about([&] { return bench.script.abort_returned.load(); }));
   CHECK(bench.script.aborted == 1);

@@ -7,7 +7,8 @@
 // FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks;
 // FAKE_NCCL_NO_CAPTURE=RANK:N makes the N-th collective that is captured on this rank one that NCCL cannot capture;
 // FAKE_NCCL_NAN=M:N makes the first number of the sums M to N one that is not a number, on all ranks;
-// FAKE_NCCL_LINGER=RANK:MS keeps this rank MS milliseconds longer in each collective than the others.
+// FAKE_NCCL_LINGER=RANK:MS keeps this rank MS milliseconds longer in each collective than the others;
+// FAKE_NCCL_ABORT_HANGS=RANK makes aborts on this rank never return.
 #include <fmt/format.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -65,6 +66,7 @@ class Communicator {
     runner_ = std::thread([this] { run_all(); });
   }
 
+  int rank() const { return rank_; }
   ncclResult_t state() const { return state_; }
   std::string error() {
     const std::lock_guard lock(mutex_);
@@ -253,6 +255,21 @@ class Communicator {
   std::thread launcher_, runner_;
 };
 
+// The number of threads inside of an abort. A thread that is there when the libraries end crashes, as in NCCL.
+struct Aborts {
+  ~Aborts() {
+    if (inside == 0) return;
+    std::fputs("fake GPU: NCCL: the process ends while a thread is in ncclCommAbort\n", stderr);
+    std::abort();
+  }
+  std::atomic<int> inside{0};
+} aborts;
+
+void hang_if_scripted(int rank) {
+  const char* const script = std::getenv("FAKE_NCCL_ABORT_HANGS");
+  while (script && std::atoi(script) == rank) std::this_thread::sleep_for(1s);
+}
+
 Communicator& communicator_of(ncclComm_t handle) { return *reinterpret_cast<Communicator*>(handle); }
 
 ncclResult_t post(ncclComm_t handle, const Collective& collective, void* data, size_t bytes, cudaStream_t stream) {
@@ -311,8 +328,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  ++aborts.inside;
   communicator_of(handle).abort();
+  hang_if_scripted(communicator_of(handle).rank());
   delete &communicator_of(handle);
+  --aborts.inside;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t status) {

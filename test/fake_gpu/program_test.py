@@ -161,6 +161,14 @@ class Ends(FakeGpuCase):
                 "FAKE_GPU_DEVICES": "2", "FAKE_NCCL_NAN": "8:10", "FAKE_NCCL_LINGER": "1:300"})
             self.assert_one_error(result, kit.NUMERICS, "the weights are those of the step before")
 
+    def test_a_connection_that_nccl_never_ends_does_not_keep_the_program_from_its_end(self):
+        config = self.config({"train.steps": 4}, SMALL)
+        result = self.run_job(2, "--config", config, env={
+            "FAKE_GPU_DEVICES": "2", "FAKE_NCCL_NO_CAPTURE": "1:1", "FAKE_NCCL_ABORT_HANGS": "1"})
+        self.assertEqual(result.code, kit.OK, str(result))
+        self.assert_once(result, "NCCL has not ended its connection yet; the job continues without it")
+        self.assertEqual(result.count("SIGABRT"), 0, str(result))
+
 
 class Benchmark(FakeGpuCase):
     """Benchmark mode uploads one batch, and no other; with --nobatch_on_device one in each step."""

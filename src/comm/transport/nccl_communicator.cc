@@ -1,5 +1,6 @@
 #include "lockstep/comm/transport/nccl_communicator.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -18,6 +19,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{50};
+
+std::atomic<int> connections_left_behind{0};
 
 std::vector<std::byte> broadcast_id(ProcessGroup& group, NcclLibrary& library) {
   return group.broadcast(group.is_root() ? library.make_id() : std::vector<std::byte>{}, {"NCCL's address"});
@@ -41,6 +44,7 @@ class NcclCommunicator::Connection {
     std::unique_lock lock(state_->mutex);
     const auto ended = [&] { return state_->ended; };
     if (!left_ && state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), ended)) return;
+    ++connections_left_behind;
     log_warning("NCCL has not ended its connection yet; the job continues without it");
   }
 
@@ -285,6 +289,8 @@ void NcclCommunicator::check() {
 void NcclCommunicator::enqueue_captured(const std::function<void()>& launch) {
   monitor_->launch_captured("a captured step", launch);
 }
+
+int NcclCommunicator::left_behind() noexcept { return connections_left_behind.load(); }
 
 std::unique_ptr<NcclLibrary> open_nccl() {
   using Make = NcclLibrary*();

@@ -99,6 +99,10 @@ class NcclCommunicator final : public Communicator {
   void enqueue_captured(const std::function<void()>& launch) override;
   void reconnect() override;
 
+  // Returns how many connections of this process were abandoned because NCCL did not end them in time. A thread may
+  // still be inside NCCL, so the process must end without running the destructors of libraries.
+  static int left_behind() noexcept;
+
  private:
   class Connection;
   class Monitor;
