@@ -4,7 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -89,6 +92,35 @@ Answer end_capture(const Bench& b) {
   (void)cudaGetLastError();
   return answer;
 }
+
+// Two ranks of one NCCL communicator, both in this process.
+struct Connection {
+  std::array<ncclComm_t, 2> ranks{};
+
+  Connection() {
+    ncclUniqueId id{};
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    for (int rank : {0, 1}) REQUIRE(ncclCommInitRankConfig(&ranks[rank], 2, id, rank, &config) == ncclInProgress);
+    for (int rank : {0, 1}) REQUIRE(last_state(rank) == ncclSuccess);
+  }
+
+  ncclResult_t state(int rank) const {
+    ncclResult_t state = ncclSystemError;
+    REQUIRE(ncclCommGetAsyncError(ranks[rank], &state) == ncclSuccess);
+    return state;
+  }
+  // Its state when it is no longer in progress.
+  ncclResult_t last_state(int rank) const {
+    while (state(rank) == ncclInProgress) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return state(rank);
+  }
+  ncclResult_t all_reduce(int rank, float* values, cudaStream_t stream) const {
+    REQUIRE(ncclAllReduce(values, values, kCount, ncclFloat32, ncclSum, ranks[rank], stream) == ncclInProgress);
+    return last_state(rank);
+  }
+};
 
 // What a process that does this says before it ends, which must be by a signal.
 std::string crash_of(const std::function<void()>& body) {
@@ -384,6 +416,60 @@ TEST_CASE("a collective before NCCL's last call is complete is refused") {
   REQUIRE(ncclCommInitRankConfig(&half_connected, 2, id, 0, &config) == ncclInProgress);
   CHECK(ncclAllReduce(b.sums, b.sums, kCount, ncclFloat32, ncclSum, half_connected, b.compute) == ncclInvalidArgument);
   CHECK(ncclCommAbort(half_connected) == ncclSuccess);
+}
+
+TEST_CASE("a connection of NCCL is destroyed only after all its ranks have finalized it") {
+  const Connection connection;
+  CHECK(ncclCommDestroy(connection.ranks[0]) == ncclInvalidArgument);
+  CHECK(ncclCommFinalize(connection.ranks[0]) == ncclInProgress);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(connection.state(0) == ncclInProgress);
+  CHECK(ncclCommDestroy(connection.ranks[0]) == ncclInvalidArgument);
+  CHECK(ncclCommFinalize(connection.ranks[1]) == ncclInProgress);
+  for (int rank : {0, 1}) CHECK(connection.last_state(rank) == ncclSuccess);
+  for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommDestroy(rank) == ncclSuccess);
+}
+
+TEST_CASE("a collective that is captured on one rank and not on the other is refused") {
+  const InOrder in_order("eager");
+  const Bench b;
+  const Connection connection;
+  expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeRelaxed));
+  CHECK(connection.all_reduce(0, b.sums, b.compute) == ncclSuccess);
+  cudaGraph_t graph = nullptr;
+  expect(cudaStreamEndCapture(b.compute, &graph));
+  cudaGraphExec_t executable = nullptr;
+  expect(cudaGraphInstantiate(&executable, graph, 0));
+  expect(cudaGraphDestroy(graph));
+  expect(cudaGraphLaunch(executable, b.compute));
+  (void)connection.all_reduce(1, b.device, b.transfer);
+  expect(cudaDeviceSynchronize());
+  for (int rank : {0, 1}) {
+    CHECK(connection.last_state(rank) == ncclInternalError);
+    CHECK_THAT(ncclGetLastError(connection.ranks[rank]), ContainsSubstring("in a captured collective of 64 elements"));
+  }
+  expect(cudaGraphExecDestroy(executable));
+  for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommAbort(rank) == ncclSuccess);
+}
+
+TEST_CASE("a rank that leaves another in a collective, and a process that ends in an abort, crash") {
+  const InOrder in_order("eager");
+  const Bench b;
+  CHECK_THAT(crash_of([&] {
+               const Connection connection;
+               (void)connection.all_reduce(1, b.sums, b.compute);
+               std::this_thread::sleep_for(std::chrono::milliseconds(500));
+               (void)ncclCommAbort(connection.ranks[0]);
+             }),
+             ContainsSubstring("fake GPU: NCCL: rank 0 left while rank 1 is in collective 1"));
+  CHECK_THAT(crash_of([&] {
+               const Connection connection;
+               ::setenv("FAKE_NCCL_ABORT_HANGS", "0", 1);
+               std::thread([&] { (void)ncclCommAbort(connection.ranks[0]); }).detach();
+               std::this_thread::sleep_for(std::chrono::milliseconds(500));
+               std::exit(0);
+             }),
+             ContainsSubstring("fake GPU: NCCL: the process ends while a thread is in ncclCommAbort"));
 }
 
 TEST_CASE("a stream that is not joined to the one that is captured is named") {
