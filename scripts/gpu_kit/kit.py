@@ -19,7 +19,7 @@ from typing import Callable, NamedTuple
 from children import Children, Failed, Skipped
 from report import Report
 
-LEAST_SECONDS = 3  # with less left a step is not started
+LEAST_SHARE = 0.5  # of its limit: with less time left, a step is not started
 IN_BUILD_TREE = {"trainer": "trainer", "backend_test": "test/backend/backend_test", "golden_test": "test/models/golden_test",
                  "gpu_lab": "test/gpu_lab/gpu_lab"}
 
@@ -29,6 +29,7 @@ class Step(NamedTuple):
     name: str
     seconds: float           # its limit
     work: Callable[[], str]  # returns a remark, or raises Failed or Skipped
+    bars: bool = False       # whether its failure leaves other modes without sense
 
 
 def commit(root):
@@ -83,6 +84,9 @@ class Kit:
     def left(self):
         return self.arguments.seconds - (self.now() - self.begin)
 
+    def step_left(self):
+        return self.deadline - self.now()
+
     def stop(self, number, _):
         """Handles a signal: saves the report before it kills programs, because the sender may not wait so long."""
         name = signal.Signals(number).name
@@ -98,14 +102,16 @@ class Kit:
         os._exit(3)
 
     def run_steps(self, steps):
-        """Runs all steps in their order. After a failed smoke test, only the rest of that mode runs."""
+        """Runs all steps in their order. After the failure of a step that bars the others, only the rest of its mode runs."""
         self.report.plan(steps)
+        barred_by = None
         for index, step in enumerate(steps):
-            failed = [s for s in self.report.steps[:index] if s["mode"] == "smoke" and s["verdict"] in ("FAILED", "BROKEN")]
-            if failed and step.mode != "smoke" and not self.arguments.go_on:
-                self.report.set(index, "skipped", "the smoke test failed; --go-on runs this all the same")
-            else:
-                self.run_step(index, step)
+            if barred_by and step.mode != barred_by.mode and not self.arguments.go_on:
+                self.report.set(index, "skipped", f"\"{barred_by.name}\" failed; --go-on runs this all the same")
+                continue
+            self.run_step(index, step)
+            if step.bars and self.report.steps[index]["verdict"] in ("FAILED", "BROKEN"):
+                barred_by = barred_by or step
         self.report.end = "ended"
         self.report.save()
 
@@ -114,17 +120,17 @@ class Kit:
         self.report.set(index, "running")
         self.environment["LOCKSTEP_KIT_STEP"] = step.name
         begin = self.now()
-        is_cut = self.left() < step.seconds
-        self.deadline = begin + min(step.seconds, self.left())
+        left = self.left()
+        self.deadline = begin + min(step.seconds, left)
         try:
-            if self.left() < LEAST_SECONDS:
-                raise Skipped("no time left")
+            if left < LEAST_SHARE * step.seconds:
+                raise Skipped(f"{max(0, left):.0f} s left of the {step.seconds:.0f} s it may need")
             verdict, remark = "passed", str(step.work() or "")
         except Skipped as reason:
             verdict, remark = "skipped", str(reason)
         except Failed as error:
             verdict, remark = "FAILED", str(error)
-            if is_cut and self.left() <= 0:
+            if left < step.seconds and self.left() <= 0:
                 remark += " (the time of the whole run was over)"
         except Exception as error:  # pylint: disable=broad-except; a mistake of this script costs one step, not the run
             verdict, remark = "BROKEN", f"{type(error).__name__}: {error}; {traceback.format_exc().splitlines()[-3].strip()}"
@@ -157,7 +163,7 @@ class Kit:
 
     def run(self, command, seconds=math.inf, **options):
         """Runs the command within the remaining time of the step."""
-        return self.children.run(command, max(0, min(seconds, self.deadline - self.now())), **options)
+        return self.children.run(command, max(0, min(seconds, self.step_left())), **options)
 
     def catch_tests(self, program, which, before=()):
         """Runs cases of a test program, named by a Catch2 test specification; `before`, such as memcheck, starts the program.

@@ -17,17 +17,19 @@ SANITIZER = "/usr/local/cuda/bin/compute-sanitizer"
 
 
 def steps(kit):
-    def step(name, seconds, work):
-        return Step("smoke", name, seconds, work)
+    def step(name, seconds, work, **options):
+        return Step("smoke", name, seconds, work, **options)
 
-    result = [step("probe", 25, lambda: probe(kit)),
-              step("the plugin opens", 30, lambda: kit.catch_tests("backend_test", ["the CUDA plugin opens*"])),
-              step("the device as cuDNN sees it", 20, lambda: describe(kit)),
+    result = [step("probe", 25, lambda: probe(kit), bars=True),
+              step("the plugin opens", 30, lambda: kit.catch_tests("backend_test", ["the CUDA plugin opens*"]), bars=True),
+              step("the device as cuDNN sees it", 20, lambda: describe(kit), bars=True),
               step("every operation, every precision", 60, lambda: operations(kit))]
     result += [step(f"every backend: {law}", 40, lambda law=law: every_backend(kit, law)) for law in LAWS]
     result += [step(f"golden values: {model}", 60, lambda model=model: kit.catch_tests("golden_test", [f"{model} on a GPU*"]))
                for model in ("cifar10_cnn", "inception_v3")]
-    return result + [step("steps beside the CPU's", 90, lambda: beside_cpu(kit))]
+    return result + [step("steps beside the CPU's", 90, lambda: beside_cpu(kit)),
+                     step("one rank with NCCL", 40, lambda: with_nccl(kit, "off")),
+                     step("a captured step", 40, lambda: with_nccl(kit, "on"))]
 
 
 # ---- what there is
@@ -125,7 +127,7 @@ def every_backend(kit, law):
 
 
 def beside_cpu(kit):
-    common = ("--train.steps", kit.few, "--comm.transport", "mpi")  # NCCL has a step of its own
+    common = ("--train.steps", kit.few, "--comm.transport", "mpi")  # NCCL has steps of its own
     kit.train("device", *common)
     kit.train("cpu", *common, device="cpu")
     gpu, cpu = kit.losses("device"), kit.losses("cpu")
@@ -133,3 +135,13 @@ def beside_cpu(kit):
     if len(apart) != kit.few or not apart[0] < FIRST_LOSS or not max(apart[:5]) < EARLY_LOSSES:
         raise Failed("losses differ from the CPU's by " + " ".join(f"{x:.1e}" for x in apart[:8]) + " ...")
     return f"relative differences of the losses: step 1 {apart[0]:.1e}, 5 {apart[4]:.1e}, {kit.few} {apart[-1]:.1e}"
+
+
+def with_nccl(kit, graph):
+    """Every other mode depends on it: with comm.transport = auto, a single rank on a GPU opens NCCL as well, and without NCCL
+    device.graph = on is refused. With it, a step that cannot be captured is an error."""
+    if kit.device != "gpu":
+        raise Skipped("NCCL needs a GPU")
+    name = f"nccl_{graph}"
+    kit.train(name, "--train.steps", kit.few, "--comm.transport", "nccl", "--device.graph", graph)
+    return f"loss {kit.losses(name)[0]:.4f} to {kit.losses(name)[-1]:.4f}"
