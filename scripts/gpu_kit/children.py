@@ -26,7 +26,11 @@ COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Failed(Exception):
-    """The measurement is wrong, or the program failed before it."""
+    """The measurement is wrong, or the program failed before it. `output` is what the program had printed until then."""
+
+    def __init__(self, reason, output=""):
+        super().__init__(reason)
+        self.output = output
 
 
 class Skipped(Exception):
@@ -113,7 +117,8 @@ class Children:
             end_session(watcher)
 
     def run(self, command, seconds, stop_at=None):
-        """Returns the output of the command. Raises Failed if it ends with another code than 0, or not within its seconds.
+        """Returns the output of the command. Raises Failed, with the output, if it ends with another code than 0, or not within
+        its seconds.
         `stop_at`: a pattern; when a line matches it, the program is killed, which then counts as success."""
         command = [str(part) for part in command]
         self.process = self.start(command, self.output)
@@ -127,7 +132,7 @@ class Children:
         reason = telling_lines(text) if end is None else last_lines(text)
         if end is None:
             end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        raise Failed(f"{pathlib.Path(command[0]).name} {end}: {reason}")
+        raise Failed(f"{pathlib.Path(command[0]).name} {end}: {reason}", text)
 
     def wait(self, seconds, stop_at):
         """Returns why the program must be killed, or None if it has ended."""

@@ -7,8 +7,10 @@ one CUDA graph; compiled, which is torch.compile inside such a graph. Instead of
 product reach.
 """
 
+import gc
 import json
 import statistics
+import subprocess
 import sys
 import time
 
@@ -18,14 +20,16 @@ import torchvision
 WARM_UP = 8
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # cpu: tries this script
 KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+CLASSES = 1001  # as Lockstep's benchmark mode has
 LOSS_SCALE = 128.0  # fp16 inside a graph, where a scale that adapts itself would have to wait for the host
 
 
 def build(name):
     if name == "inception_v3":
-        return torchvision.models.inception_v3(weights=None, aux_logits=True, init_weights=False)
+        return torchvision.models.inception_v3(weights=None, num_classes=CLASSES, aux_logits=True, init_weights=False,
+                                              dropout=0.2)
     if name == "resnet50":
-        return torchvision.models.resnet50(weights=None)
+        return torchvision.models.resnet50(weights=None, num_classes=CLASSES)
     raise ValueError(f"torchvision has no {name}")
 
 
@@ -40,8 +44,8 @@ class Training:
         self.model = build(name).to(DEVICE).to(memory_format=torch.channels_last).train()
         self.forward = torch.compile(self.model, dynamic=False) if variant == "compiled" else self.model
         self.images = torch.rand(batch, 3, pixels, pixels, device=DEVICE).to(memory_format=torch.channels_last)
-        self.labels = torch.randint(1000, (batch,), device=DEVICE)
-        self.criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+        self.labels = torch.randint(CLASSES, (batch,), device=DEVICE)
+        self.criterion = torch.nn.CrossEntropyLoss()
         self.kind = KINDS.get(precision)
         self.in_graph = variant != "eager"
         self.scaler = torch.amp.GradScaler(DEVICE, enabled=precision == "fp16" and not self.in_graph)
@@ -55,7 +59,7 @@ class Training:
         self.parameters = parameters
 
     def step(self):
-        self.optimizer.zero_grad(set_to_none=not self.in_graph)
+        self.optimizer.zero_grad(set_to_none=True)  # backward writes new gradients; in a graph they lie in the graph's own pool
         with torch.autocast(DEVICE, dtype=self.kind or torch.bfloat16, enabled=self.kind is not None):
             outputs = self.forward(self.images)
             if isinstance(outputs, tuple):
@@ -78,6 +82,7 @@ def as_graph(training):
         for _ in range(WARM_UP):
             training.step()
     torch.cuda.current_stream().wait_stream(stream)
+    training.optimizer.zero_grad(set_to_none=True)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         training.step()
@@ -102,12 +107,21 @@ def step_seconds(step, steps):
     return [a.elapsed_time(b) * 1e-3 for a, b in zip(events, events[1:])]
 
 
+def card_gb():
+    """Returns the memory of the card that is in use according to nvidia-smi, as Lockstep's is measured; None if that is unknown."""
+    try:
+        text = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True,
+                              timeout=10, check=True).stdout
+        return round(max(map(int, text.split())) * (1 << 20) / 1e9, 1)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
 def measure(name, pixels, precision, batch, steps, variant):
     training = Training(name, pixels, precision, batch, variant)
     step = training.step if variant == "eager" else as_graph(training)
     seconds = statistics.mean(step_seconds(step, steps))
-    peak = torch.cuda.max_memory_reserved() if DEVICE == "cuda" else 0
-    return {"images_per_second": batch / seconds, "ms": seconds * 1e3, "peak_bytes": peak, "loss": float(training.loss)}
+    return {"images_per_second": batch / seconds, "ms": seconds * 1e3, "card_gb": card_gb(), "loss": float(training.loss)}
 
 
 def ceilings():
@@ -132,9 +146,9 @@ def main():
         except Exception as error:  # pylint: disable=broad-except; one variant that fails leaves the others
             result = {"error": f"{type(error).__name__}: {error}"[:300]}
         print(json.dumps({"variant": variant, **versions, **result}), flush=True)
+        gc.collect()
         if DEVICE == "cuda":
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
 
 
 if __name__ == "__main__":

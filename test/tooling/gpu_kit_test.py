@@ -174,6 +174,42 @@ class Whole(KitTest):
         self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
         self.assertEqual(report["steps"][0]["remark"], "2 s left of the 25 s it may need")
 
+    def test_a_step_is_started_with_half_of_the_time_that_it_may_need(self):
+        _, report = self.run_kit("--mode", "pytorch", "--step", "^ceilings$|^compiled|^not captured$", "--seconds", "70")
+        self.assertEqual([step["verdict"] for step in report["steps"]], ["passed", "passed", "skipped"])
+        self.assertRegex(report["steps"][-1]["remark"], r"^\d\d s left of the 150 s it may need$")
+
+    def pair_with(self, fault, verdict="FAILED"):
+        """Returns the row and the remark of a pair in which that happens."""
+        step = "pair: inception_v3 bf16 256"
+        _, report = self.run_kit("--mode", "pytorch", "--step", f"^{step}$", faults={step: fault})
+        self.assertEqual([one["verdict"] for one in report["steps"]], [verdict])
+        return report["tables"]["Training beside PyTorch"][0], report["steps"][0]["remark"]
+
+    def test_a_pair_compares_runs_with_and_without_timed_plans_and_the_same_memory(self):
+        row, _ = self.pair_with("nothing", "passed")
+        self.assertEqual((row["times PyTorch eager"], row["times PyTorch graph, timed plans"]), ("0.05", "0.05"))
+        self.assertEqual((row["Lockstep, GB of the card"], row["PyTorch graph, GB of the card"]), (1.1, 1.1))
+
+    def test_pytorch_that_dies_in_a_variant_leaves_those_before_it(self):
+        row, remark = self.pair_with("half")
+        self.assertEqual(row["times PyTorch eager"], "0.05")
+        self.assertNotIn("times PyTorch graph", row)
+        self.assertEqual(row["timed plans, ms"], "20.00")
+        self.assertIn("SIGSEGV", remark)
+        self.assertIn("PyTorch graph: no result", remark)
+
+    def test_a_second_run_of_lockstep_that_fails_leaves_the_comparison_with_the_first(self):
+        row, remark = self.pair_with("again")
+        self.assertEqual((row["times PyTorch eager"], row["times PyTorch graph"]), ("0.05", "0.05"))
+        self.assertIn("the second run of Lockstep: trainer ended by SIGSEGV", remark)
+
+    def test_a_pair_whose_step_was_not_captured_says_so_and_fails(self):
+        row, remark = self.pair_with("uncaptured")
+        self.assertEqual(row["times PyTorch eager"], "0.05")
+        self.assertIn("the step was not captured: a stand-in", remark)
+        self.assertIn("the step was not captured: a stand-in", row["remark"])
+
     def test_a_result_that_says_nothing_of_the_device_does_not_pass(self):
         steps = {"kill and resume": "resumed at step", "checkpoints between CPU and GPU": "resumed at step",
                  "memcheck of our kernels": "10 errors", "racecheck of our kernels": "10 hazards",

@@ -1,7 +1,8 @@
 """Stands in for every program that the GPU kit starts: stand_in.py NAME ARGUMENTS...
 
-STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood, or wrong, which
-is an end without an error and with a result that must not pass.
+STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood; wrong, which is an end
+without an error and with a result that must not pass; half, a crash after a part of the results; again, a crash of a
+benchmark that times plans; uncaptured, a benchmark whose step cannot be captured.
 """
 
 import json
@@ -76,6 +77,10 @@ def benchmark():
     name_device(option("--device"))
     directory = pathlib.Path(option("--benchmark_log_dir"))
     directory.mkdir(exist_ok=True)
+    if FAULT == "again" and option("--device.tune") == "auto":
+        crash()
+    if FAULT == "uncaptured":
+        print("warning: the step cannot be captured, so its kernels are enqueued one by one, which costs speed, no more: a stand-in")
     seconds = NAN if FAULT == "nan" else 0.02
     (directory / "benchmark.json").write_text(json.dumps({"step_seconds": [seconds] * int(option("--num_batches"))}))
 
@@ -135,7 +140,9 @@ def python():
         print(json.dumps({"torch": "2.0", "device": device, "copy_bytes_per_second": value, "bf16_operations_per_second": value}))
     else:
         for variant in WORDS[6:]:
-            print(json.dumps({"variant": variant, "device": device, "images_per_second": value, "ms": 1.0, "peak_bytes": 1, "loss": 1.0}))
+            print(json.dumps({"variant": variant, "device": device, "images_per_second": value, "ms": 1.0, "card_gb": 1.1, "loss": 1.0}), flush=True)
+            if FAULT == "half":
+                crash()
 
 
 def ldd():
