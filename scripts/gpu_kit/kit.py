@@ -16,6 +16,7 @@ import time
 import traceback
 from typing import Callable, NamedTuple
 
+import machine
 from children import Children, Failed, Skipped
 from report import Report
 
@@ -64,6 +65,7 @@ class Kit:
                                 OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
         self.environment["TORCHINDUCTOR_CACHE_DIR"] = str(self.scratch / "inductor")
+        self.environment["PYTHON"] = self.python()  # a bundle asks it for CUDA's libraries
         self.budget = self.share / ("step_budget.tsv" if arguments.bundle else "models/step_budget.tsv")
         self.ceilings = {"copy": 4.3e12, "product": 780e12}  # assumed of an H200, until they are measured
         self.without_pytorch = ""  # or why there is none
@@ -104,6 +106,7 @@ class Kit:
     def run_steps(self, steps):
         """Runs all steps in their order. After the failure of a step that bars the others, only the rest of its mode runs."""
         self.report.plan(steps)
+        self.prepare_machine()
         barred_by = None
         for index, step in enumerate(steps):
             if barred_by and step.mode != barred_by.mode and not self.arguments.go_on:
@@ -114,6 +117,22 @@ class Kit:
                 barred_by = barred_by or step
         self.report.end = "ended"
         self.report.save()
+
+    def prepare_machine(self):
+        self.report.facts["loopback interface"] = machine.loopback()
+        if self.device == "gpu":
+            self.report.facts["cards held open"] = len(machine.hold_cards())
+            machine.read_ahead(self.library_directories(), self.report.facts)
+
+    def library_directories(self):
+        """Where our programs find CUDA's libraries."""
+        if not self.arguments.bundle:
+            return [*self.environment.get("LD_LIBRARY_PATH", "").split(":"), "/usr/local/cuda/lib64"]
+        try:
+            return subprocess.run([self.root / "run", "/bin/sh", "-c", 'echo "$LD_LIBRARY_PATH"'], env=self.environment, check=True,
+                                  capture_output=True, text=True, timeout=20).stdout.strip().split(":")
+        except (OSError, subprocess.SubprocessError):
+            return []
 
     def run_step(self, index, step):
         self.current = index

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import shutil
 
@@ -39,17 +38,12 @@ def probe(kit):
     facts["program"] = "; ".join(kit.run([*kit.program("trainer"), "--version"], 10).splitlines())
     if "Lockstep" not in facts["program"]:
         raise Failed(f"trainer --version says: {facts['program'][:200]}")
-    facts["loopback"] = "up" if loopback_is_up() else "down: mpirun does not start; ip link set lo up"
     missing = unresolved(kit)
     facts["card"] = card(kit)
     if missing:
         raise Failed("the plugin lacks " + ", ".join(missing))
-    return facts["card"]
-
-
-def loopback_is_up():
-    flags = pathlib.Path("/sys/class/net/lo/flags")
-    return not flags.exists() or bool(int(flags.read_text(), 16) & 1)
+    loopback = facts["loopback interface"]
+    return facts["card"] + ("" if loopback == "up" else f"; the loopback interface: {loopback}")
 
 
 def card(kit):
@@ -102,13 +96,32 @@ def sanitizer():
     return found
 
 
+# Calls of CUDA that return an error are no findings: libraries try whether a call is supported.
+SANITIZER_OPTIONS = {"memcheck": ("--report-api-errors", "no"), "racecheck": ()}
+
+
+def sanitize(kit, tool, options, tests):
+    """Runs cases of backend_test, named by a Catch2 test specification, under a tool of compute-sanitizer."""
+    command = [sanitizer(), "--tool", tool, *SANITIZER_OPTIONS[tool], *options, "--error-exitcode", "9",
+               *kit.program("backend_test"), tests]
+    try:
+        text, failure = kit.run(command), None
+    except Failed as error:
+        text, failure = error.output, error
+    if "Device not supported" in text:
+        raise Skipped("compute-sanitizer does not support this device")
+    if failure:
+        raise failure
+    return text
+
+
 def operations(kit):
     """If an operation fails, memcheck's first lines are the diagnosis."""
     try:
         return kit.catch_tests("backend_test", ["[gpu]"])
     except Failed as failure:
         try:
-            kit.run([sanitizer(), "--print-limit", "5", "--error-exitcode", "9", *kit.program("backend_test"), "[gpu]"])
+            sanitize(kit, "memcheck", ["--print-limit", "5"], "[gpu]")
             raise Failed(f"{failure}; memcheck finds nothing") from failure
         except Skipped:
             raise failure from None

@@ -94,6 +94,11 @@ class KitTest(unittest.TestCase):
             self.assertIn(f"| {step['step']} | {step['verdict']} |", markdown)
         return report
 
+    def module(self, name):
+        sys.path.insert(0, str(KIT))
+        self.addCleanup(sys.path.remove, str(KIT))
+        return __import__(name)
+
     def steps_of(self, mode):
         listed = subprocess.run(self.command("--mode", mode, "--list"), env=self.environment({}), check=True, timeout=DEADLINE,
                                 capture_output=True, text=True).stdout
@@ -224,6 +229,52 @@ class Whole(KitTest):
             self.assertIn(steps[step["step"]], step["remark"])
         self.assertEqual(done.returncode, 1)
 
+    def test_a_device_that_compute_sanitizer_does_not_support_is_no_failure(self):
+        steps = ("memcheck of our kernels", "racecheck of our kernels")
+        _, report = self.run_kit("--mode", "accept", "--step", "|".join(steps), faults=dict.fromkeys(steps, "unsupported"))
+        self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
+
+    def test_memcheck_reports_no_calls_and_racecheck_runs_few_cases(self):
+        self.run_kit("--mode", "accept", "--step", "of our kernels")
+        log = (self.directory / "out/log.txt").read_text()
+        self.assertRegex(log, r"compute-sanitizer --tool memcheck --report-api-errors no .* \[gpu\]\n")
+        self.assertRegex(log, r"compute-sanitizer --tool racecheck .* an update on a GPU\*,.*\n")
+
+    def test_programs_ask_the_python_of_the_kit_for_libraries_and_they_are_read_before(self):
+        library = self.directory / "lib/libcudnn.so.9"
+        library.parent.mkdir()
+        library.write_bytes(bytes(20_000_000))
+        seen = self.directory / "seen"
+        (self.bundle / "run").write_text(f'#!/bin/sh\necho "$PYTHON" >>{seen}\nexport LD_LIBRARY_PATH={library.parent}\nexec "$@"\n')
+        _, report = self.run_kit("--step", "probe")
+        self.assertEqual(set(seen.read_text().splitlines()), {str(self.path / "python")})
+        self.assertEqual(report["facts"]["cuDNN and cuBLAS read ahead"].split()[:2], ["1", "files,"])
+
+    def test_the_machine_is_prepared(self):
+        machine = self.module("machine")
+        facts = {}
+        library = self.directory / "libcublas.so.13"
+        library.write_bytes(bytes(20_000_000))
+        machine.read_ahead([str(self.directory), "", "/nowhere"], facts).join(DEADLINE)
+        self.assertRegex(facts["cuDNN and cuBLAS read ahead"], r"^1 files, 0\.02 GB in ")
+        for name in ("nvidia0", "nvidia1", "nvidiactl"):
+            (self.directory / name).touch()
+        held = machine.hold_cards(str(self.directory / "nvidia[0-9]*"))
+        self.assertEqual([os.readlink(f"/proc/self/fd/{file}") for file in held],
+                         [str(self.directory / name) for name in ("nvidia0", "nvidia1")])
+        for file in held:
+            os.close(file)
+
+    def test_a_loopback_interface_that_is_down_is_brought_up(self):
+        alone = ["unshare", "--map-root-user", "--net", sys.executable, "-c", "import machine; print(machine.loopback()); print(machine.loopback())"]
+        try:
+            done = subprocess.run(alone, cwd=KIT, capture_output=True, text=True, check=False, timeout=DEADLINE)
+        except FileNotFoundError:
+            self.skipTest("no unshare")
+        if done.stderr.startswith("unshare:"):
+            self.skipTest(done.stderr)
+        self.assertEqual(done.stdout.splitlines(), ["was down, and the kit has brought it up", "up"], done.stderr)
+
     def test_a_failed_assertion_is_the_reason_not_one_that_passed(self):
         step = "golden values: cifar10_cnn"
         _, report = self.run_kit("--step", f"^{step}$", faults={step: "nan"})
@@ -249,9 +300,7 @@ class Whole(KitTest):
         self.assertEqual({step["verdict"] for step in report["steps"]}, {"skipped"})
 
     def test_a_killed_program_that_does_not_end_is_given_up(self):
-        sys.path.insert(0, str(KIT))
-        self.addCleanup(sys.path.remove, str(KIT))
-        children = __import__("children")
+        children = self.module("children")
         children.KILL_SECONDS = 0.1
         with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
             kill_session, children.kill_session = children.kill_session, lambda session: None

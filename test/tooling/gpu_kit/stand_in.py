@@ -2,7 +2,7 @@
 
 STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood; wrong, which is an end
 without an error and with a result that must not pass; half, a crash after a part of the results; again, a crash of a
-benchmark that times plans; uncaptured, a benchmark whose step cannot be captured.
+benchmark that times plans; uncaptured, a benchmark whose step cannot be captured; unsupported, a compute-sanitizer that refuses the device.
 """
 
 import json
@@ -150,6 +150,8 @@ def ldd():
 
 
 def sanitizer():
+    if FAULT == "unsupported":
+        sys.exit("========= Error: Device not supported. Please refer to the documentation.")
     found = 10 if FAULT == "wrong" else 0
     if option("--tool") == "racecheck":
         found = f"RACECHECK SUMMARY: {found} hazards displayed (0 errors, {found} warnings)"
