@@ -2,6 +2,7 @@
 
 import csv
 import math
+from typing import NamedTuple
 
 from children import Failed, Skipped
 from kit import Step
@@ -11,6 +12,7 @@ ENGINE_CASES = (("inception_v3", "bf16", 256), ("resnet50", "bf16", 256))
 FUSION_CASES = (("inception_v3", "fp16", 256),)  # cuDNN has none in bf16
 SMALL = (("cifar10_cnn", "bf16", 4),)
 SUMS = {"layers": "sum\t", "engines": "engines\t", "fusions": "fusion\t"}  # with which gpu_lab's lines of sums begin
+RESERVE = 15  # seconds of a step's limit that remain for gpu_lab to end the convolution that it is timing
 ENGINE_TITLE = "Convolutions of a step, ms, if each had the engine that is named"
 FUSION_TITLE = "Convolutions fused with the parts of a batch norm, ms, beside the same convolutions alone"
 
@@ -31,13 +33,32 @@ def steps(kit):
     return result + [step(f"fusions: {name(case)}", 90, lambda case=case: fusions(kit, *case)) for case in fusion_cases]
 
 
+class Answer(NamedTuple):
+    """What gpu_lab printed, also before it failed."""
+    rows: list       # of its table, as dictionaries
+    sums: list       # its lines of sums, as lists
+    left_out: int    # convolutions for which there was no time
+    failure: object  # None, or why it failed
+
+    def end(self, remark):
+        """Returns the remark of the step, after all that there is has been reported."""
+        if self.failure:
+            raise self.failure
+        return remark + (f"; no time was left for {self.left_out} convolutions" if self.left_out else "")
+
+
 def ask(kit, command, model, precision, batch, *more):
-    """Returns the rows of gpu_lab's table, which are also added to a file, and its lines of sums."""
-    text = kit.run([*kit.program("gpu_lab"), command, model, precision, batch, *more])
+    """Runs gpu_lab and adds the rows of its table to a file, also those that a program that failed had printed."""
+    try:
+        text, failure = kit.run([*kit.program("gpu_lab"), command, model, precision, batch, *more]), None
+    except Failed as error:
+        text, failure = error.output, error
     lines = text.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.endswith("\tms") or "\tms\t" in line), None)
     if begin is None:
-        raise Failed(f"gpu_lab {command} printed no table: {text[-300:]}")
+        raise failure or Failed(f"gpu_lab {command} printed no table: {text[-300:]}")
+    if failure and not text.endswith("\n"):
+        lines.pop()  # it may have been killed within this line
     header = lines[begin]
     sums = [line for line in lines if line.startswith(SUMS[command]) and line != header]
     rows = [line for line in lines[begin + 1:] if line.count("\t") == header.count("\t") and line not in sums]
@@ -47,7 +68,9 @@ def ask(kit, command, model, precision, batch, *more):
             print("model\tprecision\tbatch", header, sep="\t", file=table)
         for row in rows:
             print(model, precision, batch, row, sep="\t", file=table)
-    return list(csv.DictReader([header, *rows], delimiter="\t", quoting=csv.QUOTE_NONE)), [line.split("\t") for line in sums]
+    left_out = sum(int(line.split("\t")[1]) for line in lines if line.startswith("left out\t"))
+    return Answer(list(csv.DictReader([header, *rows], delimiter="\t", quoting=csv.QUOTE_NONE)), [line.split("\t") for line in sums],
+                  left_out, failure)
 
 
 def milliseconds(text, what):
@@ -61,21 +84,24 @@ def milliseconds(text, what):
 
 
 def ask_a_gpu(kit, command, what, model, precision, batch):
-    """Returns the rows and sums of a table that needs a GPU; every row has a time."""
+    """Returns the answer to a question that needs a GPU; every row has a time."""
     if kit.device != "gpu":
         raise Skipped("engines are a GPU's")
-    rows, sums = ask(kit, command, model, precision, batch)
-    for row in rows:
+    seconds = max(kit.step_left() - RESERVE, kit.step_left() / 2)
+    answer = ask(kit, command, model, precision, batch, "--seconds", f"{seconds:.0f}")
+    for row in answer.rows:
         milliseconds(row["ms"], row["engine"])
-    if not rows or not sums:
-        raise Failed(f"gpu_lab printed {len(rows)} {what} and {len(sums)} lines of sums")
-    return rows, sums
+    if not answer.failure and not (answer.rows and answer.sums):
+        raise Failed(f"gpu_lab printed {len(answer.rows)} {what} and {len(answer.sums)} lines of sums")
+    return answer
 
 
 def layers(kit, model, precision, batch):
-    rows, sums = ask(kit, "layers", model, precision, batch, *([] if kit.device == "gpu" else ["cpu"]))
+    answer = ask(kit, "layers", model, precision, batch, *([] if kit.device == "gpu" else ["cpu"]))
+    rows, sums = answer.rows, answer.sums
     for row in rows:
         milliseconds(row["ms"], row["layer"])
+    answer.end("")
     if not rows or not sums or sums[-1][1] != "all":
         raise Failed(f"gpu_lab printed {len(rows)} layers and no sum of all")
     title = f"Layers by kind and engine: {model} {precision} {batch}"
@@ -87,10 +113,13 @@ def layers(kit, model, precision, batch):
 
 
 def engines(kit, model, precision, batch):
-    rows, sums = ask_a_gpu(kit, "engines", "engines", model, precision, batch)
+    answer = ask_a_gpu(kit, "engines", "engines", model, precision, batch)
+    rows, sums = answer.rows, answer.sums
+    if answer.failure and not (sums and int(sums[-1][1])):
+        raise answer.failure
     taken = {row["problem"] for row in rows if row["taken"]}
     unknown = sorted({row["problem"] for row in rows} - taken)
-    if unknown or len(taken) != int(sums[-1][1]):
+    if not answer.failure and (unknown or len(taken) != int(sums[-1][1])):
         raise Failed(f"of {sums[-1][1]} convolutions {len(taken)} have the backend's engine among cuDNN's; not {unknown[:1]}")
     untimed = [row["problem"] for row in rows if row["taken"] and float(row["ms"]) < 0]
     if untimed:
@@ -98,16 +127,18 @@ def engines(kit, model, precision, batch):
     names = ("convolutions", "engines", "as taken", "first of cuDNN's ranking", "fastest allowed", "fastest of all")
     # gpu_lab sums to -1 where a convolution has no time of such an engine.
     values = dict(zip(names, (value if float(value) >= 0 else "unknown" for value in sums[-1][1:])))
+    if answer.left_out:
+        values["convolutions"] += f", and {answer.left_out} not timed"
     kit.report.add_row(ENGINE_TITLE, {"model": model, "precision": precision, "batch": batch, **values})
-    return ", ".join(f"{name} {values[name]} ms" for name in names[2:])
+    return answer.end(", ".join(f"{name} {values[name]} ms" for name in names[2:]))
 
 
 def fusions(kit, model, precision, batch):
-    _, sums = ask_a_gpu(kit, "fusions", "fused convolutions", model, precision, batch)
-    for _, fusion, problems, fused, ms, plain_ms in sums:
+    answer = ask_a_gpu(kit, "fusions", "fused convolutions", model, precision, batch)
+    for _, fusion, problems, fused, ms, plain_ms in answer.sums:
         ms, plain_ms = milliseconds(ms, fusion), milliseconds(plain_ms, fusion)
         if int(fused) > 0 and ms < 0:
             raise Failed(f"a fused convolution did not run: {fusion}")
         kit.report.add_row(FUSION_TITLE, {"fused with": fusion, "convolutions": int(problems), "of them fused": int(fused), "fused": ms,
                                           "alone": plain_ms if plain_ms >= 0 else "unknown"})
-    return ", ".join(f"{fusion}: {ms} ms, alone {plain_ms} ms" for _, fusion, _, _, ms, plain_ms in sums)
+    return answer.end(", ".join(f"{fusion}: {ms} ms, alone {plain_ms} ms" for _, fusion, _, _, ms, plain_ms in answer.sums))

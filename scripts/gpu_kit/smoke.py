@@ -76,15 +76,25 @@ def unresolved(kit):
 def describe(kit):
     text = kit.run([*kit.program("gpu_lab"), "describe"])
     try:
-        device = json.loads(text)
+        # Libraries may print lines around it.
+        device, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
         name = device["name"]
     except (ValueError, TypeError, KeyError) as error:
         raise Failed(f"gpu_lab describe says: {text[:200]}") from error
-    (kit.report.out / "device.json").write_text(text)
+    device["cudnn_device"] = parsed_or_raw(device.get("cudnn_device"))
+    (kit.report.out / "device.json").write_text(json.dumps(device, indent=1) + "\n")
     kit.name_device(name)
     versions = {key: device.get(key) for key in ("driver", "runtime", "cudnn", "cublas", "nccl")}
     kit.report.facts["CUDA's versions"] = ", ".join(f"{key} {value}" for key, value in versions.items())
     return f"{name}, {device.get('multiprocessors')} multiprocessors"
+
+
+def parsed_or_raw(text):
+    """Returns the device as cuDNN describes it, or its own text if that is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError):
+        return text
 
 
 # ---- what it computes

@@ -254,6 +254,13 @@ struct PlanOddity {
   }
 };
 
+// Which execution of a plan in this process faults, FAKE_GPU_PLAN_FAULT=N; counts the executions.
+bool next_execution_faults() {
+  static int executions = 0;
+  const char* const number = std::getenv("FAKE_GPU_PLAN_FAULT");
+  return number && ++executions == std::atoi(number);
+}
+
 using Step = std::variant<Convolution, Pointwise, ChannelStatistics, NormGradients>;
 
 Step step_of(const Descriptor& operation, Tensors& tensors) {
@@ -311,7 +318,9 @@ Operation execution_of(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t p
   // What the engine leaves in its workspace is nobody's to read.
   return {.what = name,
           .run =
-              [steps = std::move(steps), memory = tensors.take_virtual(), workspace, workspace_bytes] {
+              [steps = std::move(steps), memory = tensors.take_virtual(), workspace, workspace_bytes,
+               faults = next_execution_faults()] {
+                if (faults) throw std::runtime_error("an illegal memory access was encountered");
                 if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
                 for (const Step& step : steps) std::visit([](const auto& s) { s.run(); }, step);
               },

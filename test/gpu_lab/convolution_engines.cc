@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -41,9 +43,15 @@ ConvProblem problem(ConvKind kind, const Window& window, const std::array<Tensor
 struct Counted {
   ConvProblem problem;
   int count = 0;  // layers of the step that have it
+
+  double multiply_adds() const {
+    const Shape& w = problem.weights;
+    return static_cast<double>(problem.y.elements()) * static_cast<double>(w.elements() / w[0]) * count;
+  }
 };
 
-std::map<std::string, Counted> problems_of(const Graph& graph, bool tf32) {
+// Those that cost a step most come first, so that a limited time is used for them.
+std::vector<Counted> problems_of(const Graph& graph, bool tf32) {
   std::map<std::string, Counted> problems;
   const auto add = [&](const ConvProblem& p) {
     ++problems.try_emplace(p.to_string(), Counted{.problem = p}).first->second.count;
@@ -63,12 +71,15 @@ std::map<std::string, Counted> problems_of(const Graph& graph, bool tf32) {
                         [](const auto&) {}},
                node.op);
   }
-  return problems;
+  std::vector<Counted> sorted;
+  for (const auto& [text, counted] : problems) sorted.push_back(counted);
+  std::ranges::stable_sort(sorted, std::greater(), &Counted::multiply_adds);
+  return sorted;
 }
 
-size_t most_tensor_bytes(const std::map<std::string, Counted>& problems) {
+size_t most_tensor_bytes(const std::vector<Counted>& problems) {
   size_t most = 0;
-  for (const auto& [text, counted] : problems) {
+  for (const Counted& counted : problems) {
     const ConvProblem& p = counted.problem;
     for (const Shape& shape : {p.x, p.weights, p.y}) {
       most = std::max(most, static_cast<size_t>(shape.elements()) * dtype_bytes(p.dtype));
@@ -116,8 +127,10 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // In the order of cuDNN's ranking; none when there is no such convolution.
-  std::vector<Engine> engines(const ConvProblem& problem, Fusion fusion = Fusion::none) {
+  // In the order of cuDNN's ranking; none when there is no such convolution. `on_engine` gets each one as soon as it is
+  // timed, because an error of CUDA in a later one may end the program. Such an error names the engine.
+  std::vector<Engine> engines(const ConvProblem& problem, Fusion fusion = Fusion::none,
+                              const std::function<void(const Engine&)>& on_engine = {}) {
     EngineGraph graph;
     if (properties_) graph.set_device_properties(properties_);
     graph.draw(problem, fusion);
@@ -130,8 +143,13 @@ class Bench {
       (void)graph.get_plan_name_at_index(i, engine.name);
       // The fallbacks repeat some of the ranking; compiling takes seconds.
       if (!seen.insert(engine.name).second || graph.compiles_at_run_time(i)) continue;
-      measure(graph, problem, i, engine);
+      try {
+        measure(graph, problem, i, engine);
+      } catch (const Error& error) {
+        fail(error.code(), "{} of {}: {}", engine.name, problem.to_string(), error.what());
+      }
       engines.push_back(engine);
+      if (on_engine) on_engine(engine);
     }
     return engines;
   }
@@ -261,7 +279,7 @@ struct Lab {
         bench(device, most_tensor_bytes(problems)) {}
   const std::string device;
   const std::unique_ptr<Backend> backend;
-  const std::map<std::string, Counted> problems;
+  const std::vector<Counted> problems;
   Bench bench;
 };
 
@@ -298,46 +316,64 @@ void print_fusion(Fusion fusion, const Counted& counted, Bench& bench, FusionTot
   add_to(totals.plain_ms, plain_ms);
 }
 
+void print_left_out(size_t problems) {
+  if (problems > 0) fmt::print(stderr, "left out\t{}\n", problems);
+}
+
+void print_engine(const Counted& counted, const Engine& engine, const std::string& chosen) {
+  fmt::print("{}\t{}\t{}\t{}\t{}\t{:.0f}\t{:.4f}\n", counted.problem.to_string(), counted.count, engine.name,
+             engine.name == chosen ? "taken" : "", engine.allowed ? "allowed" : "barred",
+             static_cast<double>(engine.workspace_bytes) * 1e-6, engine.ms);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 void time_fusions(const Question& question, const std::string& device_file) {
   Lab lab(question, device_file);
   fmt::print("fusion\tproblem\tlayers\tengines\tengine\tworkspace_MB\tms\tplain_ms\n");
+  size_t left_out = 0;
   for (size_t i = 1; i < std::size(kFusionNames); ++i) {
     const auto fusion = static_cast<Fusion>(i);
     FusionTotals totals;
-    for (const auto& [text, counted] : lab.problems) {
-      if (counted.problem.kind == kind_of(fusion)) print_fusion(fusion, counted, lab.bench, totals);
+    for (const Counted& counted : lab.problems) {
+      if (counted.problem.kind != kind_of(fusion)) continue;
+      if (question.time_is_over()) {
+        ++left_out;
+      } else {
+        print_fusion(fusion, counted, lab.bench, totals);
+      }
     }
     fmt::print(stderr, "fusion\t{}\t{}\t{}\t{:.4f}\t{:.4f}\n", kFusionNames[i], totals.problems, totals.fused,
                totals.fused_ms, totals.plain_ms);
   }
+  print_left_out(left_out);
 }
 
 void time_engines(const Question& question, const std::string& device_file) {
   Lab lab(question, device_file);
   const std::string& device = lab.device;
   Totals totals;
+  std::exception_ptr failure;
   cudnnHandle_t handle = nullptr;
   if (device.empty()) require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS, "cuDNN makes no handle");
-  {
+  fmt::print("problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\n");
+  try {
     cuda::ConvPlanner planner = device.empty() ? cuda::ConvPlanner(handle) : cuda::ConvPlanner(device);
-    fmt::print("problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\n");
-    for (const auto& [text, counted] : lab.problems) {
+    for (const Counted& counted : lab.problems) {
+      if (question.time_is_over()) break;
       const std::string chosen = planner.plan(counted.problem)->name();
-      const std::vector<Engine> engines = lab.bench.engines(counted.problem);
-      for (const Engine& engine : engines) {
-        fmt::print("{}\t{}\t{}\t{}\t{}\t{:.0f}\t{:.4f}\n", text, counted.count, engine.name,
-                   engine.name == chosen ? "taken" : "", engine.allowed ? "allowed" : "barred",
-                   static_cast<double>(engine.workspace_bytes) * 1e-6, engine.ms);
-      }
-      std::fflush(stdout);
-      totals.add(engines, chosen, counted.count);
+      const auto print = [&](const Engine& engine) { print_engine(counted, engine, chosen); };
+      totals.add(lab.bench.engines(counted.problem, Fusion::none, print), chosen, counted.count);
     }
+  } catch (const std::exception&) {
+    failure = std::current_exception();  // the device may be lost, but the convolutions before are measured
   }
-  if (handle) (void)cudnnDestroy(handle);
+  if (handle && !failure) (void)cudnnDestroy(handle);
   fmt::print(stderr, "engines\t{}\t{}\t{:.4f}\t{:.4f}\t{:.4f}\t{:.4f}\n", totals.problems, totals.engines,
              totals.chosen, totals.first, totals.fastest_allowed, totals.fastest);
+  print_left_out(lab.problems.size() - totals.problems);
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace lockstep::lab

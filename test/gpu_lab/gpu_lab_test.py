@@ -48,6 +48,21 @@ class GpuLab(unittest.TestCase):
             sums = [line.split("\t") for line in done.stderr.splitlines() if line.startswith("fusion\t")]
             self.assertEqual([line[2:4] for line in sums], [["2", "1" if fused else "0"]] * 3 + [["1", "1" if fused else "0"]])
 
+    def test_when_its_time_is_over_it_says_how_many_convolutions_are_left_out(self):
+        for command, count in (("engines", 5), ("fusions", 7)):
+            done = run(command, "cifar10_cnn", "fp16", "32", DEVICE, "--seconds", "0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(done.stdout.splitlines()), 1)  # the header
+            self.assertEqual(done.stderr.splitlines()[-1], f"left out\t{count}")
+        refused = run("engines", "cifar10_cnn", "fp16", "32", DEVICE, "--seconds", "few")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("--seconds few: a number is needed", refused.stderr)
+
+    def test_convolutions_that_cost_most_come_first(self):
+        rows = table(run("engines", "cifar10_cnn", "bf16", "32", DEVICE).stdout)
+        self.assertIn("weights [64,64,5,5]", rows[0]["problem"])
+        self.assertIn("weights [64,4,5,5]", rows[-1]["problem"])
+
     def test_layers_have_times_and_floors_and_their_sum_is_that_of_the_kinds(self):
         done = run("layers", "cifar10_cnn", "float32", "4", "cpu")
         self.assertEqual(done.returncode, 0, done.stderr)

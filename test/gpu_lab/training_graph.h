@@ -3,8 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <limits>
 #include <string>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/graph/graph.h"
 
 namespace lockstep::lab {
@@ -12,7 +14,9 @@ namespace lockstep::lab {
 struct Question {
   std::string model, precision;  // as model.name and train.precision have them
   int64_t batch = 0;
+  double deadline = std::numeric_limits<double>::infinity();  // monotonic_seconds after which nothing is started
 
+  bool time_is_over() const { return monotonic_seconds() >= deadline; }
   DType compute() const;
   bool tf32() const { return precision == "tf32"; }
 };

@@ -204,6 +204,30 @@ class Whole(KitTest):
         self.assertIn("SIGSEGV", remark)
         self.assertIn("PyTorch graph: no result", remark)
 
+    def test_a_gpu_lab_that_dies_leaves_its_rows_and_sums(self):
+        steps = {command: f"{command}: inception_v3 {precision} 256"
+                 for command, precision in (("layers", "bf16"), ("engines", "bf16"), ("fusions", "fp16"))}
+        pattern = "|".join(f"^{step}$" for step in steps.values())
+        _, report = self.run_kit("--mode", "engines", "--step", pattern, faults=dict.fromkeys(steps.values(), "half"))
+        self.assertEqual([step["verdict"] for step in report["steps"]], ["FAILED"] * 3)
+        for command, step in zip(steps, report["steps"]):
+            self.assertIn("SIGSEGV", step["remark"])
+            table = (self.directory / f"out/{command}.tsv").read_text().splitlines()
+            self.assertEqual(len(table), 2, table)
+        self.assertEqual([row["convolutions"] for rows in report["tables"].values() for row in rows], ["1, and 109 not timed", 1])
+
+    def test_the_device_is_kept_as_cudnn_describes_it(self):
+        step = "the device as cuDNN sees it"
+        for fault, expected in (("none", {"deviceVer": 900}), ("raw", "no {JSON\0")):
+            _, report = self.run_kit("--step", f"^{step}$", faults={step: fault})
+            self.assertEqual(report["steps"][0]["verdict"], "passed")
+            self.assertEqual(json.loads((self.directory / "out/device.json").read_text())["cudnn_device"], expected)
+
+    def test_gpu_lab_gets_less_than_the_limit_of_its_step(self):
+        for limit, seconds in ((90, "75"), (20, "10")):
+            self.run_kit("--mode", "engines", "--step", "^engines: resnet", "--limit", f"engines={limit}")
+            self.assertRegex((self.directory / "out/log.txt").read_text(), f"gpu_lab engines resnet50 bf16 256 --seconds {seconds}\n")
+
     def test_a_second_run_of_lockstep_that_fails_leaves_the_comparison_with_the_first(self):
         row, remark = self.pair_with("again")
         self.assertEqual((row["times PyTorch eager"], row["times PyTorch graph"]), ("0.05", "0.05"))

@@ -2,7 +2,8 @@
 
 STAND_IN_FAULTS, a JSON object, names the steps in which it fails, and how: crash, hang, nan, flood; wrong, which is an end
 without an error and with a result that must not pass; half, a crash after a part of the results; again, a crash of a
-benchmark that times plans; uncaptured, a benchmark whose step cannot be captured; unsupported, a compute-sanitizer that refuses the device.
+benchmark that times plans; uncaptured, a benchmark whose step cannot be captured; unsupported, a compute-sanitizer that refuses the device;
+raw, a device that cuDNN does not describe in JSON.
 """
 
 import json
@@ -21,9 +22,13 @@ def option(name, default=None):
     return WORDS[WORDS.index(name) + 1] if name in WORDS else default
 
 
+def crash_without_a_word():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def crash():
     print("terminate called after throwing an instance of 'std::runtime_error'", flush=True)
-    os.kill(os.getpid(), signal.SIGSEGV)
+    crash_without_a_word()
 
 
 def hang():
@@ -109,10 +114,14 @@ def tests():
 def gpu_lab():
     ms = NAN if FAULT == "nan" else 0.5
     if WORDS == ["describe"]:
-        print("nan" if FAULT == "nan" else '{"name": "Stand-in (fake)", "multiprocessors": 132, "cudnn": 91900}')
+        raw = "no {JSON\0" if FAULT == "raw" else '{"deviceVer": 900}'
+        print("a library says something\n" + ("nan" if FAULT == "nan" else json.dumps(
+            {"name": "Stand-in (fake)", "multiprocessors": 132, "cudnn": 91900, "cudnn_device": raw})))
         return
     name_device("gpu")
-    if WORDS[0] == "layers":
+    if FAULT == "half":
+        half_a_table()
+    elif WORDS[0] == "layers":
         print(f"layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput\nconv1\tConv2d\tcudnn:eng1\t{ms}\t0.1\t1\t1\tf32")
         print(f"sum\tConv2d, cudnn:eng1\t1\t{ms}\t0.1\nsum\tall\t1\t{ms}\t0.1")
     elif WORDS[0] == "fusions":
@@ -121,6 +130,21 @@ def gpu_lab():
     else:
         print(f"problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms\nconvolution\t1\teng1\t{'' if FAULT == 'wrong' else 'taken'}\tallowed\t0\t{ms}")
         print(f"engines\t1\t1\t{ms}\t{ms}\t{ms}\t{ms}")
+
+
+def half_a_table():
+    """As gpu_lab leaves it when an engine ends the device, or when its time is over."""
+    columns = {"engines": "problem\tlayers\tengine\ttaken\tallowed\tworkspace_MB\tms",
+               "layers": "layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput",
+               "fusions": "fusion\tproblem\tlayers\tengines\tengine\tworkspace_MB\tms\tplain_ms"}[WORDS[0]]
+    row = {"engines": "a convolution\t1\teng1\ttaken\tallowed\t0\t0.5", "layers": "conv1\tConv2d\tcudnn:eng1\t0.5\t0.1\t1\t1\tf32",
+           "fusions": "statistics\ta convolution\t1\t1\teng2\t0\t0.5\t0.5"}[WORDS[0]]
+    print(columns, row, sep="\n", flush=True)
+    sums = {"engines": "engines\t1\t1\t0.5\t0.5\t0.5\t0.5", "fusions": "fusion\tstatistics\t1\t1\t0.5\t0.5"}
+    if WORDS[0] in sums:
+        print(sums[WORDS[0]], "left out\t109", sep="\n", flush=True)
+    print(row[:-8], end="", flush=True)
+    crash_without_a_word()
 
 
 def nvidia_smi():
