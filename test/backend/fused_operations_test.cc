@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/base/random.h"
+#include "test/backend/check_case.h"
 #include "test/backend/fused_geometries.h"
 #include "test/backend/op_runner.h"
 #include "test/catch.h"
@@ -123,7 +124,9 @@ TEST_CASE("a GPU computes fused convolutions in fp16 as the reference backend do
     return;
   }
   const auto gpu = make_backend("cuda", {});
-  for (const Geometry& geometry : kGeometries) check_same(*gpu, geometry, DType::f16, 0x1p-11 * 16);
+  for (const Geometry& geometry : kGeometries) {
+    check_case(geometry.x.to_string(), [&] { check_same(*gpu, geometry, DType::f16, 0x1p-11 * 16); });
+  }
 }
 
 namespace {
@@ -185,13 +188,17 @@ TEST_CASE("a GPU computes a max pool that normalizes its image in every type", "
     return;
   }
   const auto gpu = make_backend("cuda", {});
+  const auto check = [&](const Shape& x, const Window& window, DType type, double bound, bool pooled_sums = false) {
+    check_case(x.to_string() + " in " + std::string(dtype_name(type)),
+               [&] { check_pool(*gpu, x, window, type, bound, pooled_sums); });
+  };
   for (const auto& [x, window] : kPools) {
-    check_pool(*gpu, x, window, DType::f32, 1e-5);
-    check_pool(*gpu, x, window, DType::f16, 0x1p-11);
-    check_pool(*gpu, x, window, DType::bf16, 0x1p-8);
-    check_pool(*gpu, x, window, DType::f32, 1e-5, true);
-    check_pool(*gpu, x, window, DType::f16, 0x1p-10, true);  // y is rounded before it is summed, too
-    check_pool(*gpu, x, window, DType::bf16, 0x1p-7, true);
+    check(x, window, DType::f32, 1e-5);
+    check(x, window, DType::f16, 0x1p-11);
+    check(x, window, DType::bf16, 0x1p-8);
+    check(x, window, DType::f32, 1e-5, true);
+    check(x, window, DType::f16, 0x1p-10, true);  // y is rounded before it is summed, too
+    check(x, window, DType::bf16, 0x1p-7, true);
   }
 }
 
@@ -337,9 +344,12 @@ TEST_CASE("an average pool on a GPU sums for the norm behind it in every type", 
     return;
   }
   const auto gpu = make_backend("cuda", {});
-  check_averaged(*gpu, DType::f32, 1e-5);
-  check_averaged(*gpu, DType::f16, 0x1p-11);
-  check_averaged(*gpu, DType::bf16, 0x1p-8);
+  const auto check = [&](DType type, double bound) {
+    check_case(std::string(dtype_name(type)), [&] { check_averaged(*gpu, type, bound); });
+  };
+  check(DType::f32, 1e-5);
+  check(DType::f16, 0x1p-11);
+  check(DType::bf16, 0x1p-8);
 }
 
 // y is rounded before it is summed, and the result once.
@@ -349,12 +359,13 @@ TEST_CASE("a GPU sums over what norms make in every type", "[gpu]") {
     return;
   }
   const auto gpu = make_backend("cuda", {});
-  check_normalized(*gpu, DType::f32, 1e-5);
-  check_normalized(*gpu, DType::f16, 0x1p-10);
-  check_normalized(*gpu, DType::bf16, 0x1p-7);
-  check_normalized_pool(*gpu, DType::f32, 1e-5);
-  check_normalized_pool(*gpu, DType::f16, 0x1p-10);
-  check_normalized_pool(*gpu, DType::bf16, 0x1p-7);
+  const auto check = [&](DType type, double bound) {
+    check_case(std::string(dtype_name(type)), [&] { check_normalized(*gpu, type, bound); });
+    check_case(std::string(dtype_name(type)) + ", pooled", [&] { check_normalized_pool(*gpu, type, bound); });
+  };
+  check(DType::f32, 1e-5);
+  check(DType::f16, 0x1p-10);
+  check(DType::bf16, 0x1p-7);
 }
 
 TEST_CASE("a slice of a convolution's sums gives the vectors of its batch norm") {

@@ -5,6 +5,7 @@
 
 #include "lockstep/backend/update.h"
 #include "lockstep/tensor/half.h"
+#include "test/backend/check_case.h"
 #include "test/backend/lowered_cases.h"
 #include "test/catch.h"
 
@@ -24,12 +25,23 @@ bool left_to_libraries(const OpCase& op_case) {
 }
 
 struct Precision {
+  const char* name;
   DType compute;
   bool tf32;
   double bound;  // a few roundings to 24, 11, 8 and 11 bits
 };
-constexpr Precision kPrecisions[] = {
-    {DType::f32, false, 1e-5}, {DType::f32, true, 2e-3}, {DType::bf16, false, 2e-2}, {DType::f16, false, 3e-3}};
+constexpr Precision kPrecisions[] = {{"float32", DType::f32, false, 1e-5},
+                                     {"tf32", DType::f32, true, 2e-3},
+                                     {"bf16", DType::bf16, false, 2e-2},
+                                     {"fp16", DType::f16, false, 3e-3}};
+
+void check_operations(const Precision& precision) {
+  const auto gpu = make_backend("cuda", {.tf32 = precision.tf32});
+  for (const OpCase& op_case : op_cases()) {
+    if (left_to_libraries(op_case) || (precision.compute != DType::f32 && computes_in_float32(op_case))) continue;
+    check_case(op_case.name, [&] { check_lowered(*gpu, op_case, precision.compute, precision.bound); });
+  }
+}
 
 // Weights of several shapes with others between them, and where the backend wants their copies.
 struct CopiedWeights {
@@ -95,11 +107,7 @@ TEST_CASE("operations on a GPU agree with the reference backend, in every precis
     return;
   }
   for (const Precision& precision : kPrecisions) {
-    const auto gpu = make_backend("cuda", {.tf32 = precision.tf32});
-    for (const OpCase& op_case : op_cases()) {
-      if (left_to_libraries(op_case) || (precision.compute != DType::f32 && computes_in_float32(op_case))) continue;
-      check_lowered(*gpu, op_case, precision.compute, precision.bound);
-    }
+    check_case(precision.name, [&] { check_operations(precision); });
   }
 }
 

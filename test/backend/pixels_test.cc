@@ -2,6 +2,7 @@
 // loader.
 #include <cmath>
 
+#include "test/backend/check_case.h"
 #include "test/backend/pictures.h"
 #include "test/catch.h"
 
@@ -51,16 +52,20 @@ TEST_CASE("a GPU makes images of bytes as the reference backend does, in every t
   const Pictures pictures = random_pictures();
   for (const bool distort : {false, true}) {
     const std::vector<double> expected = pictures.prepare(*reference, distort, DType::f64);
-    for (const auto& [to, rounding] : {std::pair{DType::f32, 0.0}, {DType::f16, 0x1p-11}, {DType::bf16, 0x1p-8}}) {
-      INFO((distort ? "distorted in " : "plain in ") << dtype_name(to));
-      const std::vector<double> y = pictures.prepare(*gpu, distort, to);
-      REQUIRE(y.size() == expected.size());
-      double worst = 0;
-      for (size_t i = 0; i < y.size(); ++i) {
-        worst = std::max(worst, std::abs(y[i] - expected[i]) - rounding * std::abs(expected[i]));
-      }
-      CHECK(worst < 1e-4);
-    }
+    const auto check = [&](DType to, double rounding) {
+      check_case((distort ? "distorted in " : "plain in ") + std::string(dtype_name(to)), [&] {
+        const std::vector<double> y = pictures.prepare(*gpu, distort, to);
+        REQUIRE(y.size() == expected.size());
+        double worst = 0;
+        for (size_t i = 0; i < y.size(); ++i) {
+          worst = std::max(worst, std::abs(y[i] - expected[i]) - rounding * std::abs(expected[i]));
+        }
+        CHECK(worst < 1e-4);
+      });
+    };
+    check(DType::f32, 0);
+    check(DType::f16, 0x1p-11);
+    check(DType::bf16, 0x1p-8);
   }
 }
 
@@ -84,6 +89,8 @@ TEST_CASE("a GPU writes zeros into the padding of images in 16 bits", "[gpu]") {
   const auto expected =
       convolved(*make_backend("reference", {}), {weights.shape, DType::f64, weights.values}, DType::f64);
   for (const DType to : {DType::f16, DType::bf16}) {
-    CHECK(relative_error(convolved(*make_backend("cuda", {}), weights, to), expected) < 0x1p-6);  // NaN is not
+    check_case(std::string(dtype_name(to)), [&] {
+      CHECK(relative_error(convolved(*make_backend("cuda", {}), weights, to), expected) < 0x1p-6);  // NaN is not
+    });
   }
 }

@@ -1,6 +1,6 @@
 """The GPU kit on the fake device: usage: kit_on_fake_test.py KIT FAKE_GPU_DIRECTORY [whole]
 
-Without `whole`, some steps of a kind each.
+Without `whole`, some steps of a kind each. In either case also the programs of the kit when a fault ends the device.
 """
 
 import json
@@ -33,5 +33,19 @@ steps = {step["step"]: step["verdict"] for step in report["steps"]}
 assert whole or tuple(steps) == SOME, steps
 bad = [name for name, verdict in steps.items() if verdict != "passed" and not (verdict == "skipped" and name.startswith(OPTIONAL))]
 assert not bad, done.stdout
+
+# An engine that ends the device is named, and what was timed before it is printed.
+lab = dict(environment, FAKE_GPU_PLAN_FAULT="150")
+done_lab = subprocess.run([f"{programs}/gpu_lab", "engines", "cifar10_cnn", "bf16", "4"], env=lab, capture_output=True, text=True, check=False)
+assert done_lab.returncode == 1 and len(done_lab.stdout.splitlines()) > 10, done_lab
+assert done_lab.stderr.startswith("engines\t0\t") and "left out\t5" in done_lab.stderr, done_lab.stderr
+assert "error: eng" in done_lab.stderr and "an illegal memory access" in done_lab.stderr, done_lab.stderr
+
+# One operation that throws does not hide what the others do, in any precision.
+tests = dict(environment, FAKE_GPU_FAULT="300")
+operations = subprocess.run([f"{programs}/backend_test", "operations on a GPU agree*"], env=tests, capture_output=True, text=True,
+                            check=False).stdout
+named = {precision for precision in ("float32", "tf32", "bf16", "fp16") if f"\n  {precision}\n" in operations}
+assert len(named) == 4 and operations.count("explicitly with messages") > 10, operations
 assert report["warning"].startswith("A fake device"), report["warning"]
 assert done.returncode == 0, done.stderr
