@@ -58,7 +58,7 @@ def steps(kit):
     result = [step("ceilings", 75, lambda: ceilings(kit))]
     for i, case in enumerate(cases):
         # The first starts everything cold, and the first two time plans.
-        tune, seconds = ("auto", 120) if i < 2 else ("off", 60)
+        tune, seconds = ("auto", 100) if i < 2 else ("off", 60)
         result.append(step(f"pair: {case.name()}", seconds, lambda case=case, tune=tune: pair(kit, case, ("eager", "graph"), tune)))
     result.append(step("not captured", 30, lambda: not_captured(kit, not_captured_case)))
     return result + [step(f"compiled: {case.name()}", 150, lambda case=case: pair(kit, case, ("compiled",))) for case in cases[:1]]

@@ -317,6 +317,20 @@ class Whole(KitTest):
             _, report = self.kill_in(mode, step, signal.SIGTERM)
             self.assertIn("A fake device", report["warning"], mode)
 
+    def test_the_commands_of_the_manual_select_steps_and_report_where_OUT_says(self):
+        manual = (HERE.parents[1] / "docs/gpu.md").read_text()
+        commands = re.findall(r"^    tar .* && (bundle/gpu_acceptance\.sh (?:.*\\\n)*.*)$", manual, re.MULTILINE)
+        self.assertEqual(len(commands), 3, manual)
+        start = self.bundle / "gpu_acceptance.sh"
+        start.write_text(f'#!/bin/sh\nexec {sys.executable} {KIT} --bundle {self.bundle} "$@" --list\n')
+        start.chmod(0o755)
+        for call, command in enumerate(commands, 1):
+            for out, expected in ((str(self.directory / "home"), "home"), ("", f"report/{call}")):
+                listed = subprocess.run(command, shell=True, cwd=self.directory, env=dict(self.environment({}), OUT=out), check=True,
+                                        timeout=DEADLINE, capture_output=True, text=True).stdout
+                self.assertGreater(len(listed.splitlines()), 3, command)
+                (self.directory / expected).rmdir()
+
     def test_a_directory_without_programs_is_no_success(self):
         self.bundle = self.directory / "elsewhere"
         done, report = self.run_kit("--mode", "smoke,accept")
