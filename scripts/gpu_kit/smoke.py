@@ -27,8 +27,8 @@ def steps(kit):
     result += [step(f"golden values: {model}", 60, lambda model=model: kit.catch_tests("golden_test", [f"{model} on a GPU*"]))
                for model in ("cifar10_cnn", "inception_v3")]
     return result + [step("steps beside the CPU's", 90, lambda: beside_cpu(kit)),
-                     step("one rank with NCCL", 40, lambda: with_nccl(kit, "off")),
-                     step("a captured step", 40, lambda: with_nccl(kit, "on"))]
+                     step("a captured step", 40, lambda: captured(kit, "captured")),
+                     step("one rank with NCCL, captured", 40, lambda: captured(kit, "nccl", "--comm.transport", "nccl"))]
 
 
 # ---- what there is
@@ -150,7 +150,7 @@ def every_backend(kit, law):
 
 
 def beside_cpu(kit):
-    common = ("--train.steps", kit.few, "--comm.transport", "mpi")  # NCCL has steps of its own
+    common = ("--train.steps", kit.few, "--comm.transport", "mpi")  # NCCL has a step of its own
     kit.train("device", *common)
     kit.train("cpu", *common, device="cpu")
     gpu, cpu = kit.losses("device"), kit.losses("cpu")
@@ -160,11 +160,9 @@ def beside_cpu(kit):
     return f"relative differences of the losses: step 1 {apart[0]:.1e}, 5 {apart[4]:.1e}, {kit.few} {apart[-1]:.1e}"
 
 
-def with_nccl(kit, graph):
-    """Every other mode depends on it: with comm.transport = auto, a single rank on a GPU opens NCCL as well, and without NCCL
-    device.graph = on is refused. With it, a step that cannot be captured is an error."""
+def captured(kit, name, *options):
+    """With device.graph = on, a step that cannot be captured is an error. A single rank opens NCCL only if it is asked to."""
     if kit.device != "gpu":
-        raise Skipped("NCCL needs a GPU")
-    name = f"nccl_{graph}"
-    kit.train(name, "--train.steps", kit.few, "--comm.transport", "nccl", "--device.graph", graph)
+        raise Skipped("captures need a GPU")
+    kit.train(name, "--train.steps", kit.few, "--device.graph", "on", *options)
     return f"loss {kit.losses(name)[0]:.4f} to {kit.losses(name)[-1]:.4f}"

@@ -12,7 +12,7 @@ import tempfile
 
 kit, programs, *whole = sys.argv[1:]
 SOME = ("probe", "the plugin opens", "the device as cuDNN sees it", "every backend: known_values", "golden values: cifar10_cnn",
-        "one rank with NCCL", "a captured step", "engines: cifar10_cnn bf16 4", "fusions: cifar10_cnn fp16 4")
+        "a captured step", "one rank with NCCL, captured", "engines: cifar10_cnn bf16 4", "fusions: cifar10_cnn fp16 4")
 # What the build machine may lack, by the beginnings of the steps' names.
 OPTIONAL = ("memcheck", "racecheck", "ceilings", "pair", "compiled")
 with tempfile.TemporaryDirectory() as out:
