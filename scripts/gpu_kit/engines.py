@@ -54,11 +54,11 @@ def ask(kit, command, model, precision, batch, *more):
     except Failed as error:
         text, failure = error.output, error
     lines = text.splitlines()
+    if failure and lines and not text.endswith("\n"):
+        lines.pop()  # it may have been killed within this line
     begin = next((i for i, line in enumerate(lines) if line.endswith("\tms") or "\tms\t" in line), None)
     if begin is None:
         raise failure or Failed(f"gpu_lab {command} printed no table: {text[-300:]}")
-    if failure and not text.endswith("\n"):
-        lines.pop()  # it may have been killed within this line
     header = lines[begin]
     sums = [line for line in lines if line.startswith(SUMS[command]) and line != header]
     rows = [line for line in lines[begin + 1:] if line.count("\t") == header.count("\t") and line not in sums]
