@@ -201,15 +201,15 @@ class Benchmark(FakeGpuCase):
 
     def test_the_steps_of_each_rank_alone_are_timed_without_the_capture(self):
         result = self.run_job(2, "--model", "cifar10_cnn", "--batch_size", "4", "--num_batches", "4", "--num_warmup_batches", "4",
-                              "--num_alone_batches", "3", "--device", "gpu", "--device.tune", "off",
+                              "--num_alone_batches", "2", "--device", "gpu", "--device.tune", "off",
                               "--benchmark_log_dir", self.path("logs"),
-                              env={"FAKE_GPU_DEVICES": "2", "FAKE_GPU_ORDER": "lazy", "FAKE_GPU_UPLOAD": "3000"})
+                              env={"FAKE_GPU_DEVICES": "2", "FAKE_GPU_ORDER": "lazy", "FAKE_GPU_UPLOAD": "4000"})
         self.assertEqual(result.code, kit.OK, str(result))
         with open(self.path("logs", "benchmark.json"), encoding="utf-8") as file:
             benchmark = json.load(file)
         together = sum(benchmark["step_seconds"]) / len(benchmark["step_seconds"])
         for alone in benchmark["alone"]["rank_seconds"]:
-            self.assertLess(alone, together + 0.5, benchmark)  # the upload adds 1 s to the mean of three steps
+            self.assertLess(alone, together + 1, benchmark)  # the upload would add 2 s to the mean of two steps
 
 
 class Profile(FakeGpuCase):
