@@ -1,13 +1,18 @@
 #include "test/backend/op_runner.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "lockstep/backend/update.h"
 #include "lockstep/base/error.h"
+#ifdef LOCKSTEP_KERNELS_ON_HOST
+#include "test/backend/cuda_on_host/every_order.h"
+#endif
 
 namespace lockstep::test {
 namespace {
@@ -170,6 +175,41 @@ class Program {
   std::vector<Placed> values_;
 };
 
+// The outputs after one run of a kernel of the update.
+std::vector<HostTensor> updated(const Backend& backend, const Kernel& kernel, std::span<const HostTensor> inputs,
+                                std::span<const HostTensor> outputs) {
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  std::vector<Buffer> buffers;
+  std::vector<void*> in, out;
+  for (const HostTensor& tensor : inputs) {
+    buffers.push_back(to_backend(backend, *stream, tensor));
+    in.push_back(buffers.back().data());
+  }
+  const size_t first_output = buffers.size();
+  for (const HostTensor& tensor : outputs) {
+    buffers.push_back(to_backend(backend, *stream, tensor));
+    out.push_back(buffers.back().data());
+  }
+  const Buffer workspace = backend.allocate(kernel.workspace_bytes());
+  kernel.run({*stream, in, out, workspace.data()});
+  stream->wait();
+  std::vector<HostTensor> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorDesc desc{outputs[i].shape, outputs[i].dtype, {}};
+    results.push_back(from_backend(backend, *stream, desc, buffers[first_output + i]));
+  }
+  return results;
+}
+
+// What compute() returns; where the kernels of a GPU run on the host, in every order of their threads.
+std::vector<HostTensor> computed([[maybe_unused]] const Backend& backend,
+                                 const std::function<std::vector<HostTensor>()>& compute) {
+#ifdef LOCKSTEP_KERNELS_ON_HOST
+  if (backend.name() == "cuda") return computed_in_every_order(compute);
+#endif
+  return compute();
+}
+
 }  // namespace
 
 Buffer to_backend(const Backend& backend, Stream& stream, const HostTensor& tensor) {
@@ -203,35 +243,21 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& b
 
 ProgramResult run_program(const Backend& backend, std::span<const HostTensor> inputs, std::span<const Step> steps,
                           const RunOptions& options) {
-  Program program(backend, options);
   ProgramResult result;
-  for (const HostTensor& input : inputs) program.add(input);
-  for (const Step& step : steps) result.implementations.push_back(program.run(step));
-  result.values = program.read_back();
+  result.values = computed(backend, [&] {
+    Program program(backend, options);
+    result.implementations.clear();
+    for (const HostTensor& input : inputs) program.add(input);
+    for (const Step& step : steps) result.implementations.push_back(program.run(step));
+    return program.read_back();
+  });
   return result;
 }
 
 void run_update(const Backend& backend, const UpdateOp& op, std::span<const HostTensor> inputs,
                 std::span<HostTensor> outputs) {
-  const std::unique_ptr<Stream> stream = backend.make_stream();
   const std::unique_ptr<Kernel> kernel = backend.compile(op);
-  std::vector<Buffer> buffers;
-  std::vector<void*> in, out;
-  for (const HostTensor& tensor : inputs) {
-    buffers.push_back(to_backend(backend, *stream, tensor));
-    in.push_back(buffers.back().data());
-  }
-  const size_t first_output = buffers.size();
-  for (const HostTensor& tensor : outputs) {
-    buffers.push_back(to_backend(backend, *stream, tensor));
-    out.push_back(buffers.back().data());
-  }
-  const Buffer workspace = backend.allocate(kernel->workspace_bytes());
-  kernel->run({*stream, in, out, workspace.data()});
-  stream->wait();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i] = from_backend(backend, *stream, {outputs[i].shape, outputs[i].dtype, {}}, buffers[first_output + i]);
-  }
+  std::ranges::move(computed(backend, [&] { return updated(backend, *kernel, inputs, outputs); }), outputs.begin());
 }
 
 }  // namespace lockstep::test

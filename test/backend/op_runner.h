@@ -1,5 +1,6 @@
 // Runs small programs of operations on any backend, the way the compile pipeline would: formats as the backend chooses
-// them, explicit reorders, saved blobs as large as it says.
+// them, explicit reorders, saved blobs as large as it says. Where the kernels of a GPU run on the host (cuda_on_host),
+// all runs are done in each order of threads, and must leave the same bits.
 #pragma once
 
 #include <span>

@@ -56,6 +56,7 @@ std::unique_ptr<char[]> dynamic_shared;
 std::vector<unsigned> order_of_threads;  // up to the next barrier
 bool met_barrier = false;                // by a thread of the block
 ThreadOrder thread_order = ThreadOrder::ascending;
+int launches[3];  // by order
 std::mt19937 shuffler;
 
 void run_to_end(Thread& thread) {
@@ -224,6 +225,8 @@ void set_thread_order(ThreadOrder order) {
   shuffler.seed(1);
 }
 
+int launches_in(ThreadOrder order) { return launches[static_cast<int>(order)]; }
+
 SharedVariable::SharedVariable(void* data, size_t bytes) {
   if (std::any_of(shared_variables.begin(), shared_variables.end(), [&](const Memory& m) { return m.data == data; }))
     return;
@@ -234,6 +237,7 @@ SharedVariable::SharedVariable(void* data, size_t bytes) {
 void* dynamic_shared_memory() { return dynamic_shared.get(); }
 
 void emulate(const LaunchShape& shape, const std::function<void()>& kernel) {
+  ++launches[static_cast<int>(thread_order)];
   gridDim = shape.grid;
   blockDim = shape.block;
   current_kernel = &kernel;

@@ -47,6 +47,8 @@ void __syncthreads(std::source_location place = std::source_location::current())
 // In which order all launches from now on run their blocks, and their threads between barriers.
 enum class ThreadOrder { ascending, descending, shuffled };
 void set_thread_order(ThreadOrder order);
+// How many launches have run in this order.
+int launches_in(ThreadOrder order);
 
 // A variable in shared memory: made where it is declared, by every thread.
 struct SharedVariable {

@@ -1,14 +1,11 @@
-// Races in the kernels, as far as a host can show them: whatever order a block's threads run in between barriers, and a
-// grid's blocks, the results have the same bits. And the emulation itself: what it finds, what it refuses.
-#include <array>
-#include <cstring>
+// A whole network in every order of threads (single operations and updates run so in all cases, by op_runner.h). And
+// the emulation itself: what it finds, what it refuses.
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
-#include "test/backend/cuda_on_host/emulate.h"
-#include "test/backend/op_cases.h"
-#include "test/backend/pictures.h"
+#include "lockstep/backend/update.h"
+#include "test/backend/cuda_on_host/every_order.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"
@@ -17,53 +14,6 @@ using namespace lockstep;
 using namespace lockstep::test;
 
 namespace {
-
-// Runs body() in this order, and the rest of the program in ascending order.
-template <class Body>
-auto in_order(ThreadOrder order, const Body& body) {
-  set_thread_order(order);
-  try {
-    auto result = body();
-    set_thread_order(ThreadOrder::ascending);
-    return result;
-  } catch (...) {
-    set_thread_order(ThreadOrder::ascending);
-    throw;
-  }
-}
-
-constexpr ThreadOrder kOtherOrders[] = {ThreadOrder::descending, ThreadOrder::shuffled};
-
-// The case in this element type: its images, weights and biases are cast first.
-std::vector<Step> lowered(const OpCase& op_case, DType to) {
-  const int count = static_cast<int>(op_case.inputs.size());
-  std::vector<Step> steps;
-  std::vector<int> positions(op_case.inputs.size());
-  int casts = 0;
-  for (int i = 0; i < count; ++i) {
-    const Fill fill = op_case.inputs[static_cast<size_t>(i)].fill;
-    const bool low = to != DType::f32 && (fill == Fill::activation || fill == Fill::weight);
-    positions[static_cast<size_t>(i)] = low ? count + casts++ : i;
-    if (low) steps.push_back({Cast{to}, {i}});
-  }
-  for (Step step : op_case.steps) {
-    for (int& input : step.inputs) input = input < count ? positions[static_cast<size_t>(input)] : input + casts;
-    steps.push_back(std::move(step));
-  }
-  return steps;
-}
-
-bool is_float32_only(const OpCase& op_case) {
-  return std::ranges::any_of(op_case.steps, [](const Step& step) {
-    return std::holds_alternative<SoftmaxCrossEntropy>(step.op) || std::holds_alternative<BatchMoments>(step.op) ||
-           std::holds_alternative<EmbeddingBag>(step.op);
-  });
-}
-
-// Equal bits, those of numbers that are none too.
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
-}
 
 // What a grid of one block leaves in `values`, a number a thread.
 template <class Kernel>
@@ -75,36 +25,6 @@ std::vector<float> left_by(unsigned threads, const Kernel& kernel) {
 }
 
 }  // namespace
-
-TEST_CASE("operations have the same bits in whatever order blocks and threads run") {
-  for (const DType compute : {DType::f32, DType::bf16, DType::f16}) {
-    const auto cuda = make_backend("cuda", {});
-    for (const OpCase& op_case : op_cases()) {
-      const bool by_library = std::holds_alternative<Conv2d>(op_case.steps[0].op);
-      if (by_library || (compute != DType::f32 && is_float32_only(op_case))) continue;
-      INFO(op_case.name << " in " << dtype_name(compute));
-      const auto run = [&] { return run_program(*cuda, case_inputs(op_case, DType::f32), lowered(op_case, compute)); };
-      const ProgramResult expected = in_order(ThreadOrder::ascending, run);
-      for (const ThreadOrder order : kOtherOrders) {
-        const ProgramResult result = in_order(order, run);
-        for (size_t i = 0; i < expected.values.size(); ++i) {
-          INFO("value " << i);
-          CHECK(same_bits(result.values[i].values, expected.values[i].values));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("images made of bytes have the same bits in whatever order blocks and threads run") {
-  const auto cuda = make_backend("cuda", {});
-  const Pictures pictures = random_pictures();
-  for (const DType to : {DType::f32, DType::bf16}) {
-    const auto run = [&] { return pictures.prepare(*cuda, true, to); };
-    const std::vector<double> expected = in_order(ThreadOrder::ascending, run);
-    for (const ThreadOrder order : kOtherOrders) CHECK(same_bits(in_order(order, run), expected));
-  }
-}
 
 TEST_CASE("a network forward and backward has the same bits in whatever order blocks and threads run") {
   const auto cuda = make_backend("cuda", {});
@@ -118,9 +38,10 @@ TEST_CASE("a network forward and backward has the same bits in whatever order bl
     net->backward();
     return net;
   };
-  const auto expected = in_order(ThreadOrder::ascending, run);
-  for (const ThreadOrder order : kOtherOrders) {
-    const auto net = in_order(order, run);
+  const auto expected = run();
+  for (const ThreadOrder order : {ThreadOrder::descending, ThreadOrder::shuffled}) {
+    const InThreadOrder in_order(order);
+    const auto net = run();
     CHECK(net->loss() == expected->loss());
     CHECK(worst_gradient_error(*net, *expected) == 0);
   }
@@ -136,11 +57,32 @@ TEST_CASE("a barrier that is missing makes the order of threads show") {
       values[threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
     };
   };
-  for (const bool barrier : {true, false}) {
-    const auto up = in_order(ThreadOrder::ascending, [&] { return left_by(64, neighbours(barrier)); });
-    const auto down = in_order(ThreadOrder::descending, [&] { return left_by(64, neighbours(barrier)); });
-    CHECK((std::memcmp(up.data(), down.data(), up.size() * sizeof(float)) == 0) == barrier);
-  }
+  const auto compute = [&](bool barrier) {
+    const std::vector<float> left = left_by(64, neighbours(barrier));
+    return std::vector<HostTensor>{{{1}, DType::f32, {1}}, {{64}, DType::f32, {left.begin(), left.end()}}};
+  };
+  CHECK(computed_in_every_order([&] { return compute(true); }).at(1).values[0] == 1);
+  CHECK_THROWS_WITH(computed_in_every_order([&] { return compute(false); }),
+                    ContainsSubstring("tensor 1 has other bits when threads run in descending order"));
+}
+
+TEST_CASE("operations and updates run in every order of threads") {
+  const auto cuda = make_backend("cuda", {});
+  const auto launches = [] {
+    return std::vector{launches_in(ThreadOrder::ascending), launches_in(ThreadOrder::descending),
+                       launches_in(ThreadOrder::shuffled)};
+  };
+  std::vector<int> expected = launches();
+  const HostTensor inputs[] = {{{1}, DType::f32, {1}}};
+  const Step steps[] = {{Cast{DType::bf16}, {0}}};
+  run_program(*cuda, inputs, steps);
+  for (int& count : expected) ++count;
+  CHECK(launches() == expected);
+  HostTensor sums[] = {{{1}, DType::f32, {2}}};
+  run_update(*cuda, {DType::f32, AddToSums{1}}, inputs, sums);
+  for (int& count : expected) ++count;
+  CHECK(launches() == expected);
+  CHECK(sums[0].values[0] == 3);
 }
 
 TEST_CASE("shared memory holds no numbers when a block begins") {
