@@ -26,6 +26,7 @@ dim3 blockDim, gridDim;
 namespace {
 
 constexpr size_t kStackBytes = 128 << 10;
+constexpr size_t kMaxSharedBytes = 48 << 10;  // of a block
 #ifdef LOCKSTEP_QUICK_SWITCH
 using Place = void**;  // the top of a stack that was left
 #else
@@ -52,6 +53,7 @@ std::vector<std::unique_ptr<Thread>> threads;
 Thread* running;
 const std::function<void()>* current_kernel;
 std::vector<Memory> shared_variables;  // of the launch
+size_t shared_bytes = 0;               // of them all, each counted once
 std::unique_ptr<char[]> dynamic_shared;
 std::vector<unsigned> order_of_threads;  // up to the next barrier
 bool met_barrier = false;                // by a thread of the block
@@ -194,24 +196,31 @@ void number_threads(unsigned count) {
   }
 }
 
+// A kernel declares its own variables in shared memory where its threads come by, so they are known afterwards.
+void expect_room_for_shared(const char* kernel) {
+  if (shared_bytes <= kMaxSharedBytes) return;
+  threads.clear();
+  throw std::logic_error(std::string(kernel) + ": " + std::to_string(shared_bytes) +
+                         " bytes of shared memory, its own and the launch's");
+}
+
 void run_block(const char* kernel, unsigned count) {
   for (unsigned i = 0; i < count; ++i) threads[i]->done = false;
   for (const Memory& memory : shared_variables) memory.poison();
   met_barrier = false;
-  while (run_to_barrier(kernel, count)) {
-  }
+  while (run_to_barrier(kernel, count)) expect_room_for_shared(kernel);
+  expect_room_for_shared(kernel);
 }
 
 }  // namespace
 
 bool accepts(const LaunchShape& shape) {
   constexpr uint64_t kMaxThreads = 1024, kMaxBlocksAcross = (uint64_t{1} << 31) - 1, kMaxBlocks = 65535;
-  constexpr size_t kMaxSharedBytes = 48 << 10;
   const dim3 &grid = shape.grid, &block = shape.block;
   const uint64_t block_threads = uint64_t{block.x} * block.y * block.z;
-  return block_threads > 0 && block_threads <= kMaxThreads && block.z <= 64 && grid.x > 0 && grid.y > 0 && grid.z > 0 &&
-         grid.x <= kMaxBlocksAcross && grid.y <= kMaxBlocks && grid.z <= kMaxBlocks &&
-         shape.shared_bytes <= kMaxSharedBytes;
+  return block_threads > 0 && block_threads <= kMaxThreads && block_threads <= shape.most_threads && block.z <= 64 &&
+         grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= kMaxBlocksAcross && grid.y <= kMaxBlocks &&
+         grid.z <= kMaxBlocks && shape.shared_bytes <= kMaxSharedBytes;
 }
 
 void __syncthreads(std::source_location place) {
@@ -232,6 +241,7 @@ SharedVariable::SharedVariable(void* data, size_t bytes) {
     return;
   shared_variables.push_back({data, bytes});
   shared_variables.back().poison();
+  shared_bytes += bytes;
 }
 
 void* dynamic_shared_memory() { return dynamic_shared.get(); }
@@ -242,6 +252,7 @@ void emulate(const LaunchShape& shape, const std::function<void()>& kernel) {
   blockDim = shape.block;
   current_kernel = &kernel;
   shared_variables.clear();
+  shared_bytes = shape.shared_bytes;
   dynamic_shared = std::make_unique<char[]>(shape.shared_bytes);
   if (shape.shared_bytes > 0) shared_variables.push_back({dynamic_shared.get(), shape.shared_bytes});
   const unsigned count = blockDim.x * blockDim.y * blockDim.z;

@@ -22,14 +22,16 @@ extern dim3 blockDim, gridDim;
 struct LaunchShape {
   const char* kernel;  // its name, for messages
   dim3 grid, block;
-  size_t shared_bytes = 0;  // of dynamic shared memory
+  size_t shared_bytes = 0;       // of dynamic shared memory
+  unsigned most_threads = 1024;  // that a block may have: the kernel's launch bounds
 };
 
-// Whether a GPU would take the launch.
+// Whether a GPU would take the launch, as far as that is known before the kernel runs.
 bool accepts(const LaunchShape& shape);
 
-// Calls `kernel` for every thread of the grid. Throws std::logic_error when the threads of a block part at a barrier.
-// One thread of the process at a time.
+// Calls `kernel` for every thread of the grid. Throws std::logic_error when the threads of a block part at a barrier,
+// and when the kernel's own shared memory and that of the launch are more than a block may have. One thread of the
+// process at a time.
 void emulate(const LaunchShape& shape, const std::function<void()>& kernel);
 
 // What a launch in a translated kernel file becomes. Each program defines when the kernel runs; a launch that a GPU

@@ -1,14 +1,20 @@
 // A whole network in every order of threads (single operations and updates run so in all cases, by op_runner.h). And
 // the emulation itself: what it finds, what it refuses.
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "lockstep/backend/update.h"
 #include "test/backend/cuda_on_host/every_order.h"
+#include "test/backend/cuda_on_host/planted_faults.h"
 #include "test/catch.h"
 #include "test/graph/net.h"
 #include "test/graph/nets.h"
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -133,3 +139,34 @@ TEST_CASE("launches beyond what a GPU takes are refused as a GPU refuses them") 
     CHECK(status_of(shape) == cudaErrorInvalidConfiguration);
   }
 }
+
+TEST_CASE("a block of more threads than the kernel's launch bounds is refused") {
+  for (const auto& [launch, bound] :
+       {std::pair(&launch_bounded, kBound), std::pair(&launch_template_bounded, 2 * kBound)}) {
+    unsigned threads = 0;
+    launch(bound + 1, &threads);
+    CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    CHECK(threads == 0);
+    launch(bound, &threads);
+    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(threads == bound);
+  }
+}
+
+TEST_CASE("a kernel's own shared memory and that of its launch must be within what a block may have") {
+  float result = 0;
+  CHECK_NOTHROW(launch_sharing(8 << 10, &result));
+  CHECK(result == 2);
+  CHECK_THROWS_WITH(launch_sharing((8 << 10) + 4, &result), ContainsSubstring("sharing: 49156 bytes of shared memory"));
+}
+
+#ifdef __SANITIZE_ADDRESS__
+TEST_CASE("the address sanitizer sees the first byte behind a tensor") {
+  char* memory = nullptr;
+  REQUIRE(cudaMalloc(reinterpret_cast<void**>(&memory), 10) == cudaSuccess);
+  CHECK(reinterpret_cast<uintptr_t>(memory) % 256 == 0);
+  CHECK(__asan_address_is_poisoned(memory + 9) == 0);
+  CHECK(__asan_address_is_poisoned(memory + 10) != 0);
+  CHECK(cudaFree(memory) == cudaSuccess);
+}
+#endif
