@@ -2,6 +2,7 @@
 #include <cublas_v2.h>
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -93,6 +94,13 @@ struct Product {
   }
 };
 
+// Sums are of doubles for each of these, so a type that asks for less is not told from one that asks for more.
+void expect_compute_type(cublasComputeType_t type, Element element) {
+  const bool is_float32 = type == CUBLAS_COMPUTE_32F || type == CUBLAS_COMPUTE_32F_PEDANTIC;
+  if (is_float32 || (type == CUBLAS_COMPUTE_32F_FAST_TF32 && element == Element::f32)) return;
+  refuse(fmt::format("compute type {} for elements of {} bytes", static_cast<int>(type), bytes_of(element)));
+}
+
 // Without a workspace of its own cuBLAS allocates one when it first wants it, which a capture does not allow.
 void expect_ready(const BlasHandle& handle) {
   if (!handle.has_stream) refuse("a product before cublasSetStream");
@@ -103,8 +111,12 @@ void expect_ready(const BlasHandle& handle) {
   }
 }
 
+thread_local std::string error_text;  // of this thread's last call that failed
+
 cublasStatus_t status_of(cudaError_t status) {
-  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+  if (status == cudaSuccess) return CUBLAS_STATUS_SUCCESS;
+  error_text = cudaGetErrorString(status);
+  return status == cudaErrorInvalidValue ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // namespace
@@ -138,22 +150,27 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, siz
   }));
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
-const char* cublasGetStatusString(cublasStatus_t) { return cudaGetErrorString(cudaErrorInvalidValue); }
+const char* cublasGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? "success" : error_text.c_str();
+}
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b, int m,
                             int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b,
                             cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
-                            cublasComputeType_t, cublasGemmAlgo_t) {
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
   return status_of(call([&](Lock&) {
     BlasHandle& blas = handle_of(handle);
     expect_ready(blas);
     if (!std::exchange(blas.multiplied, true)) expect_no_capture("cuBLAS's first product, which may load kernels,");
-    // Sums are of floats; the factors lie on the host and are read at the call.
+    // The factors are floats on the host, which are read at the call.
     const Product product{.a = {a, element_of(a_type), transpose_a != CUBLAS_OP_N, lda, m, k},
                           .b = {b, element_of(b_type), transpose_b != CUBLAS_OP_N, ldb, k, n},
                           .c = {c, element_of(c_type), false, ldc, m, n},
                           .alpha = *static_cast<const float*>(alpha),
                           .beta = *static_cast<const float*>(beta)};
+    if (b_type != a_type || c_type != a_type)
+      refuse("matrices of several element types have no fake; write one in test/fake_gpu");
+    expect_compute_type(compute, product.a.element);
     expect_matrix("A", product.a);
     expect_matrix("B", product.b);
     expect_matrix("C", product.c);

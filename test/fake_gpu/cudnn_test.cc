@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "test/catch.h"
+#include "test/fake_gpu/device_floats.h"
 #include "test/fake_gpu/order.h"
 
 using namespace lockstep::fake_gpu;
@@ -145,27 +146,8 @@ struct Plan {
 
 size_t elements(const Four& d) { return static_cast<size_t>(d[0] * d[1] * d[2] * d[3]); }
 
-// Device memory of floats.
-struct Memory {
-  float* data = nullptr;
-  explicit Memory(size_t count, float step = 0) {
-    REQUIRE(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float)) == cudaSuccess);
-    std::vector<float> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = step * static_cast<float>(i);
-    REQUIRE(cudaMemcpy(data, values.data(), count * sizeof(float), cudaMemcpyDefault) == cudaSuccess);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() { (void)cudaFree(data); }
-  std::vector<float> values(size_t count) const {
-    std::vector<float> result(count);
-    REQUIRE(cudaMemcpy(result.data(), data, count * sizeof(float), cudaMemcpyDefault) == cudaSuccess);
-    return result;
-  }
-};
-
 struct Tensors {
-  Memory x{elements(kX), 1}, weights{elements(kWeights), 0.5F}, y{elements(kY)}, workspace{1 << 20};
+  DeviceFloats x{elements(kX), 1}, weights{elements(kWeights), 0.5F}, y{elements(kY)}, workspace{1 << 20};
   std::vector<void*> pointers() const { return {x.data, weights.data, y.data}; }
 };
 
@@ -210,16 +192,20 @@ TEST_CASE("a convolution whose memory does not fit its plan is refused with the 
   const InOrder in_order("eager");
   const Tensors t;
   const Plan plan(channels_last(kX));
-  const Memory small(elements(kX) - 1);
+  const DeviceFloats small(elements(kX) - 1);
   const std::vector<void*> pointers = t.pointers();
   void* const workspace = t.workspace.data;
   CHECK_THAT(plan.execute({1, 2, 3}, {small.data, pointers[1], pointers[2]}, workspace),
              ContainsSubstring("tensor 1: 1024 bytes at") && ContainsSubstring("do not lie in one allocation"));
+  // One element more than the rows of x have: the last row ends beyond the allocation.
+  const Plan wider({kX[2] * kX[3] * (kX[1] + 1), 1, kX[3] * (kX[1] + 1), kX[1] + 1});
+  CHECK_THAT(wider.execute({1, 2, 3}, pointers, workspace),
+             ContainsSubstring("tensor 1: 1148 bytes at") && ContainsSubstring("do not lie in one allocation"));
   CHECK_THAT(plan.execute({1, 2, 4}, pointers, workspace),
              ContainsSubstring("tensor 3 is not in the variant pack once"));
   CHECK_THAT(plan.execute({1, 1, 2, 3}, {pointers[0], pointers[0], pointers[1], pointers[2]}, workspace),
              ContainsSubstring("tensor 1 is not in the variant pack once"));
-  const Memory large(elements(kX) + 4);
+  const DeviceFloats large(elements(kX) + 4);
   CHECK_THAT(plan.execute({1, 2, 3}, {large.data + 1, pointers[1], pointers[2]}, workspace),
              ContainsSubstring("tensor 1 is not aligned to 16 bytes"));
   std::vector<float> host(elements(kX));
@@ -241,7 +227,7 @@ TEST_CASE("a workspace that is shorter than the plan wants is refused") {
   const Plan plan(planes(kX));
   const int64_t bytes = plan.workspace_bytes();
   REQUIRE(bytes > 0);
-  const Memory small(static_cast<size_t>(bytes) / sizeof(float) - 1);
+  const DeviceFloats small(static_cast<size_t>(bytes) / sizeof(float) - 1);
   CHECK_THAT(plan.execute({1, 2, 3}, t.pointers(), small.data), ContainsSubstring("the workspace of"));
   CHECK_THAT(plan.execute({1, 2, 3}, t.pointers(), nullptr), ContainsSubstring("the workspace of"));
 }

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -309,6 +311,41 @@ TEST_CASE("what is captured runs when it is launched, as often as it is, in its 
   }
 }
 
+TEST_CASE("nodes of a graph that were not put in order run in either order, and others only in their own") {
+  // A kernel doubles what a copy on another stream brings; whether it waits for the copy is left to the caller.
+  const auto result = [](const std::string& order, bool waits) {
+    const InOrder in_order(order);
+    const Bench b;
+    std::fill_n(b.host, kCount, 3.0F);
+    expect(cudaMemset(b.device, 0, kBytes));
+    expect(cudaDeviceSynchronize());
+    capture(b);
+    expect(cudaEventRecord(b.event, b.compute));
+    expect(cudaStreamWaitEvent(b.transfer, b.event, 0));
+    expect(cudaMemcpyAsync(b.device, b.host, kBytes, cudaMemcpyDefault, b.transfer));
+    if (waits) b.wait_for_upload();
+    b.launch();
+    b.wait_for_upload();  // joins the other stream in any case
+    cudaGraph_t graph = nullptr;
+    expect(cudaStreamEndCapture(b.compute, &graph));
+    cudaGraphExec_t executable = nullptr;
+    expect(cudaGraphInstantiate(&executable, graph, 0));
+    expect(cudaGraphDestroy(graph));
+    expect(cudaGraphLaunch(executable, b.compute));
+    const float first = b.result();
+    expect(cudaGraphExecDestroy(executable));
+    return first;
+  };
+  std::set<float> unordered;
+  for (int seed = 1; seed <= 8; ++seed) {
+    const std::string order = "random:" + std::to_string(seed);
+    INFO(order);
+    unordered.insert(result(order, false));
+    CHECK(result(order, true) == 6);
+  }
+  CHECK(unordered == std::set<float>{0, 6});
+}
+
 TEST_CASE("what may not be done in a capture is refused by its name, and ends the capture") {
   struct Case {
     const char* what;
@@ -386,19 +423,20 @@ TEST_CASE("the time between events is known when both have come, and only if the
   const Bench b;
   cudaEvent_t begin = nullptr, end = nullptr;
   for (cudaEvent_t* event : {&begin, &end}) expect(cudaEventCreateWithFlags(event, cudaEventBlockingSync));
+  constexpr int kMicroseconds = 2000;  // that a kernel between them takes at least
   float milliseconds = -1;
   CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorInvalidResourceHandle);  // not recorded
   (void)cudaGetLastError();
   for (int round = 0; round < 2; ++round) {
     expect(cudaEventRecord(begin, b.compute));
-    b.launch();
+    launch_kernel({"sleeping", dim3(1), dim3(1)}, b.compute, [] { ::usleep(kMicroseconds); });
     expect(cudaEventRecord(end, b.compute));
     CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorNotReady);
     (void)cudaGetLastError();
     expect(cudaEventSynchronize(end));
     expect(cudaEventElapsedTime(&milliseconds, begin, end));
   }
-  CHECK(milliseconds >= 0);
+  CHECK(milliseconds >= 1e-3F * kMicroseconds);
   expect(cudaEventRecord(b.event, b.compute));
   expect(cudaEventSynchronize(b.event));
   CHECK(cudaEventElapsedTime(&milliseconds, b.event, end) == cudaErrorInvalidResourceHandle);
@@ -450,6 +488,44 @@ TEST_CASE("a collective that is captured on one rank and not on the other is ref
   }
   expect(cudaGraphExecDestroy(executable));
   for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommAbort(rank) == ncclSuccess);
+}
+
+TEST_CASE("ranks in different collectives are an error that says how they differ") {
+  const InOrder in_order("eager");
+  const Bench b;
+  const Connection connection;
+  REQUIRE(ncclAllReduce(b.device, b.device, kCount / 2, ncclFloat32, ncclSum, connection.ranks[1], b.transfer) ==
+          ncclInProgress);
+  (void)connection.all_reduce(0, b.sums, b.compute);
+  expect(cudaDeviceSynchronize());
+  for (int rank : {0, 1}) CHECK(connection.last_state(rank) == ncclInternalError);
+  CHECK_THAT(ncclGetLastError(connection.ranks[0]),
+             ContainsSubstring("rank 0 is in a collective of 64 elements and rank 1 in a collective of 32 elements"));
+  for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommAbort(rank) == ncclSuccess);
+}
+
+TEST_CASE("an abort of a connection of NCCL waits until no graph has a collective of it") {
+  const InOrder in_order("eager");
+  const Bench b;
+  const Connection connection;
+  expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeRelaxed));
+  CHECK(connection.all_reduce(0, b.sums, b.compute) == ncclSuccess);
+  cudaGraph_t graph = nullptr;
+  expect(cudaStreamEndCapture(b.compute, &graph));
+  cudaGraphExec_t executable = nullptr;
+  expect(cudaGraphInstantiate(&executable, graph, 0));
+  expect(cudaGraphDestroy(graph));
+  std::atomic<bool> aborted{false};
+  std::thread aborting([&] {
+    (void)ncclCommAbort(connection.ranks[0]);
+    aborted = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK_FALSE(aborted);
+  expect(cudaGraphExecDestroy(executable));
+  aborting.join();
+  CHECK(aborted);
+  CHECK(ncclCommAbort(connection.ranks[1]) == ncclSuccess);
 }
 
 TEST_CASE("a rank that leaves another in a collective, and a process that ends in an abort, crash") {
