@@ -94,7 +94,7 @@ constexpr size_t kVectorBytes = size_t{1} << 16;  // more than any layer's chann
 
 struct Engine {
   std::string name;
-  bool allowed = false;          // by the conditions of conv_plan.cc
+  bool allowed = false;          // the backend may take it (EngineConditions)
   int64_t workspace_bytes = -1;  // -1: it cannot be built
   double ms = -1;                // -1: not timed
 };
@@ -135,6 +135,10 @@ class Bench {
     if (properties_) graph.set_device_properties(properties_);
     graph.draw(problem, fusion);
     if (!graph.find_engines(handle_)) return {};
+    ConvProblem fused = problem;
+    fused.fusion = fusion;
+    const cuda::EngineConditions conditions = cuda::conditions_of(fused);
+    only_tensor_cores_ = conditions.prefers_tensor_cores && has_tensor_cores(graph, conditions);
     fastest_ms_ = -1;
     std::vector<Engine> engines;
     std::set<std::string> seen;
@@ -144,7 +148,7 @@ class Bench {
       // The fallbacks repeat some of the ranking; compiling takes seconds.
       if (!seen.insert(engine.name).second || graph.compiles_at_run_time(i)) continue;
       try {
-        measure(graph, problem, i, engine);
+        measure(graph, conditions, i, engine);
       } catch (const Error& error) {
         fail(error.code(), "{} of {}: {}", engine.name, problem.to_string(), error.what());
       }
@@ -177,20 +181,21 @@ class Bench {
     check(cudaMalloc(reinterpret_cast<void**>(&workspace_), static_cast<size_t>(bytes)), "memory for the workspace");
   }
 
-  static bool allowed(const EngineGraph& graph, const ConvProblem& problem, int64_t i) {
-    if (graph.has(i, fe::NumericalNote_t::NONDETERMINISTIC)) return false;
-    if (graph.has(i, fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION)) return false;
-    if (problem.dtype != DType::f32) return true;
-    return !graph.has(i, fe::NumericalNote_t::DOWN_CONVERT_INPUTS) &&
-           (problem.tf32 || !graph.has(i, fe::NumericalNote_t::TENSOR_CORE));
+  // Whether one of the engines that the backend accepts is on tensor cores.
+  static bool has_tensor_cores(EngineGraph& graph, const cuda::EngineConditions& conditions) {
+    for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
+      if (!graph.has(i, fe::NumericalNote_t::TENSOR_CORE) || graph.compiles_at_run_time(i)) continue;
+      if (graph.build_plan_at_index(i).is_good() && graph.is_accepted(i, conditions)) return true;
+    }
+    return false;
   }
 
-  void measure(EngineGraph& graph, const ConvProblem& problem, int64_t i, Engine& engine) {
+  void measure(EngineGraph& graph, const cuda::EngineConditions& conditions, int64_t i, Engine& engine) {
     if (graph.build_plan_at_index(i).is_bad()) return;
     engine.workspace_bytes = graph.get_workspace_size_plan_at_index(i);
-    const bool fits = engine.workspace_bytes <= kMostWorkspaceBytes;
-    engine.allowed = fits && allowed(graph, problem, i);
-    if (!handle_ || !fits) return;
+    engine.allowed =
+        graph.is_accepted(i, conditions) && (!only_tensor_cores_ || graph.has(i, fe::NumericalNote_t::TENSOR_CORE));
+    if (!handle_ || engine.workspace_bytes > kMostWorkspaceBytes) return;
     have_workspace(engine.workspace_bytes);
     if (time(graph, i, 1) < 0) return;  // loads the kernel
     engine.ms = time(graph, i, 1);
@@ -232,7 +237,8 @@ class Bench {
   char *memory_ = nullptr, *workspace_ = nullptr;
   int64_t workspace_bytes_ = 0;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
-  double fastest_ms_ = -1;  // of the problem's engines so far
+  bool only_tensor_cores_ = false;  // of the problem's engines, no others are allowed
+  double fastest_ms_ = -1;          // of the problem's engines so far
 };
 
 // Times of a step's convolutions if each had the engine that is named; -1 when a convolution has no time of such an

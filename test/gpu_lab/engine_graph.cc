@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/conv_graph.h"
-
 namespace lockstep::lab {
 
 namespace fe = cudnn_frontend;
@@ -27,6 +25,12 @@ bool EngineGraph::find_engines(cudnnHandle_t handle) {
 bool EngineGraph::has(int64_t engine, fe::NumericalNote_t note) const {
   const auto& notes = plans.numeric_notes.at(static_cast<size_t>(engine));
   return std::ranges::find(notes, note) != notes.end();
+}
+
+bool EngineGraph::is_accepted(int64_t engine, const cuda::EngineConditions& conditions) const {
+  const auto i = static_cast<size_t>(engine);
+  return conditions.accept(plans.numeric_notes.at(i), plans.behavior_notes.at(i),
+                           get_workspace_size_plan_at_index(engine));
 }
 
 bool EngineGraph::compiles_at_run_time(int64_t engine) const {

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "backend/cuda/conv_plan.h"
+#include "backend/cuda/conv_graph.h"
 
 namespace lockstep::lab {
 
@@ -22,6 +22,8 @@ class EngineGraph final : public cudnn_frontend::graph::Graph {
   // Whether cuDNN has engines for it; they are not built yet.
   bool find_engines(cudnnHandle_t handle);
   bool has(int64_t engine, cudnn_frontend::NumericalNote_t note) const;
+  // Whether the backend accepts it, but for the preference of tensor cores.
+  bool is_accepted(int64_t engine, const cuda::EngineConditions& conditions) const;
   bool compiles_at_run_time(int64_t engine) const;
 };
 

@@ -1,5 +1,7 @@
 #include "backend/cuda/conv_graph.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda {
@@ -10,6 +12,10 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 using Mode = fe::PointwiseMode_t;
 
 constexpr auto kFloat = fe::DataType_t::FLOAT;
+
+// Engines with larger workspaces gain little speed and take memory that activations need. A fused one is to save memory
+// traffic, which a large workspace is as well.
+constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 30, kMaxFusedWorkspaceBytes = int64_t{1} << 26;
 
 fe::DataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -131,6 +137,29 @@ void draw(fe::graph::Graph& graph, const ConvProblem& problem) {
     case ConvKind::grad_weights:
       return drawing.grad_weights();
   }
+}
+
+bool EngineConditions::accept(const std::vector<fe::NumericalNote_t>& notes,
+                              const std::vector<fe::BehaviorNote_t>& behavior, int64_t workspace_bytes) const {
+  const auto is_unwanted = [](const auto& list) {
+    return [&](auto note) { return std::ranges::find(list, note) != list.end(); };
+  };
+  return workspace_bytes <= most_workspace_bytes && std::ranges::none_of(notes, is_unwanted(unwanted)) &&
+         std::ranges::none_of(behavior, is_unwanted(unwanted_behavior));
+}
+
+EngineConditions conditions_of(const ConvProblem& problem) {
+  EngineConditions conditions{
+      .unwanted = {fe::NumericalNote_t::NONDETERMINISTIC, fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION},
+      .unwanted_behavior = {fe::BehaviorNote_t::RUNTIME_COMPILATION},
+      .most_workspace_bytes = problem.fusion == Fusion::none ? kMaxWorkspaceBytes : kMaxFusedWorkspaceBytes,
+      // In 16 bits, cuDNN's ranking puts others first for some first layers.
+      .prefers_tensor_cores = problem.dtype != DType::f32};
+  if (problem.dtype == DType::f32) {
+    conditions.unwanted.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
+    if (!problem.tf32) conditions.unwanted.push_back(fe::NumericalNote_t::TENSOR_CORE);
+  }
+  return conditions;
 }
 
 }  // namespace lockstep::cuda

@@ -16,10 +16,6 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-// Engines with larger workspaces gain little speed and take memory that activations need. A fused one is to save memory
-// traffic, which a large workspace is as well.
-constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 30, kMaxFusedWorkspaceBytes = int64_t{1} << 26;
-
 constexpr size_t kTimedPlans = 8;        // of each shape
 constexpr double kFasterByNoise = 0.98;  // a plan that saves less time than this is not preferred to cuDNN's first one
 
@@ -27,17 +23,11 @@ void check(fe::error_t status, const ConvProblem& problem) {
   if (status.is_bad()) fail(ExitCode::config, "cuDNN cannot plan {}: {}", problem.to_string(), status.get_message());
 }
 
-// Accepted engines give the same bits in every run, are not compiled at start, and compute float32 in full precision.
-void set_conditions(fe::graph::Graph& graph, const ConvProblem& p) {
-  std::vector<fe::NumericalNote_t> unwanted = {fe::NumericalNote_t::NONDETERMINISTIC,
-                                               fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
-  if (p.dtype == DType::f32) {
-    unwanted.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
-    if (!p.tf32) unwanted.push_back(fe::NumericalNote_t::TENSOR_CORE);
-  }
-  graph.deselect_numeric_notes(unwanted);
-  graph.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
-  graph.deselect_workspace_greater_than(p.fusion == Fusion::none ? kMaxWorkspaceBytes : kMaxFusedWorkspaceBytes);
+void set_conditions(fe::graph::Graph& graph, const ConvProblem& problem) {
+  const EngineConditions conditions = conditions_of(problem);
+  graph.deselect_numeric_notes(conditions.unwanted);
+  graph.deselect_behavior_notes(conditions.unwanted_behavior);
+  graph.deselect_workspace_greater_than(conditions.most_workspace_bytes);
 }
 
 // A graph that has some of its plans built, and knows the engine of the one that is executed.
@@ -147,10 +137,9 @@ std::unique_ptr<ConvGraph> ConvPlanner::Device::candidates(const ConvProblem& pr
   return graph;
 }
 
-// The same with at least one engine. For 16-bit floats, these are the ones on tensor cores if there are any: cuDNN's
-// ranking puts others first for some first layers.
+// The same with at least one engine.
 std::unique_ptr<ConvGraph> ConvPlanner::Device::allowed(const ConvProblem& problem) const {
-  if (problem.dtype != DType::f32) {
+  if (conditions_of(problem).prefers_tensor_cores) {
     auto graph = candidates(problem);
     graph->select_numeric_notes({fe::NumericalNote_t::TENSOR_CORE});
     if (graph->check_support().is_good()) return graph;
