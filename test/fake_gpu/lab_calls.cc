@@ -1,4 +1,4 @@
-// What only gpu_lab calls.
+// What only gpu_lab calls of CUDA and cuBLAS: setting memory, and the versions of the libraries.
 #include <cublas_v2.h>
 
 #include <cstring>
