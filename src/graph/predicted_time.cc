@@ -27,9 +27,10 @@ double copied_by_concat(const Graph& graph, const Node& node, const std::vector<
 
 }  // namespace
 
+double assumed_peak(DType compute, bool tf32) { return compute != DType::f32 ? 650e12 : tf32 ? 325e12 : 60e12; }
+
 DeviceRates assumed_rates(DType compute, bool tf32, double copied_bytes_per_second) {
-  const double peak = compute != DType::f32 ? 650e12 : tf32 ? 325e12 : 60e12;
-  return {kShareOfCopy * copied_bytes_per_second, kShareOfPeak * peak, kGapSeconds};
+  return {kShareOfCopy * copied_bytes_per_second, kShareOfPeak * assumed_peak(compute, tf32), kGapSeconds};
 }
 
 // Batch norms first compute sums and then the result, each over the whole image.

@@ -279,8 +279,7 @@ struct Lab {
         backend(device.empty() ? cuda::make_backend_on_device({.tf32 = question.tf32()})
                                : cuda::make_backend_for_described_device(device, {.tf32 = question.tf32()})),
         problems(problems_of(
-            Executable::compile(training_graph(question), *backend, {.training = true, .compute = question.compute()})
-                .graph(),
+            Executable::compile(training_graph(question), *backend, compile_options(question, *backend)).graph(),
             question.tf32())),
         bench(device, most_tensor_bytes(problems)) {}
   const std::string device;

@@ -1,4 +1,5 @@
-// The device's time for each layer of a training step, beside the least that its bytes and operations allow.
+// The device's time for each layer of a training step, beside the least that its bytes and operations allow: at rates
+// that are assumed of an H200, not measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,18 +9,12 @@
 #include "backend/cuda/cuda_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/graph/predicted_time.h"
 #include "test/gpu_lab/training_graph.h"
 #include "test/graph/net.h"
 
 namespace lockstep::lab {
 namespace {
-
-// Assumed of an H200, not measured by this program: floors are times at these rates.
-constexpr double kBytesPerSecond = 4.3e12;
-double operations_per_second(const Question& question) {
-  if (question.compute() != DType::f32) return 780e12;
-  return question.tf32() ? 380e12 : 60e12;
-}
 
 // Times spans by events on the stream that they enqueue to; on a backend whose memory is the host's, by the host's
 // clock.
@@ -161,7 +156,8 @@ std::vector<LayerTime> layer_times(const Backend& backend, test::Net& net, const
       for (const ValueId id : *ids) layer.bytes += static_cast<double>(backend.storage_bytes(e.graph().value(id).desc));
     }
     if (implementation == "view") layer.bytes = 0;
-    layer.floor_ms = 1e3 * std::max(layer.bytes / kBytesPerSecond, layer.operations / operations_per_second(question));
+    layer.floor_ms = 1e3 * std::max(layer.bytes / kH200CopyRate,
+                                    layer.operations / assumed_peak(question.compute(), question.tf32()));
     layers.push_back(layer);
   }
   return layers;
@@ -202,7 +198,7 @@ void print_summary(const std::vector<LayerTime>& layers, const Question& questio
 void time_layers(const Question& question, const std::string& backend_name) {
   const auto backend = backend_name == "cuda" ? cuda::make_backend_on_device({.tf32 = question.tf32()})
                                               : make_backend(backend_name, {.threads = 2});
-  test::Net net(*backend, training_graph(question), {.training = true, .compute = question.compute()});
+  test::Net net(*backend, training_graph(question), compile_options(question, *backend));
   net.fill_at_random(1);
   const std::vector<LayerTime> layers = layer_times(*backend, net, question);
   fmt::print("layer\toperation\timplementation\tms\tfloor_ms\tGB_per_s\tTFLOP_per_s\toutput\n");

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/models/models.h"
+#include "test/models/recipe_options.h"
 
 namespace lockstep::lab {
 
@@ -13,15 +14,13 @@ DType Question::compute() const {
 }
 
 Graph training_graph(const Question& question) {
-  const bool small = question.model == "cifar10_cnn";
-  const int64_t pixels = small ? 24 : question.model == "inception_v3" ? 299 : 224;
-  return build_model(question.model, {.batch_size = question.batch,
-                                      .image_size = pixels,
-                                      .classes = small ? 10 : 1000,
-                                      .training = true,
-                                      .aux_weight = question.model == "inception_v3" ? 0.4 : 0,
-                                      .dropout = 0.2,
-                                      .label_smoothing = 0.1});
+  return build_model(question.model, test::recipe_options(question.model, question.batch));
+}
+
+CompileOptions compile_options(const Question& question, const Backend& backend) {
+  CompileOptions options{.training = true, .compute = question.compute()};
+  if (!backend.host_addressable()) options.pixels = test::recipe_pixels(question.model);
+  return options;
 }
 
 double operations_of(const Graph& graph, const Node& node) {

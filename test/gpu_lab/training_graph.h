@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/graph/graph.h"
+#include "lockstep/graph/executable.h"
 
 namespace lockstep::lab {
 
@@ -21,8 +21,10 @@ struct Question {
   bool tf32() const { return precision == "tf32"; }
 };
 
-// Images as the models' papers have them: 299 pixels for Inception-v3, 24 and ten classes for cifar10_cnn, else 224.
+// The model as its recipe trains it (test/models/recipe_options.h), and how a run compiles it: on a GPU, images come as
+// bytes.
 Graph training_graph(const Question& question);
+CompileOptions compile_options(const Question& question, const Backend& backend);
 
 // Floating-point operations of a convolution or a gradient of it; 0 of any other node.
 double operations_of(const Graph& graph, const Node& node);

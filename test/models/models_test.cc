@@ -6,8 +6,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/config/model_info.h"
+#include "lockstep/config/sources.h"
 #include "lockstep/graph/executable.h"
 #include "test/catch.h"
+#include "test/models/recipe_options.h"
 
 using namespace lockstep;
 
@@ -237,5 +239,33 @@ TEST_CASE("no model falls to a slow path of the cpu backend") {
                       *backend);
       }
     }
+  }
+}
+
+TEST_CASE("what counts a training step takes the options of the model's recipe") {
+  for (const Model& model : models()) {
+    const std::string name(test::recipe_of(model.name));
+    INFO(model.name << " of " << name);
+    const ModelOptions options = test::recipe_options(model.name, 8);
+    const PreparePixels pixels = test::recipe_pixels(model.name);
+    const Config recipe = load_config(gather_config_sources(name, {{.name = "data.train", .value = "train"}})).config;
+    CHECK(options.batch_size == 8);
+    CHECK(options.training);
+    CHECK(options.classes == recipe.model.classes - (model.name == "inception_v3" ? 1 : 0));  // without background
+    CHECK(options.dropout == recipe.model.dropout);
+    CHECK(options.label_smoothing == recipe.train.label_smoothing);
+    if (model.name == "wide_mlp") {
+      CHECK(options.hidden == recipe.model.hidden);
+      CHECK(options.vocabulary == recipe.model.vocabulary);
+      CHECK(options.max_ids == recipe.model.max_ids);
+      continue;
+    }
+    CHECK(options.image_size == recipe.model.image_size);
+    CHECK(pixels.distort == (recipe.data.augment == "inception"));
+    CHECK(pixels.changes);
+    if (model.name == "cifar10_cnn") continue;  // it has neither norms nor an auxiliary head
+    CHECK(options.aux_weight == recipe.model.aux_weight);
+    CHECK(options.bn_scale == recipe.model.bn_scale);
+    CHECK(options.bn_epsilon == recipe.model.bn_epsilon);
   }
 }

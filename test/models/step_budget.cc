@@ -1,5 +1,6 @@
 // What the compiled step of every bundled model asks of a GPU that is only described: kernels that are launched, bytes
-// that they read and write, memory, and cuDNN's engines. A row a model, precision, batch and device:
+// that they read and write, memory, and cuDNN's engines, with the options of the model's recipe (recipe_options.h). A
+// row a model, precision, batch and device:
 //
 //   step_budget            prints the table
 //   step_budget TABLE      compares it with a file; prints rows that differ, and ends with 1 then
@@ -26,6 +27,7 @@
 #include "lockstep/models/models.h"
 #include "test/models/counting_device.h"
 #include "test/models/precisions.h"
+#include "test/models/recipe_options.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -36,31 +38,12 @@ struct Device {
   const char* name;
   double bytes_per_second;  // that a copy reaches
 };
-constexpr Device kDevices[] = {{"h100", 3.0e12}, {"h200", 4.3e12}};
+constexpr Device kDevices[] = {{"h100", kH100CopyRate}, {"h200", kH200CopyRate}};
 constexpr int64_t kBatches[] = {32, 128, 256};
 constexpr int kCapability = 9;
 
 enum Kind { kConvolution, kNorm, kPool, kSum, kCast, kCopy, kOther, kKinds };
 constexpr std::array<const char*, kKinds> kKindNames = {"conv", "norm", "pool", "sum", "cast", "copy", "other"};
-
-// As in the recipes: inception_v3_imagenet has no trained scales.
-ModelOptions model_options(std::string_view model, int64_t batch) {
-  const bool small = model == "cifar10_cnn";
-  return {.batch_size = batch,
-          .image_size = small ? 24 : 299,
-          .classes = small ? 10 : 1000,
-          .training = true,
-          .aux_weight = model == "inception_v3" ? 0.4 : 0,
-          .dropout = 0.2,
-          .label_smoothing = 0.1,
-          .bn_scale = model != "inception_v3",
-          .hidden = {64, 64},
-          .vocabulary = 124,
-          .max_ids = 16};
-}
-
-// Images are mirrored, and change color in the recipes of Inception-v3.
-PreparePixels pixels_of(std::string_view model) { return {.changes = true, .distort = model == "inception_v3"}; }
 
 struct Budget {
   std::array<double, kKinds> gigabytes{};
@@ -108,8 +91,8 @@ DeviceWork run_once(const Backend& backend, const Executable& e) {
 Budget budget_of(const Backend& backend, const Model& model, const Precision& precision, int64_t batch,
                  const Device& device) {
   const Executable e =
-      Executable::compile(build_model(model.name, model_options(model.name, batch)), backend,
-                          {.training = true, .compute = precision.compute, .pixels = pixels_of(model.name)});
+      Executable::compile(build_model(model.name, recipe_options(model.name, batch)), backend,
+                          {.training = true, .compute = precision.compute, .pixels = recipe_pixels(model.name)});
   const DeviceRates rates = assumed_rates(precision.compute, precision.tf32, device.bytes_per_second);
   Budget budget;
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
@@ -219,8 +202,8 @@ void print_step(std::string_view model, std::string_view precision_name, int64_t
   if (precision == std::end(kPrecisions)) throw std::runtime_error("no such precision");
   const auto backend = cuda::make_backend_for_described_device(description_of("h200"), {.tf32 = precision->tf32});
   const Executable e =
-      Executable::compile(build_model(model, model_options(model, batch)), *backend,
-                          {.training = true, .compute = precision->compute, .pixels = pixels_of(model)});
+      Executable::compile(build_model(model, recipe_options(model, batch)), *backend,
+                          {.training = true, .compute = precision->compute, .pixels = recipe_pixels(model)});
   std::map<std::string, std::pair<int, double>> operations;
   for (size_t p = 0; p < e.schedule().order.size(); ++p) {
     auto& [count, bytes] = operations[std::string(op_name(e.graph().node(e.schedule().order[p]).op))];

@@ -13,8 +13,14 @@ struct DeviceRates {
   double gap_seconds = 0;            // between two kernels of a captured step
 };
 
-// Returns the rates of an NVIDIA H100 whose memory copies `copied_bytes_per_second`.
-DeviceRates assumed_rates(DType compute, bool tf32, double copied_bytes_per_second = 3.0e12);
+// Bytes a second that a copy within the memory of an NVIDIA H100 or H200 is assumed to reach.
+inline constexpr double kH100CopyRate = 3.0e12, kH200CopyRate = 4.3e12;
+
+// Returns the operations a second that products are assumed to reach at most on an H100 or H200.
+double assumed_peak(DType compute, bool tf32);
+
+// Returns the rates of an H100 or H200 whose memory copies `copied_bytes_per_second`.
+DeviceRates assumed_rates(DType compute, bool tf32, double copied_bytes_per_second = kH100CopyRate);
 
 // Returns the bytes that the kernels of the node at a schedule position read and write: those of its operands, as often
 // as the kernels pass over them.
