@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -18,6 +17,7 @@
 #include "test/fake_gpu/cudnn_descriptors.h"
 #include "test/fake_gpu/fused_operations.h"
 #include "test/fake_gpu/memory.h"
+#include "test/fake_gpu/planted.h"
 
 namespace lockstep::fake_gpu {
 namespace {
@@ -242,9 +242,9 @@ struct PlanOddity {
   double factor = 1;
 
   explicit PlanOddity(cudnnBackendDescriptor_t plan) {
-    const char* const script = std::getenv("FAKE_GPU_PLANS");
-    unsigned seed = 0, failing = 0;
-    if (!script || std::sscanf(script, "%u:%u", &seed, &failing) < 1) return;
+    const auto numbers = two_numbers("FAKE_GPU_PLANS");
+    if (!numbers) return;
+    const auto seed = static_cast<unsigned>(numbers->first), failing = static_cast<unsigned>(numbers->second);
     const uint64_t number = number_of(plan);
     if (failing > 0 && splitmix64(number) % failing == 0) refuse("a plan that FAKE_GPU_PLANS lets fail");
     int device = 0;

@@ -6,7 +6,7 @@
 //
 // FAKE_NCCL_FAIL=RANK:N makes the N-th collective that starts on this rank the one at which the connection breaks;
 // FAKE_NCCL_NO_CAPTURE=RANK:N makes the N-th collective that is captured on this rank one that NCCL cannot capture;
-// FAKE_NCCL_NAN=M:N makes the first number of the sums M to N one that is not a number, on all ranks;
+// FAKE_NCCL_NAN=M:N puts NaN first into what each of the collectives M to N leaves, broadcasts counted, of float32;
 // FAKE_NCCL_LINGER=RANK:MS keeps this rank MS milliseconds longer in each collective than the others;
 // FAKE_NCCL_ABORT_HANGS=RANK makes aborts on this rank never return.
 #include <fmt/format.h>
@@ -24,6 +24,7 @@
 
 #include "test/fake_gpu/memory.h"
 #include "test/fake_gpu/nccl_meeting.h"
+#include "test/fake_gpu/planted.h"
 #include "test/fake_gpu/runtime.h"
 
 namespace lockstep::fake_gpu {
@@ -37,19 +38,10 @@ struct Job {
   std::function<void()> done;
 };
 
-// What the variable RANK:N says for this rank, 0: nothing.
-int number_of(const char* variable, int rank) {
-  const char* const script = std::getenv(variable);
-  int at = 0, number = 0;
-  if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != rank) return 0;
-  return number;
-}
-
 // Whether the first number of this collective's sums is to be none.
 bool is_poisoned(int number) {
-  const char* const script = std::getenv("FAKE_NCCL_NAN");
-  int first = 0, last = 0;
-  return script && std::sscanf(script, "%d:%d", &first, &last) == 2 && first <= number && number <= last;
+  const auto collectives = two_numbers("FAKE_NCCL_NAN");
+  return collectives && collectives->first <= number && number <= collectives->second;
 }
 
 class Communicator {
@@ -58,9 +50,9 @@ class Communicator {
       : name_(std::move(name)),
         rank_(rank),
         size_(size),
-        fails_at_(number_of("FAKE_NCCL_FAIL", rank)),
-        refuses_at_(number_of("FAKE_NCCL_NO_CAPTURE", rank)),
-        lingers_(number_of("FAKE_NCCL_LINGER", rank)) {
+        fails_at_(number_for("FAKE_NCCL_FAIL", rank)),
+        refuses_at_(number_for("FAKE_NCCL_NO_CAPTURE", rank)),
+        lingers_(number_for("FAKE_NCCL_LINGER", rank)) {
     (void)cudaGetDevice(&device_);
     launcher_ = std::thread([this] { launch_all(); });
     runner_ = std::thread([this] { run_all(); });

@@ -18,6 +18,7 @@
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/fake_gpu/device_count.h"
 #include "test/fake_gpu/memory.h"
+#include "test/fake_gpu/planted.h"
 
 namespace lockstep::fake_gpu {
 namespace {
@@ -63,15 +64,6 @@ struct Uploads {
     }
   }
 } uploads;
-
-// Which kernel of a capture on this device allocates memory, as a library may at its first use: FAKE_GPU_ALLOCATE=D:N
-// plants that in the N-th one on device D. 0: none.
-int allocating_kernel(int device) {
-  const char* const script = std::getenv("FAKE_GPU_ALLOCATE");
-  int at = 0, number = 0;
-  if (!script || std::sscanf(script, "%d:%d", &at, &number) != 2 || at != device) return 0;
-  return number;
-}
 
 // A copy reads and writes when it runs, but memory that is not pinned is read at the call.
 Operation copy_operation(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -137,7 +129,8 @@ void enqueue_launch(const LaunchShape& shape, cudaStream_t stream, std::function
     if (loaded.insert(kernel.target_type()).second) {
       expect_no_capture(fmt::format("the first launch of {}, which may load it,", shape.kernel));
     }
-    if (its_stream.capture && ++its_stream.capture->kernels == allocating_kernel(current_device)) {
+    // FAKE_GPU_ALLOCATE=D:N plants an allocation, as of a library at its first use, in the N-th kernel on device D.
+    if (its_stream.capture && ++its_stream.capture->kernels == number_for("FAKE_GPU_ALLOCATE", current_device)) {
       expect_no_capture(fmt::format("cudaMalloc by {}", shape.kernel));
     }
     static int kernels = 0;
