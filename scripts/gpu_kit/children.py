@@ -20,6 +20,7 @@ MOST_OUTPUT = 64 << 20  # bytes that one program may print
 MOST_OF_ONE = 2 << 20   # of which the log keeps so many
 MOST_LOG = 12 << 20
 PR_SET_PDEATHSIG = 1     # <sys/prctl.h>
+ERROR = re.compile(r"(^|: )error: ")
 TELLING = re.compile(r"(?i:error|failed|terminate|traceback|nan\b)|CUDA|cuDNN|NCCL")
 FAILURE = re.compile(r"FAILED:\n((?:.+\n)+)")  # an assertion, as Catch2 prints it
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -185,10 +186,11 @@ def last_lines(text):
 
 
 def telling_lines(text):
-    """The first failed assertion of a test; else the first and last lines that look like the reason, else the end of the output."""
+    """The first failed assertion of a test; else the trainer's errors; else the first and last lines that look like the reason;
+    else the end of the output."""
     failures = FAILURE.findall(text)
     if failures:
         return shortened(lines_of(failures[0]) + ([f"{len(failures) - 1} more"] if len(failures) > 1 else []))
     lines = lines_of(text)
-    telling = [line for line in lines if TELLING.search(line)]
+    telling = [line for line in lines if ERROR.search(line)] or [line for line in lines if TELLING.search(line)]
     return shortened(telling[:3] + telling[3:][-2:] if telling else lines[-3:])

@@ -67,7 +67,7 @@ class Kit:
         self.environment["TORCHINDUCTOR_CACHE_DIR"] = str(self.scratch / "inductor")
         self.environment["PYTHON"] = self.python()  # a bundle asks it for CUDA's libraries
         self.budget = self.share / ("step_budget.tsv" if arguments.bundle else "models/step_budget.tsv")
-        self.ceilings = {"copy": 4.3e12, "product": 780e12}  # assumed of an H200, until they are measured
+        self.ceilings = {"copy": 4.3e12, "product": 650e12}  # as in predicted_time.h, until they are measured
         self.without_pytorch = ""  # or why there is none
         self.few = 6 if arguments.small else 20  # steps of short runs
         self.recipe = {"--config": "digits"}

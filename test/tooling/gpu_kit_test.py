@@ -143,6 +143,16 @@ class KitTest(unittest.TestCase):
         return process.returncode, self.read_report()
 
 
+class Reasons(unittest.TestCase):
+    def test_the_trainer_s_own_error_comes_before_what_looks_like_one(self):
+        noise = "[hwloc/linux] failed to find sysfs cpu topology directory\n"
+        ours = "rank 0@vm: error: rank 0@vm and rank 1@vm would compute on the same GPU"
+        sys.path.insert(0, str(KIT))
+        from children import telling_lines  # a module of the kit
+        self.assertEqual(telling_lines(3 * noise + ours + "\nthe job has been aborted\n"), ours)
+        self.assertIn("hwloc", telling_lines(noise + "it goes on\n"))
+
+
 class Whole(KitTest):
     def test_a_run_without_faults_passes_and_names_the_device_as_fake(self):
         for mode in MODES:
