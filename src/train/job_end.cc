@@ -42,7 +42,7 @@ double JobEnd::seconds_left() const { return seconds_ - now(); }
 
 bool JobEnd::must_stop(double step_seconds, double save_seconds) const {
   constexpr double kReserve = 5, kSlower = 1.5;
-  return seconds_left() < kReserve + kSlower * (2 * step_seconds + 2 * save_seconds);
+  return seconds_left() < kReserve + kSlower * (step_seconds + 2 * save_seconds);
 }
 
 }  // namespace lockstep

@@ -175,9 +175,9 @@ bool Trainer::must_stop() {
   return rank_.stop_requested.load() || !time_limit_.empty();
 }
 
-// Returns how long the steps may take that still run if the step that starts asks for a stop: those in flight, itself,
-// and those that start before its outcome is known.
-double Trainer::seconds_to_stop() const { return (1 + 2 * steps_ahead(rank_.backend())) * longest_step_; }
+// Returns how long the steps may take that run before a stop if the step that starts does not ask for it, but the next
+// one does: those in flight, these two, and those that start before the outcome of the second is known.
+double Trainer::seconds_to_stop() const { return (2 + 2 * steps_ahead(rank_.backend())) * longest_step_; }
 
 // Handles the outcomes of the steps that are due by now, or of all steps in flight.
 void Trainer::retire(bool all) {
@@ -204,7 +204,8 @@ void Trainer::retire(const StepOutcome& outcome) {
   progress_.position += global_batch_;
   progress_.updates = static_cast<int64_t>(outcome.updates);
   timer_.finish_step(static_cast<int64_t>(outcome.samples));
-  longest_step_ = std::max<double>(longest_step_, timer_.step_seconds().back());
+  const bool first = timer_.totals().steps == 1;  // which prepares more than others do
+  if (!first) longest_step_ = std::max<double>(longest_step_, timer_.step_seconds().back());
   if (outcome.not_finite == 0) {
     window_.loss += outcome.loss;
     window_.samples += outcome.samples;

@@ -53,11 +53,11 @@ TEST_CASE(
   CHECK(JobEnd(both).seconds_left() > 900);
 }
 
-TEST_CASE("a run stops when the step that begins and two saves may no longer fit") {
+TEST_CASE("a run stops when the steps that remain and two saves may no longer fit") {
   const auto ends_in = [](int seconds) { return JobEnd(lookup({{"LOCKSTEP_JOB_END", in_seconds(seconds)}})); };
-  CHECK_FALSE(JobEnd().must_stop(10, 100));
-  CHECK_FALSE(ends_in(1'000'000).must_stop(10, 100));
-  CHECK_FALSE(ends_in(395).must_stop(10, 100));  // 335 s are needed
-  CHECK(ends_in(334).must_stop(10, 100));
+  CHECK_FALSE(JobEnd().must_stop(20, 100));
+  CHECK_FALSE(ends_in(1'000'000).must_stop(20, 100));
+  CHECK_FALSE(ends_in(395).must_stop(20, 100));  // 335 s are needed
+  CHECK(ends_in(334).must_stop(20, 100));
   CHECK(ends_in(4).must_stop(0, 0));
 }
