@@ -68,7 +68,7 @@ bool wants_nccl(const Config& config, const Backend& backend, int ranks, bool sh
   }
   const bool nccl = transport == TransportChoice::nccl ||
                     (transport == TransportChoice::automatic && on_gpu && !shared_devices && ranks > 1);
-  if (!nccl && ranks > 1 && config.comm.algorithm == ReductionAlgorithm::tree) {
+  if (!nccl && (ranks > 1 || !on_gpu) && config.comm.algorithm == ReductionAlgorithm::tree) {
     fail(ExitCode::config, "comm.algorithm = \"tree\" is NCCL's; MPI chooses by itself: leave the key out");
   }
   return nccl;

@@ -34,8 +34,9 @@ class Device(kit.TestCase):
         config = self.config_of("cpu")
         for option, value, text in (("--comm.transport", "nccl", 'comm.transport = "nccl" needs GPUs'),
                                     ("--comm.algorithm", "tree", 'comm.algorithm = "tree" is NCCL\'s')):
-            result = self.run_job(2, "--config", config, option, value)
-            self.assert_one_error(result, kit.CONFIG, text)
+            for ranks in (1, 2):
+                result = self.run_job(ranks, "--config", config, option, value)
+                self.assert_one_error(result, kit.CONFIG, text)
         result = self.run_job(2, "--config", self.config_of("gpu"), "--device.deferred", "true")
         self.assert_one_error(result, kit.CONFIG, "device.deferred = true is for the CPU")
 
