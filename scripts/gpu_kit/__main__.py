@@ -38,7 +38,8 @@ def parse(words):
     parser.add_argument("--limit-factor", type=float, default=1, help="factor of the limit of each step, for a slow fake device")
     parser.add_argument("--limit", type=limit, default=(None, 0), metavar="PATTERN=SECONDS", help="the limit of steps whose names "
                         "match the pattern")
-    parser.add_argument("--go-on", action="store_true", help="continue with other modes after a smoke test has failed")
+    parser.add_argument("--go-on", action="store_true", help="continue with other modes after "
+                        "a step has failed that bars them: the plugin does not open, or the device cannot be described")
     parser.add_argument("--small", action="store_true", help="run few steps of few images, for a fake device or the CPU")
     parser.add_argument("--out", default=os.environ.get("OUT") or "gpu_report", help="directory of the report (default: $OUT, "
                         "else gpu_report)")
