@@ -183,7 +183,8 @@ class Benchmark(FakeGpuCase):
             measured = json.load(file)
         stays = measured["batch_on_device"]
         # Steps in flight are waited for at the end, and this wait is their time.
-        self.assertGreater(min(measured["step_seconds"]), 0.1 * sorted(measured["step_seconds"])[3])
+        seconds = measured["step_seconds"]
+        self.assertGreater(sum(seconds[-2:]), 0.1 * sorted(seconds)[3])
         copies = re.findall(r"fake GPU: (\d+) copies of (\d+) bytes from the host", str(result))
         return result, stays, sum(int(count) for count, size in copies if int(size) == self.IMAGES)
 
@@ -203,13 +204,13 @@ class Benchmark(FakeGpuCase):
         result = self.run_job(2, "--model", "cifar10_cnn", "--batch_size", "4", "--num_batches", "4", "--num_warmup_batches", "4",
                               "--num_alone_batches", "2", "--device", "gpu", "--device.tune", "off",
                               "--benchmark_log_dir", self.path("logs"),
-                              env={"FAKE_GPU_DEVICES": "2", "FAKE_GPU_ORDER": "lazy", "FAKE_GPU_UPLOAD": "4000"})
+                              env={"FAKE_GPU_DEVICES": "2", "FAKE_GPU_ORDER": "lazy", "FAKE_GPU_UPLOAD": "16000"})
         self.assertEqual(result.code, kit.OK, str(result))
         with open(self.path("logs", "benchmark.json"), encoding="utf-8") as file:
             benchmark = json.load(file)
         together = sum(benchmark["step_seconds"]) / len(benchmark["step_seconds"])
         for alone in benchmark["alone"]["rank_seconds"]:
-            self.assertLess(alone, together + 1, benchmark)  # the upload would add 2 s to the mean of two steps
+            self.assertLess(alone, together + 4, benchmark)  # the upload would add 8 s to the mean of two steps
 
 
 class Profile(FakeGpuCase):

@@ -534,7 +534,7 @@ TEST_CASE("a rank that leaves another in a collective, and a process that ends i
   CHECK_THAT(crash_of([&] {
                const Connection connection;
                (void)connection.all_reduce(1, b.sums, b.compute);
-               std::this_thread::sleep_for(std::chrono::milliseconds(500));
+               std::this_thread::sleep_for(std::chrono::seconds(3));  // far more than a thread takes to start
                (void)ncclCommAbort(connection.ranks[0]);
              }),
              ContainsSubstring("fake GPU: NCCL: rank 0 left while rank 1 is in collective 1"));
@@ -542,7 +542,7 @@ TEST_CASE("a rank that leaves another in a collective, and a process that ends i
                const Connection connection;
                ::setenv("FAKE_NCCL_ABORT_HANGS", "0", 1);
                std::thread([&] { (void)ncclCommAbort(connection.ranks[0]); }).detach();
-               std::this_thread::sleep_for(std::chrono::milliseconds(500));
+               std::this_thread::sleep_for(std::chrono::seconds(3));  // far more than a thread takes to start
                std::exit(0);
              }),
              ContainsSubstring("fake GPU: NCCL: the process ends while a thread is in ncclCommAbort"));
