@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Enters the results of ctest's JUnit files into test/slow_tests.md, which lists the last run of each slow test.
+"""Enters the results of ctest's JUnit files into a page that lists the last run of each slow test of a build.
 
-usage: slow_report.py PAGE JUNIT_FILE...
+usage: slow_report.py PAGE BUILD JUNIT_FILE...
 """
 import datetime
 import os
 import platform
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -19,6 +20,10 @@ them: `ctest --preset release -R NAME`.
 |---|---|---|---|---|
 """
 RESULTS = {"run": "passed", "fail": "failed", "notrun": "skipped"}
+
+
+def output_of(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def machine():
@@ -39,9 +44,8 @@ def rows_of(page):
 
 
 def main():
-    page, *reports = sys.argv[1:]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    where = [str(datetime.date.today()), commit.stdout.strip() or "unknown"]
+    page, build, *reports = sys.argv[1:]
+    where = [str(datetime.date.today()), output_of("git", "rev-parse", "--short", "HEAD").strip()]
     cases = [case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")]
     if not cases:
         sys.exit("no slow test ran")
@@ -49,10 +53,11 @@ def main():
     for case in cases:
         result = RESULTS.get(case.get("status"), case.get("status"))
         rows[case.get("name")] = [result, f"{float(case.get('time', 0)):.0f}", *where]
+    names = re.findall(r"^ *Test +#\d+: (.+)$", output_of("ctest", "--test-dir", build, "-N", "-L", "slow"), re.MULTILINE)
     with open(page, "w", encoding="utf-8") as file:
         file.write(HEADER)
-        for name, row in sorted(rows.items()):
-            file.write(f"| {' | '.join([name, *row])} |\n")
+        for name in sorted(names):
+            file.write(f"| {' | '.join([name, *rows.get(name, ['not run', '', '', ''])])} |\n")
         file.write(f"\nThe newest ran on {machine()}.\n")
 
 

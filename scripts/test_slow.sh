@@ -9,5 +9,5 @@ scripts/install_dependencies.sh slurmctld slurmd slurm-client munge clang libcla
 scripts/build.sh release
 result=0
 ctest --preset release --label-regex slow --output-junit slow.xml || result=$?
-python3 scripts/slow_report.py test/slow_tests.md build/release/slow.xml
+python3 scripts/slow_report.py test/slow_tests.md build/release build/release/slow.xml
 exit "$result"
