@@ -81,8 +81,9 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(ProcessGroup& group, const Backend& backend, std::shared_ptr<NcclLibrary> library,
                    NcclOptions options);
   // Waits until all ranks have come here, so that no rank's operations lose their partners. If they do not within
-  // abort_seconds, or after a failure, unfinished operations are aborted, which is correct only if the job is being
-  // aborted. Captured work with its operations must have been destroyed before; after a failure it may still exist.
+  // abort_seconds, or after a failure, the connection is aborted: this rank has waited for its own operations, or the
+  // job is being aborted. Captured work with its operations must have been destroyed before; after a failure it may
+  // still exist.
   ~NcclCommunicator() override;
 
   int rank() const override;
