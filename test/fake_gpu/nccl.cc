@@ -92,7 +92,8 @@ class Communicator {
     close();
   }
 
-  // Waits for the graphs that contain collectives.
+  // Waits for collectives that were enqueued, which after an abort end without results, and for the graphs that contain
+  // some.
   void close() {
     {
       const std::lock_guard lock(mutex_);
@@ -100,7 +101,7 @@ class Communicator {
     }
     changed_.notify_all();
     launcher_.join();
-    while (references_ > 0) std::this_thread::sleep_for(1ms);
+    while (references_ > 0 || in_flight_ > 0) std::this_thread::sleep_for(1ms);
     closed_ = true;
     changed_.notify_all();
     runner_.join();
