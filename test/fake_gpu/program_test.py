@@ -244,7 +244,8 @@ class Failures(FakeGpuCase):
         env = {"FAKE_NCCL_FAIL": "0:1"}
         result = self.run_job(0, "--config", config, "--device.graph", "on", env=env)
         self.assertEqual(result.code, kit.OK, str(result))
-        result = self.run_job(0, "--config", config, "--comm.transport", "nccl", env=env)
+        result = self.run_job(0, "--config", config, "--comm.transport", "nccl", "--checkpoint.directory", self.path("other"),
+                              env=env)
         self.assertEqual(result.code, kit.INTERNAL, str(result))
 
     def test_a_kernel_that_faults_ends_a_job_with_one_error(self):
