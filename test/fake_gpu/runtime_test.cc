@@ -1,12 +1,7 @@
 // The fake device's own rules: what runs when, who may touch what, and what may be captured.
 #include <cuda_runtime_api.h>
-#include <nccl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -17,63 +12,13 @@
 
 #include "test/backend/cuda_on_host/emulate.h"
 #include "test/catch.h"
+#include "test/fake_gpu/bench.h"
 #include "test/fake_gpu/memory.h"
 #include "test/fake_gpu/order.h"
 
 using namespace lockstep::fake_gpu;
 
 namespace {
-
-void expect(cudaError_t status) {
-  INFO(cudaGetErrorString(status));
-  REQUIRE(status == cudaSuccess);
-}
-
-constexpr unsigned kCount = 64;
-constexpr size_t kBytes = kCount * sizeof(float);
-
-// Two streams, an event, numbers on the device and in pinned memory.
-struct Bench {
-  cudaStream_t compute = nullptr, transfer = nullptr;
-  cudaEvent_t event = nullptr;
-  float *device = nullptr, *sums = nullptr, *host = nullptr;
-
-  Bench() {
-    for (cudaStream_t* stream : {&compute, &transfer}) expect(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
-    expect(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    for (float** memory : {&device, &sums}) expect(cudaMalloc(reinterpret_cast<void**>(memory), kBytes));
-    expect(cudaHostAlloc(reinterpret_cast<void**>(&host), kBytes, cudaHostAllocPortable));
-  }
-  ~Bench() {
-    (void)cudaDeviceSynchronize();
-    for (float* memory : {device, sums}) (void)cudaFree(memory);
-    if (host) (void)cudaFreeHost(host);
-    (void)cudaEventDestroy(event);
-    for (cudaStream_t stream : {compute, transfer}) (void)cudaStreamDestroy(stream);
-  }
-
-  void upload(float value) const {
-    std::fill_n(host, kCount, value);
-    expect(cudaMemcpyAsync(device, host, kBytes, cudaMemcpyDefault, transfer));
-  }
-  void wait_for_upload() const {
-    expect(cudaEventRecord(event, transfer));
-    expect(cudaStreamWaitEvent(compute, event, 0));
-  }
-  // sums = twice the numbers of the device
-  void launch() const {
-    launch_kernel(
-        {"twice", dim3(1), dim3(kCount)}, compute,
-        [](const float* from, float* to) { to[threadIdx.x] = 2 * from[threadIdx.x]; }, device, sums);
-    expect(cudaGetLastError());
-  }
-  float result() const {
-    float first = 0;
-    expect(cudaMemcpyAsync(&first, sums, sizeof first, cudaMemcpyDefault, compute));
-    expect(cudaStreamSynchronize(compute));
-    return first;
-  }
-};
 
 // The status of a call, and what it says.
 struct Answer {
@@ -93,58 +38,6 @@ Answer end_capture(const Bench& b) {
   if (graph) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
   return answer;
-}
-
-// Two ranks of one NCCL communicator, both in this process.
-struct Connection {
-  std::array<ncclComm_t, 2> ranks{};
-
-  Connection() {
-    ncclUniqueId id{};
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
-    for (int rank : {0, 1}) REQUIRE(ncclCommInitRankConfig(&ranks[rank], 2, id, rank, &config) == ncclInProgress);
-    for (int rank : {0, 1}) REQUIRE(last_state(rank) == ncclSuccess);
-  }
-
-  ncclResult_t state(int rank) const {
-    ncclResult_t state = ncclSystemError;
-    REQUIRE(ncclCommGetAsyncError(ranks[rank], &state) == ncclSuccess);
-    return state;
-  }
-  // Its state when it is no longer in progress.
-  ncclResult_t last_state(int rank) const {
-    while (state(rank) == ncclInProgress) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return state(rank);
-  }
-  ncclResult_t all_reduce(int rank, float* values, cudaStream_t stream) const {
-    REQUIRE(ncclAllReduce(values, values, kCount, ncclFloat32, ncclSum, ranks[rank], stream) == ncclInProgress);
-    return last_state(rank);
-  }
-};
-
-// What a process that does this says before it ends, which must be by a signal.
-std::string crash_of(const std::function<void()>& body) {
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::dup2(ends[1], STDERR_FILENO);
-    ::dup2(ends[1], STDOUT_FILENO);
-    body();
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  std::string text;
-  char part[256];
-  for (ssize_t count = 0; (count = ::read(ends[0], part, sizeof part)) > 0;)
-    text.append(part, static_cast<size_t>(count));
-  ::close(ends[0]);
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFSIGNALED(status));
-  return text;
 }
 
 }  // namespace
@@ -442,110 +335,6 @@ TEST_CASE("the time between events is known when both have come, and only if the
   CHECK(cudaEventElapsedTime(&milliseconds, b.event, end) == cudaErrorInvalidResourceHandle);
   for (cudaEvent_t event : {begin, end}) expect(cudaEventDestroy(event));
   CHECK(cudaEventQuery(end) == cudaErrorInvalidResourceHandle);
-}
-
-TEST_CASE("a collective before NCCL's last call is complete is refused") {
-  const Bench b;
-  ncclUniqueId id{};
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  ncclComm_t half_connected = nullptr;  // the other rank never comes
-  REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
-  REQUIRE(ncclCommInitRankConfig(&half_connected, 2, id, 0, &config) == ncclInProgress);
-  CHECK(ncclAllReduce(b.sums, b.sums, kCount, ncclFloat32, ncclSum, half_connected, b.compute) == ncclInvalidArgument);
-  CHECK(ncclCommAbort(half_connected) == ncclSuccess);
-}
-
-TEST_CASE("a connection of NCCL is destroyed only after all its ranks have finalized it") {
-  const Connection connection;
-  CHECK(ncclCommDestroy(connection.ranks[0]) == ncclInvalidArgument);
-  CHECK(ncclCommFinalize(connection.ranks[0]) == ncclInProgress);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  CHECK(connection.state(0) == ncclInProgress);
-  CHECK(ncclCommDestroy(connection.ranks[0]) == ncclInvalidArgument);
-  CHECK(ncclCommFinalize(connection.ranks[1]) == ncclInProgress);
-  for (int rank : {0, 1}) CHECK(connection.last_state(rank) == ncclSuccess);
-  for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommDestroy(rank) == ncclSuccess);
-}
-
-TEST_CASE("a collective that is captured on one rank and not on the other is refused") {
-  const InOrder in_order("eager");
-  const Bench b;
-  const Connection connection;
-  expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeRelaxed));
-  CHECK(connection.all_reduce(0, b.sums, b.compute) == ncclSuccess);
-  cudaGraph_t graph = nullptr;
-  expect(cudaStreamEndCapture(b.compute, &graph));
-  cudaGraphExec_t executable = nullptr;
-  expect(cudaGraphInstantiate(&executable, graph, 0));
-  expect(cudaGraphDestroy(graph));
-  expect(cudaGraphLaunch(executable, b.compute));
-  (void)connection.all_reduce(1, b.device, b.transfer);
-  expect(cudaDeviceSynchronize());
-  for (int rank : {0, 1}) {
-    CHECK(connection.last_state(rank) == ncclInternalError);
-    CHECK_THAT(ncclGetLastError(connection.ranks[rank]), ContainsSubstring("in a captured collective of 64 elements"));
-  }
-  expect(cudaGraphExecDestroy(executable));
-  for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommAbort(rank) == ncclSuccess);
-}
-
-TEST_CASE("ranks in different collectives are an error that says how they differ") {
-  const InOrder in_order("eager");
-  const Bench b;
-  const Connection connection;
-  REQUIRE(ncclAllReduce(b.device, b.device, kCount / 2, ncclFloat32, ncclSum, connection.ranks[1], b.transfer) ==
-          ncclInProgress);
-  (void)connection.all_reduce(0, b.sums, b.compute);
-  expect(cudaDeviceSynchronize());
-  for (int rank : {0, 1}) CHECK(connection.last_state(rank) == ncclInternalError);
-  CHECK_THAT(ncclGetLastError(connection.ranks[0]),
-             ContainsSubstring("rank 0 is in a collective of 64 elements and rank 1 in a collective of 32 elements"));
-  for (const ncclComm_t rank : connection.ranks) CHECK(ncclCommAbort(rank) == ncclSuccess);
-}
-
-TEST_CASE("an abort of a connection of NCCL waits until no graph has a collective of it") {
-  const InOrder in_order("eager");
-  const Bench b;
-  const Connection connection;
-  expect(cudaStreamBeginCapture(b.compute, cudaStreamCaptureModeRelaxed));
-  CHECK(connection.all_reduce(0, b.sums, b.compute) == ncclSuccess);
-  cudaGraph_t graph = nullptr;
-  expect(cudaStreamEndCapture(b.compute, &graph));
-  cudaGraphExec_t executable = nullptr;
-  expect(cudaGraphInstantiate(&executable, graph, 0));
-  expect(cudaGraphDestroy(graph));
-  std::atomic<bool> aborted{false};
-  std::thread aborting([&] {
-    (void)ncclCommAbort(connection.ranks[0]);
-    aborted = true;
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  CHECK_FALSE(aborted);
-  expect(cudaGraphExecDestroy(executable));
-  aborting.join();
-  CHECK(aborted);
-  CHECK(ncclCommAbort(connection.ranks[1]) == ncclSuccess);
-}
-
-TEST_CASE("a rank that leaves another in a collective, and a process that ends in an abort, crash") {
-  const InOrder in_order("eager");
-  const Bench b;
-  CHECK_THAT(crash_of([&] {
-               const Connection connection;
-               (void)connection.all_reduce(1, b.sums, b.compute);
-               std::this_thread::sleep_for(std::chrono::seconds(3));  // far more than a thread takes to start
-               (void)ncclCommAbort(connection.ranks[0]);
-             }),
-             ContainsSubstring("fake GPU: NCCL: rank 0 left while rank 1 is in collective 1"));
-  CHECK_THAT(crash_of([&] {
-               const Connection connection;
-               ::setenv("FAKE_NCCL_ABORT_HANGS", "0", 1);
-               std::thread([&] { (void)ncclCommAbort(connection.ranks[0]); }).detach();
-               std::this_thread::sleep_for(std::chrono::seconds(3));  // far more than a thread takes to start
-               std::exit(0);
-             }),
-             ContainsSubstring("fake GPU: NCCL: the process ends while a thread is in ncclCommAbort"));
 }
 
 TEST_CASE("a stream that is not joined to the one that is captured is named") {
