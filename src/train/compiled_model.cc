@@ -69,7 +69,6 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   // An evaluation also builds the training graph, but only for its parameters. Two samples are enough for every batch
   // norm.
   Graph graph = training_graph(config, purpose == Purpose::train ? batches.training : 2);
-  takes_pixels_ = device_part(config, false, backend).has_value();
   table_ = graph.parameters;
   int64_t activations = 0, copies = 0;
   if (purpose == Purpose::train) {
@@ -84,7 +83,9 @@ CompiledModel::CompiledModel(const Config& config, const ModelBatches& batches, 
   }
   Graph evaluation = evaluation_graph(config, batches.evaluation, table_);
   const ParameterLayout layout = adopt_layout(evaluation.parameters, table_, layout_);
-  evaluation_ = Executable::compile(std::move(evaluation), backend, evaluation_options(config, layout, backend));
+  const CompileOptions options = evaluation_options(config, layout, backend);
+  takes_pixels_ = options.pixels.has_value();
+  evaluation_ = Executable::compile(std::move(evaluation), backend, options);
   activations = std::max(activations, evaluation_->plan().activation_bytes);
   allocate(config, stream,
            {.optimizer = parse_optimizer(config.optimizer.name),

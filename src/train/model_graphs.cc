@@ -1,5 +1,6 @@
 #include "lockstep/train/model_graphs.h"
 
+#include <optional>
 #include <vector>
 
 #include "lockstep/config/model_info.h"
@@ -17,6 +18,24 @@ void mark_zero_rates(Graph& graph, const ParameterTable& table, const Config::Op
     const ParameterId same = table.find(graph.parameters[id].name);
     if (factors[static_cast<size_t>(same)] == 0) graph.parameters.set_zero_rate(id);
   }
+}
+
+// Returns the part of the loader's work that the graph does, on bytes; nothing if the loader does all of it: on a CPU,
+// and for HDF5 files, which may hold floats. All ranks decide alike.
+std::optional<PreparePixels> device_part(const Config& config, bool training, const Backend& backend) {
+  const bool sparse = model_info(config.model.name).sparse;
+  if (sparse || backend.host_addressable() || config.data.format == "hdf5") return std::nullopt;
+  const TransformOptions options{.augment = *parse_augment(config.data.augment),
+                                 .normalize = *parse_normalize(config.data.normalize),
+                                 .transform_input = config.model.transform_input,
+                                 .image_size = config.model.image_size,
+                                 .training = training};
+  const PreparePixels part = Transform(options).device_part();
+  const TensorDesc pixels{{1, options.image_size, options.image_size, 3}, DType::u8, {}};
+  std::vector<TensorDesc> inputs{pixels};
+  if (part.changes) inputs.push_back({{1, kImageChanges}, DType::f32, {}});
+  if (!backend.can(part, inputs, infer(part, inputs))) return std::nullopt;
+  return part;
 }
 
 }  // namespace
@@ -45,22 +64,6 @@ DType compute_type(const Config& config) {
   if (config.train.precision == Precision::bf16) return DType::bf16;
   return config.train.precision == Precision::fp16 ? DType::f16
                                                    : DType::f32;  // tf32 is only a mode in which GPUs multiply float32
-}
-
-std::optional<PreparePixels> device_part(const Config& config, bool training, const Backend& backend) {
-  const bool sparse = model_info(config.model.name).sparse;
-  if (sparse || backend.host_addressable() || config.data.format == "hdf5") return std::nullopt;
-  const TransformOptions options{.augment = *parse_augment(config.data.augment),
-                                 .normalize = *parse_normalize(config.data.normalize),
-                                 .transform_input = config.model.transform_input,
-                                 .image_size = config.model.image_size,
-                                 .training = training};
-  const PreparePixels part = Transform(options).device_part();
-  const TensorDesc pixels{{1, options.image_size, options.image_size, 3}, DType::u8, {}};
-  std::vector<TensorDesc> inputs{pixels};
-  if (part.changes) inputs.push_back({{1, kImageChanges}, DType::f32, {}});
-  if (!backend.can(part, inputs, infer(part, inputs))) return std::nullopt;
-  return part;
 }
 
 Graph training_graph(const Config& config, int64_t batch_size) {

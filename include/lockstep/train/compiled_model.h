@@ -35,7 +35,7 @@ class CompiledModel {
   const Executable& evaluation() const { return *evaluation_; }
   const Backend& backend() const { return backend_; }
   const ModelBatches& batches() const { return batches_; }
-  // Whether the graphs do a part of the loader's work, on bytes (device_part).
+  // Whether the graphs do a part of the loader's work, on bytes (CompileOptions::pixels).
   bool takes_pixels() const { return takes_pixels_; }
   const ModelState& state() const { return state_; }
   // Replaces the memory of the gradients by zeroed memory of the same size, for instance shared memory for the

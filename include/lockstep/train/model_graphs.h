@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "lockstep/backend/backend.h"
 #include "lockstep/config/config.h"
@@ -18,16 +17,13 @@ ModelOptions model_options(const Config& config, int64_t batch_size, bool traini
 // Returns the element type in which layers compute according to train.precision.
 DType compute_type(const Config& config);
 
-// Returns the part of the loader's work that the graph does, on bytes; nothing if the loader does all of it: on a CPU,
-// and for HDF5 files, which may hold floats. All ranks decide alike.
-std::optional<PreparePixels> device_part(const Config& config, bool training, const Backend& backend);
-
 // Returns the drawn graph of a training step of `batch_size` samples, with the rates of 0 of optimizer.lr_factors.
 Graph training_graph(const Config& config, int64_t batch_size);
 // Returns that of an evaluation; `training` has the parameters of the training graph, which may be more.
 Graph evaluation_graph(const Config& config, int64_t batch_size, const ParameterTable& training);
 
-// Return how these graphs are compiled. `ranks` train together. The layout must outlive the options.
+// Return how these graphs are compiled: with `pixels` if the device does a part of the loader's work, on bytes. `ranks`
+// train together. The layout must outlive the options.
 CompileOptions training_options(const Config& config, int ranks, const Backend& backend);
 CompileOptions evaluation_options(const Config& config, const ParameterLayout& layout, const Backend& backend);
 
