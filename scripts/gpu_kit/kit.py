@@ -122,9 +122,9 @@ class Kit:
         self.report.facts["loopback interface"] = machine.loopback()
         if self.device == "gpu":
             self.report.facts["cards held open"] = len(machine.hold_cards())
-            machine.read_ahead(self.library_directories(), self.report.facts)
+            machine.read_ahead(self.cuda_directories(), self.report.facts)
 
-    def library_directories(self):
+    def cuda_directories(self):
         """Where our programs find CUDA's libraries."""
         if not self.arguments.bundle:
             return [*self.environment.get("LD_LIBRARY_PATH", "").split(":"), "/usr/local/cuda/lib64"]
